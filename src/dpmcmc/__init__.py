@@ -1,0 +1,1 @@
+"""dpmcmc: Bayesian posterior sampling under differential privacy."""

@@ -1,0 +1,28 @@
+"""Which data sets count as neighbours."""
+
+from enum import StrEnum
+
+from dpmcmc.validation import refuse
+
+
+class Adjacency(StrEnum):
+    """The relation under which a guarantee holds; printed with every epsilon."""
+
+    REPLACE_ONE = "replace_one"
+    """One record takes another value; the number of records is public."""
+
+    ADD_OR_REMOVE_ONE = "add_or_remove_one"
+    """One record is added or removed; the number of records is private."""
+
+    @property
+    def words(self) -> str:
+        """The relation as a reader of a certificate would say it."""
+        return self.value.replace("_", "-")
+
+    @classmethod
+    def parse(cls, name: str, value: object) -> "Adjacency":
+        """Return the adjacency that `value` (an `Adjacency` or its text) stands for."""
+        try:
+            return cls(str(value).replace("-", "_"))
+        except ValueError:
+            refuse(name, value, f"must be one of {', '.join(member.value for member in cls)}")

@@ -1,0 +1,297 @@
+"""What was released, in accounting terms.
+
+An event says what a mechanism did, not what it costs: accountants turn events into (epsilon, delta). Events are
+frozen, hashable and comparable; ``first + second`` and ``event * count`` compose them, and `Composed` keeps the sum in
+one canonical form, so that composition is associative and commutative to the letter.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, cast
+
+from dpmcmc import validation
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
+
+
+class Event:
+    """Base of all events. A subclass is a frozen dataclass and is registered under its name."""
+
+    kinds: ClassVar[dict[str, type["Event"]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Event.kinds[cls.__name__] = cls
+
+    @property
+    def required_adjacency(self) -> Adjacency | None:
+        """The only adjacency under which the event is meant; None if it holds under whichever is stated."""
+        return None
+
+    def __add__(self, other: object) -> "Event":
+        return compose((self, other)) if isinstance(other, Event) else NotImplemented
+
+    def __mul__(self, count: object) -> "Event":
+        repeats = validation.integer("count", count, at_least=0)
+        return _canonical({part: repeats * times for part, times in counts(self).items()})
+
+    __rmul__ = __mul__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the event as plain values, ready for JSON."""
+        plain = {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
+        return {"kind": type(self).__name__, **plain}
+
+    def to_json(self) -> str:
+        """Return the event as JSON text; `Event.from_json` reads it back unchanged."""
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    @staticmethod
+    def from_dict(plain: Mapping[str, Any]) -> "Event":
+        """Build the event that `to_dict` described."""
+        kind = plain.get("kind")
+        if kind not in Event.kinds:
+            validation.refuse("kind", kind, f"must be one of {', '.join(sorted(Event.kinds))}")
+        return Event.kinds[kind].from_fields({name: value for name, value in plain.items() if name != "kind"})
+
+    @staticmethod
+    def from_json(document: str) -> "Event":
+        """Build the event that `to_json` wrote."""
+        try:
+            plain = json.loads(document)
+        except ValueError as error:
+            raise InvalidArgument(f"the event is not JSON: {error}") from error
+        if not isinstance(plain, dict):
+            raise InvalidArgument("the event must be a JSON object with a 'kind'")
+        return Event.from_dict(cast(dict[str, Any], plain))
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        """Build the event from its fields."""
+        expected = {field.name for field in fields(cast(Any, cls))}
+        if set(values) != expected:
+            raise InvalidArgument(f"{cls.__name__} has the fields {sorted(expected)}, not {sorted(values)}")
+        return cls(**values)
+
+    def _set(self, **values: object) -> None:
+        """Store validated field values during construction."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True)
+class Gaussian(Event):
+    """A sum with Gaussian noise; `noise_multiplier` is the noise sd over the l2 sensitivity (stated adjacency)."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        self._set(noise_multiplier=validation.positive("noise_multiplier", self.noise_multiplier))
+
+
+@dataclass(frozen=True)
+class PoissonGaussian(Event):
+    """A Gaussian sum over a Poisson sample: every record enters by its own coin of probability `rate`.
+
+    `noise_over_clip` is the noise sd over the norm bound of *one* record under either adjacency (not over the
+    sensitivity, which is twice the clip under replace-one).
+    """
+
+    rate: float
+    noise_over_clip: float
+    adjacency: Adjacency
+
+    def __post_init__(self) -> None:
+        self._set(
+            rate=validation.fraction("rate", self.rate),
+            noise_over_clip=validation.positive("noise_over_clip", self.noise_over_clip),
+            adjacency=Adjacency.parse("adjacency", self.adjacency),
+        )
+
+    @property
+    def required_adjacency(self) -> Adjacency:
+        """The adjacency that the event states."""
+        return self.adjacency
+
+
+@dataclass(frozen=True)
+class FixedBatchGaussian(Event):
+    """A Gaussian sum over `batch_size` of `population` records drawn without replacement; replace-one only.
+
+    `noise_multiplier` is the noise sd over the l2 sensitivity of the batch sum when one record is replaced.
+    """
+
+    batch_size: int
+    population: int
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        _check_batch(self)
+        self._set(noise_multiplier=validation.positive("noise_multiplier", self.noise_multiplier))
+
+    @property
+    def required_adjacency(self) -> Adjacency:
+        """Fixed batches hold under replace-one alone."""
+        return Adjacency.REPLACE_ONE
+
+
+@dataclass(frozen=True)
+class AcceptBit(Event):
+    """The decision of a penalty test whose noisy log-ratio stays hidden (000, Algorithm 1; noise sd / sensitivity)."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        self._set(noise_multiplier=validation.positive("noise_multiplier", self.noise_multiplier))
+
+
+@dataclass(frozen=True)
+class LogisticBit(Event):
+    """The decision of a full-data Barker test: a coin of probability S(lambda).
+
+    `sensitivity` bounds how far one record moves lambda under the stated adjacency.
+    """
+
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        self._set(sensitivity=validation.positive("sensitivity", self.sensitivity))
+
+
+@dataclass(frozen=True)
+class BarkerTest(Event):
+    """The decision of a Barker test on a batch drawn without replacement (004, Section 3.2); replace-one only.
+
+    The batch mean of the log-ratios r_i, with abs(r_i) <= sqrt(clip_fraction * batch_size) / population, gets noise of
+    variance `variance` minus the batch variance: 004 has variance C = 2 and clip_fraction kappa = 1.
+    """
+
+    batch_size: int
+    population: int
+    variance: float
+    clip_fraction: float
+
+    def __post_init__(self) -> None:
+        _check_batch(self)
+        self._set(
+            variance=validation.positive("variance", self.variance),
+            clip_fraction=validation.positive("clip_fraction", self.clip_fraction),
+        )
+        if self.clip_fraction >= self.variance:
+            validation.refuse("clip_fraction", self.clip_fraction, f"must be < variance={self.variance!r}")
+
+    @property
+    def required_adjacency(self) -> Adjacency:
+        """Fixed batches hold under replace-one alone."""
+        return Adjacency.REPLACE_ONE
+
+
+@dataclass(frozen=True)
+class Approximation(Event):
+    """A sampler whose law is within `total_variation` of the one that the other events describe.
+
+    Composed with events of cost delta(epsilon) it adds (1 + e^epsilon) * total_variation to delta.
+    """
+
+    total_variation: float
+
+    def __post_init__(self) -> None:
+        self._set(total_variation=validation.probability("total_variation", self.total_variation))
+
+
+@dataclass(frozen=True)
+class NonPrivate(Event):
+    """An exact function of the data left: epsilon is infinite, whatever else happened."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Composed(Event):
+    """A multiset of events. Built by ``+``, ``*`` and `compose`; holds no `Composed` itself."""
+
+    parts: tuple[tuple[Event, int], ...]
+    """Distinct events with their counts, in a canonical order."""
+
+    gaussian_mean: float
+    """Mean privacy loss of the Gaussian parts together: the sum of count / (2 noise_multiplier^2)."""
+
+    def __init__(self, parts: Mapping[Event, int]) -> None:
+        if any(isinstance(part, Composed) for part in parts):
+            raise InvalidArgument("a Composed event holds elementary events alone; add composed events with +")
+        adjacencies = {part.required_adjacency for part, times in parts.items() if times} - {None}
+        if len(adjacencies) > 1:
+            raise AdjacencyMismatch(
+                "events under replace_one and under add_or_remove_one cannot be composed: "
+                "one guarantee needs one adjacency; build every event under the adjacency of the data"
+            )
+        kept = [(part, times) for part, times in parts.items() if times]
+        kept.sort(key=lambda item: _order(item[0]))
+        self._set(
+            parts=tuple(kept),
+            gaussian_mean=math.fsum(
+                times / 2 / part.noise_multiplier**2 for part, times in kept if isinstance(part, Gaussian)
+            ),
+        )
+
+    @property
+    def required_adjacency(self) -> Adjacency | None:
+        """The one adjacency that the parts require, if any does."""
+        return next((part.required_adjacency for part, _ in self.parts if part.required_adjacency), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the event as plain values, ready for JSON."""
+        return {"kind": "Composed", "parts": [{"event": part.to_dict(), "count": times} for part, times in self.parts]}
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        """Build the event from its parts."""
+        try:
+            items = [(Event.from_dict(item["event"]), item["count"]) for item in values["parts"]]
+        except (KeyError, TypeError) as error:
+            raise InvalidArgument("Composed has a list of parts, each with an 'event' and a 'count'") from error
+        return cls(counts(compose(part * times for part, times in items)))
+
+    def __repr__(self) -> str:
+        return " + ".join(f"{part!r} * {times}" for part, times in self.parts) or "Composed({})"
+
+
+def counts(event: Event) -> dict[Event, int]:
+    """Return the elementary events of `event` with how often each happened."""
+    return dict(event.parts) if isinstance(event, Composed) else {event: 1}
+
+
+def compose(events: Iterable[Event]) -> Event:
+    """Return the composition of many events; faster than adding them up one by one."""
+    total: Counter[Event] = Counter()
+    for event in events:
+        if isinstance(event, Composed):
+            total.update(dict(event.parts))
+        else:
+            total[event] += 1
+    return _canonical(total)
+
+
+def gaussian_mean(event: Event) -> float:
+    """Return the mean privacy loss of the Gaussian parts: the sum of count / (2 noise_multiplier^2)."""
+    return (event if isinstance(event, Composed) else Composed({event: 1})).gaussian_mean
+
+
+def _canonical(parts: Mapping[Event, int]) -> Event:
+    """One way to write each event: a single event that happened once is itself."""
+    if len(parts) == 1 and 1 in parts.values():
+        return next(iter(parts))
+    return Composed(parts)
+
+
+def _order(event: Event) -> tuple[Any, ...]:
+    return (type(event).__name__, *(getattr(event, field.name) for field in fields(cast(Any, event))))
+
+
+def _check_batch(event: FixedBatchGaussian | BarkerTest) -> None:
+    population = validation.integer("population", event.population, at_least=1)
+    batch_size = validation.integer("batch_size", event.batch_size, at_least=1)
+    if batch_size > population:
+        validation.refuse("batch_size", batch_size, f"must be <= population={population}")
+    object.__setattr__(event, "population", population)
+    object.__setattr__(event, "batch_size", batch_size)

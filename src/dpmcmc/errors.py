@@ -1,0 +1,60 @@
+"""Every exception that dpmcmc raises on purpose.
+
+    DpmcmcError
+    ├── InvalidArgument        an argument is not what it must be (also a ValueError)
+    ├── AdjacencyMismatch      events or data of two adjacencies in one sum
+    ├── UnsupportedEvent       an accountant was asked about an event it cannot bound
+    ├── BudgetUnreachable      no plan fits the budget, however small or noisy
+    └── LedgerError
+        ├── UnknownDataset     the ledger has no such dataset
+        ├── DatasetExists      the ledger has that dataset already, with other terms
+        ├── UnknownRun         the ledger has no such run, or it is settled
+        ├── BudgetExceeded     the charge would break the dataset's budget; nothing was charged
+        └── LedgerUnavailable  the book cannot be read or written: locked, corrupt, disk full, unreachable
+
+Messages say what was wrong, what was expected and what to do. They never contain a value from private data.
+"""
+
+
+class DpmcmcError(Exception):
+    """Base of all errors that dpmcmc raises on purpose."""
+
+
+class InvalidArgument(DpmcmcError, ValueError):
+    """An argument is outside its domain; the message starts with its name and value."""
+
+
+class AdjacencyMismatch(DpmcmcError):
+    """Guarantees under two adjacencies cannot be added up."""
+
+
+class UnsupportedEvent(DpmcmcError):
+    """The accountant has no bound for this event; the message names both."""
+
+
+class BudgetUnreachable(DpmcmcError):
+    """No plan of the requested kind fits the budget."""
+
+
+class LedgerError(DpmcmcError):
+    """Base of the errors of the privacy ledger."""
+
+
+class UnknownDataset(LedgerError):
+    """The ledger has no dataset of that name."""
+
+
+class DatasetExists(LedgerError):
+    """The dataset is registered already, with other terms."""
+
+
+class UnknownRun(LedgerError):
+    """The ledger has no standing reservation for that run."""
+
+
+class BudgetExceeded(LedgerError):
+    """The charge would break the dataset's budget. Nothing was charged."""
+
+
+class LedgerUnavailable(LedgerError):
+    """The book cannot be opened, read or written. Nothing was charged."""
