@@ -5,6 +5,12 @@
     ├── AdjacencyMismatch      events or data of two adjacencies in one sum
     ├── UnsupportedEvent       an accountant was asked about an event it cannot bound
     ├── BudgetUnreachable      no plan fits the budget, however small or noisy
+    ├── AuditError             a program was refused before it read a record; nothing was charged
+    │   ├── RecordsRefused     records, or what looks like them, outside a release
+    │   ├── OperationRefused   a callback, or an operation that may not be applied to records
+    │   ├── ReleaseRefused     a release that cannot be counted, or that is not of this data set
+    │   ├── NoiseKeyRefused    a random key was handed to a release; the enclave draws its own noise
+    │   └── RunRefused         a run inside jit, vmap or grad, which would escape the count
     └── LedgerError
         ├── UnknownDataset     the ledger has no such dataset
         ├── DatasetExists      the ledger has that dataset already, with other terms
@@ -34,6 +40,30 @@ class UnsupportedEvent(DpmcmcError):
 
 class BudgetUnreachable(DpmcmcError):
     """No plan of the requested kind fits the budget."""
+
+
+class AuditError(DpmcmcError):
+    """Base of the refusals of the enclave; the message names the operation and the line that caused it."""
+
+
+class RecordsRefused(AuditError):
+    """Records, or an array that looks like them, are used outside a release."""
+
+
+class OperationRefused(AuditError):
+    """An operation that may not stand in a program that releases, or may not be applied to records."""
+
+
+class ReleaseRefused(AuditError):
+    """A release that cannot be counted, cannot be trusted, or is not of this data set."""
+
+
+class NoiseKeyRefused(AuditError):
+    """A random key was handed to a release. The enclave draws its own noise."""
+
+
+class RunRefused(AuditError):
+    """A run that would escape the count: inside jit, vmap or grad."""
 
 
 class LedgerError(DpmcmcError):

@@ -1,0 +1,266 @@
+"""The vault: records that answer audited programs and nothing else.
+
+`PrivateData` is not a pytree, has no attribute, method or operator that gives a record back, and executes only what
+the auditor priced and the ledger paid for. The order inside `run` is the guarantee: trace, audit and compile at shapes
+alone; reserve the price; and only then hand the records to the compiled program. A failure before that last step costs
+nothing; once records were read the charge stays, whatever happens after.
+"""
+
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Self
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+from dpmcmc import validation
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.event import Event, NonPrivate
+from dpmcmc.enclave import rng
+from dpmcmc.enclave.audit import Audit, audit, executable
+from dpmcmc.enclave.mechanisms.base import Facts
+from dpmcmc.enclave.oracle import LogDensity, Oracle
+from dpmcmc.enclave.payer import NobodyPays, Payer, choose_payer
+from dpmcmc.enclave.release import current_line, line_of_error
+from dpmcmc.enclave.schema import admit, leaf_names, parse_bounds
+from dpmcmc.enclave.sealed import sealed
+from dpmcmc.errors import InvalidArgument, LedgerError, RecordsRefused, RunRefused
+
+Program = Callable[..., Any]
+"""A pure function ``program(oracle, *arguments)`` of arrays, in JAX."""
+
+PROGRAMS_KEPT = 32
+"""How many compiled programs a vault remembers."""
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A program that was traced at shapes and audited, and how to compile what was audited."""
+
+    audit: Audit
+    outputs: Any
+    compile: Callable[[], Any]
+
+
+@sealed
+class PrivateData:
+    """Private records, what the public knows of them, and what pays for every look at them.
+
+    Args:
+        records: a pytree of arrays with one row a record.
+        bounds: the lowest and highest value of each leaf, by its name; stated by the owner, never read off the data.
+        adjacency: which data sets are neighbours; ``replace_one`` makes the number of records public.
+        public_size: a stated size, required under ``add_or_remove_one``, where the true number is private.
+        ledger: the book that pays, with the name of the `dataset` in it.
+        dataset: the name under which the ledger knows these records.
+        budget: instead of a ledger, a budget that lives as long as this object.
+        chunk_size: how many records a mechanism holds at once; changes speed and memory, never a result.
+    """
+
+    __slots__ = ("__weakref__", "_cache", "_dataset", "_facts", "_payer", "_records", "_sources")
+
+    def __init__(
+        self,
+        records: Any,
+        *,
+        bounds: Mapping[str, Any] | None = None,
+        adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+        public_size: int | None = None,
+        ledger: Payer | None = None,
+        dataset: str | None = None,
+        budget: Budget | None = None,
+        chunk_size: int = 1000,
+    ) -> None:
+        relation = Adjacency.parse("adjacency", adjacency)
+        names = leaf_names(records)
+        if not names:
+            raise InvalidArgument("records holds no array; expected at least one, with one row a record")
+        limits = parse_bounds(bounds, names)
+        leaves, structure = jax.tree.flatten(records)
+        admitted = [admit(name, leaf, limits) for name, leaf in zip(names, leaves, strict=True)]
+        if len({len(leaf) for leaf in admitted}) > 1:
+            raise InvalidArgument(f"records has leaves with different numbers of rows: {', '.join(names)}")
+        if not len(admitted[0]):
+            raise InvalidArgument("records has no row; expected at least one record")
+        self._facts = Facts(
+            adjacency=relation,
+            size=_public_size(relation, public_size, len(admitted[0])),
+            record=jax.tree.unflatten(
+                structure, [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in admitted]
+            ),
+            bounds=limits,
+            chunk_size=validation.integer("chunk_size", chunk_size, at_least=1),
+        )
+        self._payer, self._dataset = choose_payer(ledger, dataset, budget, relation)
+        self._records = jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in admitted])
+        self._sources = tuple(reference for leaf in leaves if (reference := _reference(leaf)))
+        self._cache: dict[Any, _Prepared] = {}
+
+    @classmethod
+    def without_guarantee(cls, records: Any, **facts: Any) -> Self:
+        """Build a vault that pays for everything, `NonPrivate` too: for simulated data, baselines and tests."""
+        return cls(records, ledger=NobodyPays(), dataset="without guarantee", **facts)
+
+    @property
+    def facts(self) -> Facts:
+        """What the public knows of the records."""
+        return self._facts
+
+    def price(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Event:
+        """Return what `run` would charge for the program. Reads no record and charges nothing."""
+        return self.audit(program, *arguments, model=model).event
+
+    def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
+        """Return the price of a program, release by release, or raise `AuditError`."""
+        return self._prepare(program, self._public(arguments), model).audit
+
+    def run(
+        self,
+        program: Program,
+        *arguments: Any,
+        model: LogDensity | None = None,
+        what: str = "run",
+        insecure_seed: int | None = None,
+    ) -> Any:
+        """Audit ``program(oracle, *arguments)``, pay for it, execute exactly what was audited, and return its result.
+
+        The noise is new in every run. `insecure_seed` fixes it, for tests: whoever knows the seed knows the noise, so
+        such a run is `NonPrivate` and only a vault `without_guarantee` pays for it.
+        """
+        public = self._public(arguments)
+        prepared = self._prepare(program, public, model)
+        execute = prepared.compile()
+        key = rng.fresh_key() if insecure_seed is None else rng.insecure_key(insecure_seed)
+        event = prepared.audit.event if insecure_seed is None else prepared.audit.event + NonPrivate()
+        reservation = self._payer.reserve(self._dataset, event, what=what, adjacency=self._facts.adjacency)
+        try:
+            with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
+                results = jax.block_until_ready(execute(self._records, key, *jax.tree.leaves(public)))
+        finally:
+            _settle(reservation)
+        return jax.tree.unflatten(prepared.outputs, results)
+
+    def _public(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the arguments as arrays, after refusing records and tracers among them."""
+        for leaf in jax.tree.leaves(arguments):
+            if isinstance(leaf, jax.core.Tracer):
+                raise RunRefused(
+                    f"PrivateData.run is called inside jit, vmap or grad at {current_line()}: one run is one charge; "
+                    "put the transformation into the program, around the calls of the oracle"
+                )
+            if isinstance(leaf, PrivateData) or self._is_table(leaf):
+                raise RecordsRefused(
+                    f"an argument of the program at {current_line()} is the table itself: "
+                    "arguments are public; ask the oracle instead"
+                )
+        return jax.tree.map(_array, arguments)
+
+    def _prepare(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> _Prepared:
+        leaves, structure = jax.tree.flatten(arguments)
+        shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+        signature = (
+            structure,
+            tuple((shape.shape, shape.dtype) for shape in shapes),
+            jax.dtypes.canonicalize_dtype(np.float64),
+        )
+        identity = (program, model, signature)
+        with suppress(TypeError):  # a program that cannot be hashed is traced every time
+            if identity in self._cache:
+                return self._cache[identity]
+        oracle = Oracle(self._facts, model)
+
+        def flat_program(*flat: Any) -> Any:
+            return program(oracle, *jax.tree.unflatten(structure, flat))
+
+        try:
+            traced, outputs = jax.make_jaxpr(flat_program, return_shape=True)(*shapes)
+        except TypeError as error:  # JAX refuses what is no array by itself, where it does not ask first
+            if "PrivateData" not in str(error):
+                raise
+            raise RecordsRefused(f"records are used outside a release at {line_of_error(error)}: {error}") from error
+        audited = audit(traced, self._facts, self._is_table)
+        records = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self._records)
+        key = jax.eval_shape(lambda: rng.insecure_key(0))
+        function = executable(traced, audited, self._facts)
+
+        @cache
+        def compile_once() -> Any:
+            with jax.disable_jit(False):
+                return jax.jit(function).lower(records, key, *shapes).compile()
+
+        prepared = _Prepared(audited, jax.tree.structure(outputs), compile_once)
+        with suppress(TypeError):
+            self._cache[identity] = prepared
+        if len(self._cache) > PROGRAMS_KEPT:
+            del self._cache[next(iter(self._cache))]
+        return prepared
+
+    def _is_table(self, array: Any) -> bool:
+        """Say whether an array is, or shares memory with, one that this vault was given: by address, not by value."""
+        sources = [source for reference in self._sources if (source := reference()) is not None]
+        if any(source is array for source in sources):
+            return True
+        if isinstance(array, jax.Array) and not jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+            array = np.asarray(array) if array.devices() == {jax.devices("cpu")[0]} else None
+        return isinstance(array, np.ndarray) and any(
+            np.may_share_memory(array, source) for source in sources if isinstance(source, np.ndarray)
+        )
+
+    def __repr__(self) -> str:
+        facts = self._facts
+        names = leaf_names(facts.record)
+        kinds = ", ".join(
+            f"{name}: {leaf.dtype}{list(leaf.shape) or ''}"
+            for name, leaf in zip(names, jax.tree.leaves(facts.record), strict=True)
+        )
+        counted = "size" if facts.adjacency is Adjacency.REPLACE_ONE else "public_size"
+        return (
+            f"PrivateData({kinds}; bounds={dict(facts.bounds)}, {counted}={facts.size}, "
+            f"adjacency={facts.adjacency.value}, dataset={self._dataset!r})"
+        )
+
+
+def _public_size(adjacency: Adjacency, stated: int | None, counted: int) -> int:
+    """Return the size that the public may know: the true one under replace-one, else the stated one."""
+    if adjacency is Adjacency.REPLACE_ONE:
+        if stated is not None:
+            raise InvalidArgument("public_size must be left out under replace_one, where the true size is public")
+        return counted
+    if stated is None:
+        raise InvalidArgument(
+            "public_size=None must be stated under add_or_remove_one, where the number of records is private: "
+            "give a round number that is known without the data"
+        )
+    return validation.integer("public_size", stated, at_least=1)
+
+
+def _reference(leaf: Any) -> Any:
+    """Return a weak reference to an array that the owner still holds, to recognise it in a program."""
+    try:
+        return weakref.ref(leaf)
+    except TypeError:
+        return None
+
+
+def _array(leaf: Any) -> jax.Array:
+    """Return one argument of a program as an array whose type is its own."""
+    try:
+        array = jnp.asarray(leaf)
+    except TypeError as error:
+        raise InvalidArgument(f"an argument of the program is a {type(leaf).__name__}; expected arrays") from error
+    return jnp.asarray(array, dtype=array.dtype)
+
+
+def _settle(reservation: Any) -> None:
+    """Close the charge. A book that cannot be written leaves it standing, which errs toward more loss."""
+    try:
+        reservation.settle()
+    except LedgerError as error:
+        warnings.warn(f"the run is paid but not settled, its charge stands: {error}", RuntimeWarning, stacklevel=3)

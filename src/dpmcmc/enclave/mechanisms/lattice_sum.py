@@ -1,0 +1,91 @@
+"""The one pass that every noisy sum makes: clip and quantise each record, add up in integers, add noise in integers.
+
+All chains share the pass: a chunk of records is read once and every chain's queries are evaluated on it. lattice_sum.md
+proves what the mechanisms built on it claim.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.event import Approximation, Event, Gaussian
+from dpmcmc.enclave.lattice import Lattice, Wide, add, gradient_lattice, quantise_vector, sum_chunks, to_float
+from dpmcmc.enclave.mechanisms.base import Contribution, Facts
+from dpmcmc.enclave.noise import discrete_gaussian, gaussian_curve_gap, total_variation_bound
+
+CLIPS_MOVED = {Adjacency.REPLACE_ONE: 2, Adjacency.ADD_OR_REMOVE_ONE: 1}
+"""By how many clips a neighbour moves a clipped sum: one record leaves and another enters, or only one of the two."""
+
+
+def approximation(noise_multiplier: float, facts: Facts, num_coordinates: int) -> Event:
+    """Return how far the noise of one release is from a Gaussian that is rounded to the lattice."""
+    scale = vector_lattice(1.0, noise_multiplier, facts, num_coordinates).scale
+    return Approximation(total_variation_bound(num_coordinates, scale) + gaussian_curve_gap(num_coordinates, scale))
+
+
+def lattice_event(noise_multiplier: float, facts: Facts, num_coordinates: int) -> Event:
+    """Return the event of a noisy lattice sum: its Gaussian, and the distance of its noise from that Gaussian."""
+    return Gaussian(noise_multiplier) + approximation(noise_multiplier, facts, num_coordinates)
+
+
+def vector_lattice(clip: float, noise_multiplier: float, facts: Facts, num_coordinates: int) -> Lattice:
+    """Return the lattice of a sum of vectors whose norm is held to a constant clip."""
+    return gradient_lattice(clip, noise_multiplier * CLIPS_MOVED[facts.adjacency], facts.size, num_coordinates)
+
+
+def noise_variance(lattice: Lattice) -> jax.Array:
+    """Return the variance of the noise on each coordinate: (scale * granularity)^2."""
+    return jnp.square(lattice.scale * jnp.asarray(lattice.granularity, jnp.float32))
+
+
+def noisy_vector_sum(
+    lattice: Lattice,
+    facts: Facts,
+    contribution: Contribution,
+    records: Any,
+    queries: Sequence[jax.Array],
+    keys: jax.Array,
+) -> jax.Array:
+    """Return the noisy sum of vectors for each chain, all on one lattice."""
+    granularities = jnp.full(keys.shape, lattice.granularity, jnp.float32)
+    lattices = Lattice(granularities, lattice.bound, lattice.scale)
+    return noisy_lattice_sum(quantise_vector, lattices, facts, contribution, records, queries, keys)
+
+
+def noisy_lattice_sum(
+    quantise: Callable[[jax.Array, Lattice], jax.Array],
+    lattices: Lattice,
+    facts: Facts,
+    contribution: Contribution,
+    records: Any,
+    queries: Sequence[jax.Array],
+    keys: jax.Array,
+) -> jax.Array:
+    """Return the noisy sum for each chain, shape (chains, coordinates).
+
+    Args:
+        quantise: turns vectors into integers whose norm is at most the bound of the lattice.
+        lattices: one granularity a chain; one bound and one scale, which decide the privacy, for all.
+        facts: what is public about the data.
+        contribution: what one record adds at the queries of one chain: a flat vector, not clipped yet.
+        records: the records, one leading axis.
+        queries: flat queries with one leading axis, the chains.
+        keys: one key a chain, used here and nowhere else.
+    """
+
+    def steps(chunk: Any) -> jax.Array:
+        def of_chain(queries: Sequence[jax.Array], lattice: Lattice) -> jax.Array:
+            return quantise(jax.vmap(contribution, in_axes=(None, 0))(queries, chunk), lattice)
+
+        return jax.vmap(of_chain, out_axes=1)(list(queries), lattices)
+
+    total = sum_chunks(steps, records, facts.chunk_size, lattices.bound)
+
+    def release(total: Wide, key: jax.Array, lattice: Lattice) -> jax.Array:
+        noise = discrete_gaussian(key, lattice.scale, total.high.shape)
+        return to_float(add(total, noise), lattice.granularity)
+
+    return jax.vmap(release)(total, keys, lattices)

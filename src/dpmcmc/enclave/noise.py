@@ -1,0 +1,339 @@
+"""Noise on the lattice: the discrete Gaussian, and the coin of a logistic test, in integers alone.
+
+`discrete_gaussian` draws from N_Z(0, s^2), P(x) proportional to exp(-x^2 / (2 s^2)) over the integers (Canonne, Kamath
+and Steinke 2020, Definition 1). It has no loop and no branch that depends on a draw, no floating point, and hence the
+same bits on CPU and GPU. One table holds the law of a small scale; larger scales are sums
+
+    X = X_0 + L X_1 + ... + L^(k-1) X_(k-1) + L^k X_k,    L = 128,
+
+of independent draws, X_0 ... X_(k-1) of scale 256 and X_k of the scale that makes the variances add up to s^2
+(Micciancio and Walter 2017 sum lattice Gaussians alike). The distance from the ideal law is below 2e-20 in total
+variation for every scale; `total_variation_bound` computes it and `noise.md` proves it.
+"""
+
+# jax annotates itself in part only
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
+
+import math
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from enum import Enum
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpmcmc import validation
+from dpmcmc.enclave.lattice import Wide, add, from_float, magnitude, shift_left, widen
+
+TABLE_BITS = 12
+THRESHOLD_BITS = 83
+"""A draw reads 96 bits: an index into the table, a sign, and a number to compare with the index's threshold."""
+
+STEP_BITS = 7
+BASE_SCALE = 2 ** (STEP_BITS + 1)
+"""Scale of all but the last summand. Twice the step L: the shifted copies overlap to within exp(-2 pi^2 * 2.36)."""
+
+_TABLE_SIZE = 2**TABLE_BITS
+_LARGEST_TABLE_SCALE = 400  # 10.24 standard deviations fit into the table
+_MAX_SCALE = 2.0**44
+_DIGITS = Context(prec=100)
+
+
+# --- the tables, made on the host in exact arithmetic ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table:
+    """Alias table (Walker 1977) of |X| for X of one scale: index i gives i if v < thresholds[i], else aliases[i].
+
+    With the index uniform on 2^12 and v on 2^83 every probability is a whole multiple of 2^-95.
+    """
+
+    thresholds: tuple[int, ...]
+    aliases: tuple[int, ...]
+
+    def weights(self) -> list[int]:
+        """Return 2^95 * P(|X| = i) for each i, exactly as the sampler draws it."""
+        full = 2**THRESHOLD_BITS
+        weights = list(self.thresholds)
+        for alias, threshold in zip(self.aliases, self.thresholds, strict=True):
+            weights[alias] += full - threshold
+        return weights
+
+    def words(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
+        """Return three rows of words: the alias over the top 19 bits of the threshold, its middle and its low word."""
+        packed = [
+            [alias << 19 | threshold >> 64, threshold >> 32 & 0xFFFFFFFF, threshold & 0xFFFFFFFF]
+            for alias, threshold in zip(self.aliases, self.thresholds, strict=True)
+        ]
+        return np.array(packed, np.uint32).T
+
+
+@lru_cache(maxsize=64)
+def table(variance: Fraction) -> Table:
+    """Return the table of |X|, X ~ N_Z(0, variance) cut off at 2^12."""
+    weights = _integer_weights(variance)
+    full = 2**THRESHOLD_BITS
+    thresholds, aliases = [0] * _TABLE_SIZE, list(range(_TABLE_SIZE))
+    small = [i for i, weight in enumerate(weights) if weight < full]
+    large = [i for i, weight in enumerate(weights) if weight >= full]
+    while small:  # fill what the small index leaves of its column from a large one
+        index, donor = small.pop(), large[-1]
+        thresholds[index], aliases[index] = weights[index], donor
+        weights[donor] -= full - weights[index]
+        if weights[donor] < full:
+            small.append(large.pop())
+    return Table(tuple(thresholds), tuple(aliases))  # a full column has threshold 0 and is its own alias
+
+
+def _integer_weights(variance: Fraction) -> list[int]:
+    """Integers near 2^95 P(|X| = i) that add up to 2^95: rounded down, and the rest given to zero.
+
+    P(|X| = i) is proportional to exp(-i^2 / (2 variance)), one half of it at i = 0, which has one sign and not two.
+    """
+    total = 2 ** (TABLE_BITS + THRESHOLD_BITS)
+    with localcontext(_DIGITS):
+        rate = Decimal(variance.denominator) / Decimal(variance.numerator)
+        ratio, curve = (-rate / 2).exp(), (-rate).exp()
+        masses, mass = [Decimal("0.5")], Decimal(1)
+        for _ in range(_TABLE_SIZE - 1):
+            mass *= ratio
+            ratio *= curve
+            masses.append(mass)
+        unit = total / sum(masses, start=Decimal(0))
+        weights = [int(mass * unit) for mass in masses]
+    weights[0] += total - sum(weights)
+    return weights
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one scale is drawn: `num_base` summands of scale 256, then one of variance `top_variance`."""
+
+    num_base: int
+    top_variance: Fraction
+
+
+@lru_cache(maxsize=64)
+def plan(scale: float) -> Plan:
+    """Return the fewest summands whose variances add up to scale^2, exactly, within the table's range."""
+    if validation.positive("scale", scale) > _MAX_SCALE:
+        validation.refuse("scale", scale, f"must be <= 2^{math.log2(_MAX_SCALE):.0f} steps of the lattice")
+    rest, num_base = Fraction(scale) ** 2, 0
+    while rest > _LARGEST_TABLE_SCALE**2:
+        rest = (rest - BASE_SCALE**2) / 4**STEP_BITS
+        num_base += 1
+    return Plan(num_base, rest)
+
+
+# --- the draw -------------------------------------------------------------------------------------------------------
+
+
+def discrete_gaussian(key: jax.Array, scale: float, shape: tuple[int, ...] = ()) -> Wide:
+    """Return integers from N_Z(0, scale^2). The scale is a constant of the program; the granularity may move."""
+    how = plan(scale)
+    words = jax.random.bits(key, (how.num_base + 1, 3, *shape), jnp.uint32)
+    total = widen(lookup(table(how.top_variance), words[0]))
+    if how.num_base:
+        base = lookup(table(Fraction(BASE_SCALE**2)), jnp.moveaxis(words[1:], 1, 0))
+        for level in range(how.num_base):
+            total = add(shift_left(total, STEP_BITS), widen(base[level]))
+    return total
+
+
+def lookup(source: Table, words: jax.Array) -> jax.Array:
+    """Return the int32 draw that three words of random bits (first axis) select: this map is the whole sampler."""
+    packed, middle, low = jnp.asarray(source.words())
+    index = words[0] >> (32 - TABLE_BITS)
+    negative = (words[0] >> 19) & 1
+    top = words[0] & 0x7FFFF
+    threshold = packed[index] & 0x7FFFF, middle[index], low[index]
+    below = (top < threshold[0]) | (
+        (top == threshold[0]) & ((words[1] < threshold[1]) | ((words[1] == threshold[1]) & (words[2] < threshold[2])))
+    )
+    size = jnp.where(below, index, packed[index] >> 19).astype(jnp.int32)
+    return jnp.where(negative == 1, -size, size)
+
+
+def total_variation_bound(num_coordinates: int, scale: float) -> float:
+    """Return a bound on the distance of that many draws from N_Z(0, scale^2), each with fresh bits (`noise.md`, 3).
+
+    It is added to delta through the event `Approximation`. Each summand: the tail that the table cuts off and the
+    rounding of its probabilities. Each sum of two: 2.01 exp(-2 pi^2 w^2), w^2 = 1 / (1 / upper^2 + L^2 / base^2).
+    """
+    how = plan(scale)
+    upper = float(how.top_variance)
+    distance = _table_distance(upper)
+    for _ in range(how.num_base):
+        overlap = 1 / (1 / upper + 4**STEP_BITS / BASE_SCALE**2)
+        distance += _table_distance(BASE_SCALE**2) + 2.01 * math.exp(-2 * math.pi**2 * overlap)
+        upper = BASE_SCALE**2 + 4**STEP_BITS * upper
+    return 1.001 * distance * validation.integer("num_coordinates", num_coordinates, at_least=1)
+
+
+def gaussian_curve_gap(num_coordinates: int, scale: float) -> float:
+    """Return a bound on the distance of N_Z(0, scale^2) from a rounded Gaussian, 1 / (24 scale^2) a coordinate.
+
+    Renyi and zCDP bounds hold for the discrete Gaussian as they are. Whoever uses the sharper curve delta(epsilon) of
+    the continuous Gaussian adds this to the total variation (`noise.md`, 4).
+    """
+    return validation.integer("num_coordinates", num_coordinates, at_least=1) / (24 * scale * scale)
+
+
+def _table_distance(variance: float) -> float:
+    tail = math.exp(-(_TABLE_SIZE**2) / (2 * variance)) / -math.expm1(-_TABLE_SIZE / variance)
+    return 2 * tail / max(1.0, math.sqrt(2 * math.pi * variance)) + _TABLE_SIZE * 2.0 ** -(TABLE_BITS + THRESHOLD_BITS)
+
+
+# --- modes ----------------------------------------------------------------------------------------------------------
+
+
+class Claim(Enum):
+    """What may be said of a release noised in some mode."""
+
+    PROVEN = "an (epsilon, delta) guarantee with the stated total variation added to delta"
+    HEURISTIC = "an (epsilon, delta) guarantee that rests on a heuristic against floating-point attacks; say so"
+    NONE = "no (epsilon, delta) claim may be made"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to draw noise of a given scale on the lattice, and what may be claimed for it."""
+
+    name: str
+    draw: Callable[[jax.Array, float, tuple[int, ...]], Wide]
+    claim: Claim
+
+
+def _hardened(key: jax.Array, scale: float, shape: tuple[int, ...]) -> Wide:
+    """(N1 + N2 + N3 + N4) / 2 from four fresh keys, rounded to the lattice (Holohan and Braghin 2021).
+
+    Recovering the summands from the sum is thought infeasible; nothing bounds the distance from the ideal law.
+    """
+    normals = jax.vmap(lambda fresh: jax.random.normal(fresh, shape, jnp.float32))(jax.random.split(key, 4))
+    return from_float(jnp.sum(normals, axis=0) * np.float32(scale / 2))
+
+
+def _float(key: jax.Array, scale: float, shape: tuple[int, ...]) -> Wide:
+    """A float32 normal: at most 2^23 values, none beyond 5.42 standard deviations. For tests."""
+    return from_float(jax.random.normal(key, shape, jnp.float32) * np.float32(scale))
+
+
+MODES = {
+    mode.name: mode
+    for mode in (
+        Mode("exact", discrete_gaussian, Claim.PROVEN),
+        Mode("hardened", _hardened, Claim.HEURISTIC),
+        Mode("float", _float, Claim.NONE),
+    )
+}
+
+
+# --- the logistic coin ----------------------------------------------------------------------------------------------
+
+LOGISTIC_ERROR = 2.0**-58
+"""Bound on |P(accept) - S(lambda)| of `bernoulli_logistic`, for every lambda (`noise.md`, 5)."""
+
+_Pair = tuple[jax.Array, jax.Array]  # a number in [0, 2) as high and low word, the unit at bit 63
+
+
+def bernoulli_logistic(key: jax.Array, log_odds: Wide, granularity: float) -> jax.Array:
+    """Return True with probability S(lambda) = 1 / (1 + exp(-lambda)), lambda = granularity * log_odds.
+
+    The granularity is a power of two from 2^-26 to 1 and |lambda| is held to 64. With a = |lambda| and a 63-bit uniform
+    u the coin is u + u exp(-a) < 1, and its opposite where lambda < 0; exp(-a) is a product of four table entries, one
+    for each byte of a. The same instructions run whatever lambda is.
+    """
+    fraction_bits = -math.log2(validation.positive("granularity", granularity))
+    if fraction_bits not in range(27):
+        validation.refuse("granularity", granularity, "must be a power of two from 2^-26 to 1")
+    size = magnitude(log_odds)
+    over = (size.high > 0) | (size.low >> int(fraction_bits) >= 64)
+    exponent = jnp.where(over, np.uint32(2**32 - 1), size.low << (26 - int(fraction_bits)))
+    high, low = jnp.asarray(_exponentials())
+    factors = [(high[byte], low[byte]) for byte in _bytes(exponent)]
+    decay = _multiply(_multiply(factors[0], factors[1]), _multiply(factors[2], factors[3]))
+    words = jax.random.bits(key, (2, *log_odds.high.shape), jnp.uint32)
+    uniform = words[0] >> 1, words[1]
+    product = _multiply(uniform, decay)
+    carry = (uniform[1] + product[1] < product[1]).astype(jnp.uint32)
+    below_one = uniform[0] + product[0] + carry < np.uint32(2**31)
+    return below_one ^ (log_odds.high < 0)
+
+
+def _bytes(exponent: jax.Array) -> list[jax.Array]:
+    """Rows of the table for the four bytes: byte j of the exponent selects row 256 j + byte."""
+    return [((exponent >> (8 * j)) & 0xFF) + 256 * j for j in range(4)]
+
+
+@lru_cache(maxsize=1)
+def _exponentials() -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """exp(-i 2^(8 j - 26)) for i < 256, j < 4, as words: two rows, high and low."""
+    with localcontext(_DIGITS):
+        values = [int((-Decimal(i) * Decimal(2) ** (8 * j - 26)).exp() * 2**63) for j in range(4) for i in range(256)]
+    return np.array([[value >> 32 for value in values], [value & 0xFFFFFFFF for value in values]], np.uint32)
+
+
+def _multiply(first: _Pair, second: _Pair) -> _Pair:
+    """Return the product of two numbers, too small by less than 2^-60: the lowest partial product is left out."""
+    high, low = _multiply_words(first[0], second[0])
+    for one, other in ((first[0], second[1]), (first[1], second[0])):
+        carried, _ = _multiply_words(one, other)
+        low = low + carried
+        high = high + (low < carried).astype(jnp.uint32)
+    return (high << 1) | (low >> 31), low << 1
+
+
+def _multiply_words(first: jax.Array, second: jax.Array) -> _Pair:
+    """Return the 64-bit product of two words, by halves of 16 bits."""
+    a, b, c, d = first >> 16, first & 0xFFFF, second >> 16, second & 0xFFFF
+    middle = ((b * d) >> 16) + ((a * d) & 0xFFFF) + ((b * c) & 0xFFFF)
+    return a * c + ((a * d) >> 16) + ((b * c) >> 16) + (middle >> 16), first * second
+
+
+# --- the reference --------------------------------------------------------------------------------------------------
+
+
+def reference_discrete_gaussian(variance: Fraction, below: Callable[[int], int] = secrets.randbelow) -> int:
+    """Return one exact draw from N_Z(0, variance) on the host (Canonne, Kamath and Steinke 2020, Algorithms 1 to 3).
+
+    `below(n)` returns a uniform integer in [0, n). Slow, and its time depends on the draw: to check the sampler with.
+    """
+    width = math.isqrt(math.floor(variance)) + 1
+    while True:
+        draw = _reference_laplace(width, below)
+        if _reference_exponential_coin((abs(draw) - variance / width) ** 2 / (2 * variance), below):
+            return draw
+
+
+def _reference_laplace(width: int, below: Callable[[int], int]) -> int:
+    """One draw with P(x) proportional to exp(-|x| / width): Algorithm 2 with s = 1, t = width."""
+    while True:
+        offset = below(width)
+        if not _reference_exponential_coin(Fraction(offset, width), below):
+            continue
+        blocks = 0
+        while _reference_exponential_coin(Fraction(1), below):
+            blocks += 1
+        size, negative = offset + width * blocks, below(2)
+        if size or not negative:
+            return -size if negative else size
+
+
+def _reference_exponential_coin(rate: Fraction, below: Callable[[int], int]) -> bool:
+    """One coin of probability exp(-rate): Algorithm 1."""
+    while rate > 1:
+        if not _reference_exponential_coin(Fraction(1), below):
+            return False
+        rate -= 1
+    count = 1
+    while below(rate.denominator * count) < rate.numerator:
+        count += 1
+    return count % 2 == 1

@@ -1,0 +1,147 @@
+"""What a kernel may ask of the data.
+
+An oracle turns a question into a release and adds what is public, exactly and for free: the prior, which no record
+enters. It returns no more than the release paid for: a noisy value with the variance of its noise, or a bare decision.
+It takes no noise key: the enclave draws a fresh one for every release (see `release`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from dpmcmc.enclave.mechanisms.base import Decision, Facts, Mechanism, NoisySum, Term, is_certified
+from dpmcmc.enclave.release import current_line, release
+from dpmcmc.errors import InvalidArgument, NoiseKeyRefused, ReleaseRefused
+
+
+class Noisy(NamedTuple):
+    """A released value with the variance of its own noise, the same for every coordinate."""
+
+    value: Any
+    variance: jax.Array
+
+
+class LogDensity(Protocol):
+    """The model as the oracle sees it: public code, never data."""
+
+    @property
+    def temperature(self) -> float:
+        """The power that the likelihood is raised to: one for the posterior."""
+        ...
+
+    def log_prior(self, position: Any, /) -> jax.Array:
+        """Return the log-density of the prior at a position."""
+        ...
+
+    def log_likelihood(self, position: Any, record: Any, /) -> jax.Array:
+        """Return the log-density of one record at a position."""
+        ...
+
+
+class Oracle:
+    """Answers questions about one data set under one model; `PrivateData.run` hands it to the program."""
+
+    __slots__ = ("_model", "facts")
+
+    def __init__(self, facts: Facts, model: LogDensity | None) -> None:
+        self.facts = facts
+        self._model = model
+
+    @property
+    def model(self) -> LogDensity:
+        """The model that the run was given."""
+        if self._model is None:
+            raise InvalidArgument("model=None must be a model for this question; pass model= to PrivateData.run")
+        return self._model
+
+    def force(self, mechanism: NoisySum, position: Any) -> Noisy:
+        """Return the noisy gradient of the log-posterior, shaped like `position` (000, Section 3.1)."""
+        queries, structure = self._flat("position", position)
+        (total,) = self._release(mechanism, NoisySum, Term(self._log_likelihood, structure), queries)
+        gradient = jax.tree.map(jnp.add, _nest(total, position), jax.grad(self.model.log_prior)(position))
+        return Noisy(gradient, mechanism.variance(self.facts, queries))
+
+    def log_posterior_ratio(self, mechanism: NoisySum, current: Any, proposed: Any) -> Noisy:
+        """Return the noisy log-posterior at `proposed` less the one at `current` (000, Section 3)."""
+        queries, term = self._pair(current, proposed)
+        (total,) = self._release(mechanism, NoisySum, term, queries)
+        ratio = total[0] + self.model.log_prior(proposed) - self.model.log_prior(current)
+        return Noisy(ratio, mechanism.variance(self.facts, queries))
+
+    def accept(self, mechanism: Decision, current: Any, proposed: Any, log_correction: Any = 0.0) -> jax.Array:
+        """Return the bare decision of a test of `proposed` against `current`; its uniform stays in the enclave.
+
+        `log_correction` is the public rest of the log acceptance ratio: the momenta of HMC, an asymmetric proposal.
+        """
+        queries, term = self._pair(current, proposed)
+        public = self.model.log_prior(proposed) - self.model.log_prior(current) + log_correction
+        (decision,) = self._release(mechanism, Decision, term, [*queries, jnp.asarray(public, queries[0].dtype)])
+        return decision
+
+    def sum(self, mechanism: NoisySum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
+        """Return the noisy sum of ``statistic(*arguments, record)`` over the records, each one clipped, flat."""
+        queries, structure = jax.tree.flatten(arguments)
+        queries = [_public(f"arguments[{index}]", query) for index, query in enumerate(queries)]
+        (total,) = self._release(mechanism, NoisySum, Term(statistic, structure), queries)
+        return Noisy(total, mechanism.variance(self.facts, queries))
+
+    def _log_likelihood(self, position: Any, record: Any) -> jax.Array:
+        return self.model.temperature * self.model.log_likelihood(position, record)
+
+    def _pair(self, current: Any, proposed: Any) -> tuple[list[jax.Array], Term]:
+        first, structure = self._flat("current", current)
+        second, other = self._flat("proposed", proposed)
+        if structure != other or [query.shape for query in first] != [query.shape for query in second]:
+            raise InvalidArgument("proposed must have the structure and the shapes of current")
+        return [*first, *second], Term(self._log_likelihood, structure)
+
+    def _flat(self, name: str, position: Any) -> tuple[list[jax.Array], Any]:
+        leaves, structure = jax.tree.flatten((position,))
+        if not leaves:
+            raise InvalidArgument(f"{name} holds no array; expected at least one real number")
+        return [_public(name, leaf) for leaf in leaves], structure
+
+    def _release(
+        self, mechanism: Mechanism, kind: type[Any], term: Term, queries: Sequence[jax.Array]
+    ) -> list[jax.Array]:
+        _refuse_key("mechanism", mechanism)
+        if not is_certified(mechanism) or not isinstance(mechanism, kind):
+            raise ReleaseRefused(
+                f"mechanism is a {type(mechanism).__name__} at {current_line()}; "
+                f"expected a certified mechanism of the kind {kind.__name__}"
+            )
+        return release(self.facts, mechanism, term, queries)
+
+
+def _nest(vector: jax.Array, like: Any) -> Any:
+    """Return the coordinates of a flat vector in the structure and the shapes of `like`."""
+    leaves, structure = jax.tree.flatten(like)
+    ends = [0]
+    for leaf in leaves:
+        ends.append(ends[-1] + jnp.size(leaf))
+    parts = [
+        vector[start:end].reshape(jnp.shape(leaf)) for leaf, start, end in zip(leaves, ends[:-1], ends[1:], strict=True)
+    ]
+    return jax.tree.unflatten(structure, parts)
+
+
+def _public(name: str, value: Any) -> jax.Array:
+    """Return a public query as an array of real numbers."""
+    _refuse_key(name, value)
+    try:
+        array = jnp.asarray(value)
+    except TypeError as error:
+        raise InvalidArgument(f"{name} is a {type(value).__name__}; expected real numbers") from error
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise InvalidArgument(f"{name} has the type {array.dtype}; expected real numbers")
+    return array
+
+
+def _refuse_key(name: str, value: Any) -> None:
+    if jnp.issubdtype(getattr(value, "dtype", jnp.float32), jax.dtypes.prng_key):
+        raise NoiseKeyRefused(
+            f"{name} is a random key at {current_line()}: a release takes no key, the enclave draws fresh noise for "
+            "each one. Use your key for proposals, and leave it out here"
+        )

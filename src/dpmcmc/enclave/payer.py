@@ -1,0 +1,57 @@
+"""Who pays for a run: a ledger, a budget that lives as long as the vault, or nobody, where nothing is promised."""
+
+from typing import Protocol
+
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.event import Event
+from dpmcmc.errors import InvalidArgument
+
+
+class Reservation(Protocol):
+    """A charge that stands until it is settled."""
+
+    def settle(self, spent: Event | None = None) -> None:
+        """Close the reservation at `spent`, or at the whole of it."""
+        ...
+
+
+class Payer(Protocol):
+    """What the vault needs of a ledger."""
+
+    def reserve(self, dataset: str, event: Event, *, what: str, adjacency: Adjacency) -> Reservation:
+        """Set the price aside, or raise `BudgetExceeded` and charge nothing."""
+        ...
+
+
+class _Settled:
+    """The reservation of a run that nobody paid for."""
+
+    def settle(self, spent: Event | None = None) -> None:
+        """Do nothing: there is no book."""
+
+
+class NobodyPays:
+    """Lets every event pass, `NonPrivate` too, and promises nothing."""
+
+    def reserve(self, dataset: str, event: Event, *, what: str, adjacency: Adjacency) -> Reservation:  # noqa: ARG002
+        """Reserve nothing."""
+        return _Settled()
+
+
+def choose_payer(
+    ledger: Payer | None, dataset: str | None, budget: Budget | None, adjacency: Adjacency
+) -> tuple[Payer, str]:
+    """Return the one payer that the owner named, with the name of the data set in its book."""
+    if budget is None and ledger is not None and dataset is not None:
+        return ledger, dataset
+    if isinstance(budget, Budget) and ledger is None and dataset is None:
+        from dpmcmc.accounting.ledger import Ledger
+
+        book = Ledger.in_memory()
+        book.register("records", budget, adjacency)
+        return book, "records"
+    raise InvalidArgument(
+        "say what pays: ledger= with the dataset= name in it, or budget= alone (a Budget); "
+        "for simulated data use PrivateData.without_guarantee"
+    )

@@ -1,0 +1,123 @@
+"""The noise source: ChaCha20 keys from the operating system's entropy, as ordinary typed JAX keys.
+
+A key is 256 bits. Everything drawn from it is output of the ChaCha20 block function (RFC 8439, Section 2.3),
+
+    words = block(key, counter, nonce),    nonce = (domain, 0, 0),
+
+with one domain for bits, one for `split` and one for `fold_in`. Two calls that differ in key, domain or counter read
+different inputs of a pseudo-random function, so a child's stream never meets its parent's, its siblings', or those of
+the other operation. Publishing a key removes the noise it made: keys are never stored, logged or returned.
+"""
+
+# jax annotates itself in part only
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
+
+import secrets
+from collections.abc import Sequence
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.random import define_prng_impl
+
+_CONSTANTS = np.array([0x61707865, 0x3320646E, 0x79622D32, 0x6B206574], np.uint32)  # "expand 32-byte k"
+_KEY_WORDS, _BLOCK_WORDS = 8, 16
+_BITS, _SPLIT, _FOLD_IN, _SEED = 1, 2, 3, 4  # domains
+_MAX_BLOCKS = 2**32
+
+_Rows = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+
+
+def fresh_key() -> jax.Array:
+    """Return a key of 256 bits from the operating system's entropy."""
+    words = np.frombuffer(secrets.token_bytes(4 * _KEY_WORDS), np.uint32)
+    return jax.random.wrap_key_data(jnp.asarray(words), impl=CHACHA20)
+
+
+def insecure_key(seed: int) -> jax.Array:
+    """Return a key that anyone who knows `seed` can make: for tests. What it noises carries no guarantee."""
+    return jax.random.key(seed, impl=CHACHA20)
+
+
+def chacha20_blocks(key: jax.Array, counters: jax.Array, nonce: Sequence[int]) -> jax.Array:
+    """Return one block of 16 words for each counter, shape (len(counters), 16): RFC 8439, Section 2.3.
+
+    The four rows of the state are arrays over (column, block), and ten double rounds are a loop: unrolled, XLA needs
+    minutes to compile them, and as sixteen separate words a small draw takes four times as long.
+    """
+
+    def row(words: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(words[:, None], (words.shape[0], counters.shape[0]))
+
+    last = jnp.concatenate([counters[None, :], row(jnp.asarray(nonce, jnp.uint32))])
+    start: _Rows = (row(jnp.asarray(_CONSTANTS)), row(key[:4]), row(key[4:]), last)
+    end = lax.fori_loop(0, 10, lambda _, rows: _double_round(rows), start)
+    return jnp.concatenate([before + after for before, after in zip(start, end, strict=True)]).T
+
+
+def _double_round(rows: _Rows) -> _Rows:
+    """A round down the columns, then one down the diagonals, which the rolls turn into columns and back."""
+    a, b, c, d = _quarter_rounds(rows)
+    a, b, c, d = _quarter_rounds((a, jnp.roll(b, -1, 0), jnp.roll(c, -2, 0), jnp.roll(d, -3, 0)))
+    return a, jnp.roll(b, 1, 0), jnp.roll(c, 2, 0), jnp.roll(d, 3, 0)
+
+
+def _quarter_rounds(rows: _Rows) -> _Rows:
+    """The quarter round of RFC 8439, Section 2.1, on the four columns at once."""
+    a, b, c, d = rows
+    for left, right in ((16, 12), (8, 7)):
+        a = a + b
+        d = _rotate(d ^ a, left)
+        c = c + d
+        b = _rotate(b ^ c, right)
+    return a, b, c, d
+
+
+def _rotate(words: jax.Array, bits: int) -> jax.Array:
+    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
+
+
+def _words(key: jax.Array, domain: int, count: int) -> jax.Array:
+    blocks = -(-count // _BLOCK_WORDS)
+    if blocks > _MAX_BLOCKS:
+        raise ValueError(f"one key gives at most {_MAX_BLOCKS} blocks of 64 bytes; split it")
+    return chacha20_blocks(key, jnp.arange(blocks, dtype=jnp.uint32), (domain, 0, 0)).reshape(-1)[:count]
+
+
+def _random_bits(key: jax.Array, bit_width: int, shape: tuple[int, ...]) -> jax.Array:
+    if bit_width == 64:
+        words = _words(key, _BITS, 2 * prod(shape)).reshape(*shape, 2).astype(jnp.uint64)
+        return (words[..., 0] << np.uint64(32)) | words[..., 1]
+    return _words(key, _BITS, prod(shape)).reshape(shape).astype(f"uint{bit_width}")
+
+
+def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    return _words(key, _SPLIT, prod(shape) * _KEY_WORDS).reshape(*shape, _KEY_WORDS)
+
+
+def _fold_in(key: jax.Array, data: jax.Array | int) -> jax.Array:
+    counter = jnp.asarray(data, jnp.uint32).reshape(1)
+    return chacha20_blocks(key, counter, (_FOLD_IN, 0, 0))[0, :_KEY_WORDS]
+
+
+def _seed(seed: jax.Array) -> jax.Array:
+    """The key of an integer. Only `insecure_key` comes here: a seed has no entropy to speak of."""
+    low = seed.astype(jnp.uint32)
+    high = (seed >> 32).astype(jnp.uint32) if seed.dtype.itemsize == 8 else jnp.zeros_like(low)
+    words = jnp.zeros(_KEY_WORDS, jnp.uint32).at[0].set(low).at[1].set(high)
+    return chacha20_blocks(words, jnp.zeros(1, jnp.uint32), (_SEED, 0, 0))[0, :_KEY_WORDS]
+
+
+CHACHA20 = define_prng_impl(
+    key_shape=(_KEY_WORDS,),
+    seed=_seed,
+    split=_split,
+    random_bits=_random_bits,
+    fold_in=_fold_in,
+    name="chacha20",
+    tag="cc20",
+)
+"""The implementation, for `jax.random.wrap_key_data` and to recognise a key by its dtype."""

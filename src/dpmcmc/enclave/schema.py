@@ -1,0 +1,83 @@
+"""Stated bounds, and records made to fit them.
+
+Bounds are public statements of the owner, never read off the data. Whatever lies outside is moved to the nearest bound
+without a word: an error, a warning or a count would tell something about a record.
+"""
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.core
+import numpy as np
+
+from dpmcmc.errors import InvalidArgument, RecordsRefused
+
+Bounds = Mapping[str, tuple[float, float]]
+"""The lowest and the highest value of a leaf of the records, by the leaf's name."""
+
+ALLOWED_KINDS = "biuf"
+"""Booleans, integers and real numbers."""
+
+
+def leaf_names(tree: Any) -> list[str]:
+    """Return a name for each leaf: its path with dots, ``records`` for a bare array."""
+    paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+    return [jax.tree_util.keystr(path, simple=True, separator=".") or "records" for path in paths]
+
+
+def parse_bounds(bounds: Mapping[str, Any] | None, names: list[str]) -> Bounds:
+    """Return the stated bounds as pairs of numbers, in an order that does not depend on the caller."""
+    stated = dict(bounds or {})
+    unknown = sorted(set(stated) - set(names))
+    if unknown:
+        raise InvalidArgument(f"bounds has no such leaf: {', '.join(unknown)}; the records have {', '.join(names)}")
+    return MappingProxyType({name: _pair(name, stated[name]) for name in names if name in stated})
+
+
+def _pair(name: str, pair: Any) -> tuple[float, float]:
+    try:
+        lower, upper = (float(side) for side in pair)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"bounds[{name!r}]={pair!r} must be a pair (lower, upper) of numbers") from error
+    if not lower < upper:
+        raise InvalidArgument(f"bounds[{name!r}]={(lower, upper)} must have lower < upper")
+    return lower, upper
+
+
+def admit(name: str, leaf: Any, bounds: Bounds) -> np.ndarray:
+    """Return a private copy of one leaf, in JAX's own precision, clamped to its bounds.
+
+    Nothing here may depend on a value: NaN stays NaN (its contribution will count as zero), everything else is clamped.
+    """
+    if isinstance(leaf, jax.core.Tracer):
+        raise RecordsRefused("PrivateData is built inside a transformation of JAX; build it outside jit, vmap and grad")
+    array = np.asarray(leaf)
+    if array.dtype.kind not in ALLOWED_KINDS:
+        raise InvalidArgument(
+            f"records[{name!r}] has the type {array.dtype}; expected booleans, integers or real numbers. "
+            "Encode text and categories as integers by a public list"
+        )
+    if array.ndim == 0:
+        raise InvalidArgument(f"records[{name!r}] is a single value; expected an array with one row a record")
+    if array.dtype.kind == "b":
+        return array.copy()
+    target = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
+    lower, upper = bounds.get(name, (-np.inf, np.inf))
+    with np.errstate(all="ignore"):
+        if target.kind == "f":
+            return np.clip(array.astype(target), target.type(lower), target.type(upper))
+        least, most = _integer_bounds(name, lower, upper, target)
+        return np.clip(array, array.dtype.type(least), array.dtype.type(most)).astype(target)
+
+
+def _integer_bounds(name: str, lower: float, upper: float, target: np.dtype) -> tuple[int, int]:
+    """Return the integers within the bounds and within the type; comparing them is exact."""
+    limits = np.iinfo(target)
+    least = max(int(limits.min), math.ceil(lower)) if math.isfinite(lower) else int(limits.min)
+    most = min(int(limits.max), math.floor(upper)) if math.isfinite(upper) else int(limits.max)
+    if least > most:
+        raise InvalidArgument(f"bounds[{name!r}]={(lower, upper)} hold no value of the type {target}")
+    return least, most

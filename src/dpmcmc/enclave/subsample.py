@@ -1,0 +1,432 @@
+"""Secret batches: which records a subsampled release reads, and the exact sums over them.
+
+A batch is drawn from the release's own key, one for each chain, and never leaves the enclave. Shapes are fixed, so a
+draw lives inside `jit`, `scan` and `vmap`, and its work and memory follow the batch, not the table:
+
+* Without replacement: words of random bits become exactly uniform indices by rejection, and the first b *distinct*
+  ones are the batch. Any ordered b-tuple of distinct indices is as likely as any other. So many words are read that
+  fewer than b distinct indices turn up with a probability below 2^-60. For b > n / 2 the n - b others are drawn.
+* Poisson, every record by its own coin of probability q: given its size K ~ Binomial(n, q), such a batch is uniform
+  among the sets of K records. So K is drawn from a table of 96-bit thresholds, and the first K of m distinct indices
+  are the batch; the other m - K are masked. Where the batch would be about half of the table or more, coins are tossed
+  for all records instead, which costs no more there.
+
+Whatever an ideal batch is missed by (a batch that is cut off, a threshold that is rounded) is bounded in total
+variation here and charged by the mechanisms as an `Approximation`. subsampled_gradient.md has the proofs.
+"""
+
+# jax annotates itself in part only
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import special
+
+from dpmcmc import validation
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.event import Event, FixedBatchGaussian, PoissonGaussian
+from dpmcmc.enclave.lattice import Lattice, Wide, magnitude, quantise_scalar, sum_chunks
+from dpmcmc.enclave.mechanisms.base import Contribution, Facts
+from dpmcmc.errors import AdjacencyMismatch
+
+FAILURE = 2.0**-60
+"""How often fewer distinct indices than needed may turn up, and how often a Poisson batch that chose its own limit may
+exceed it."""
+
+POISSON_ERROR = 2.0**-58
+"""Bound on the distance of `poisson_batch` from a Poisson sample that is cut off at the stated limit, if there is one:
+distinct indices, the limit, the window of the table of sizes, 2^-60 each at most; and 2^31 thresholds of 96 bits."""
+
+MAX_POPULATION = 2**31 - 1
+_ROUNDED_UP = 1 + 1e-9  # on tails that are computed in double precision
+
+
+class Batch(NamedTuple):
+    """Rows of the table, as a fixed number of indices, of which those under the mask count."""
+
+    indices: jax.Array
+    mask: jax.Array
+
+
+# --- ways to sample --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WithoutReplacement:
+    """Batches of exactly `batch_size` records, every set of that size as likely as any other; replace-one only."""
+
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch_size", validation.integer("batch_size", self.batch_size, at_least=1))
+
+    def check(self, facts: Facts) -> None:
+        """Refuse data for which a batch of this size has no price."""
+        if facts.adjacency is not Adjacency.REPLACE_ONE:
+            raise AdjacencyMismatch(
+                f"batch_size={self.batch_size}: a batch of fixed size has a price under replace_one alone, because its "
+                f"share of the records depends on their number, which is private under {facts.adjacency.value}; "
+                "sample by Poisson, or state the data under replace_one"
+            )
+        if self.batch_size > facts.size:
+            validation.refuse("batch_size", self.batch_size, f"must be <= {facts.size}, the number of records")
+
+    def weight(self, facts: Facts) -> float:
+        """Return by how much a sum over the batch is multiplied to estimate the sum over all records."""
+        return facts.size / self.batch_size
+
+    def gaussian(self, facts: Facts, noise_over_clip: float) -> Event:
+        """Return the event of a batch sum of clipped vectors: one record moves it by two clips."""
+        return FixedBatchGaussian(self.batch_size, facts.size, noise_over_clip / 2)
+
+    def distance(self, facts: Facts) -> float:
+        """Return the total variation between the batches drawn and ideal ones."""
+        return fixed_batch_failure(self.batch_size, facts.size)
+
+    def draw(self, key: jax.Array, population: int) -> Batch:
+        """Return one batch of a table of `population` rows."""
+        return Batch(fixed_batch_indices(key, self.batch_size, population), jnp.ones(self.batch_size, jnp.bool_))
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Batches that every record enters by its own coin of probability `rate`, under either adjacency.
+
+    `max_batch_size` is where a batch is cut off; the chance of that is charged. It takes the number of records to say
+    how large the chance is, so it can be stated under replace-one alone. Left out, the enclave takes a limit that is
+    exceeded with a probability below 2^-60.
+    """
+
+    rate: float
+    max_batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", validation.fraction("rate", self.rate))
+        if self.max_batch_size is not None:
+            size = validation.integer("max_batch_size", self.max_batch_size, at_least=1)
+            object.__setattr__(self, "max_batch_size", size)
+
+    def check(self, facts: Facts) -> None:
+        """Refuse a limit whose price would depend on a private number."""
+        if self.max_batch_size is not None and facts.adjacency is not Adjacency.REPLACE_ONE:
+            raise AdjacencyMismatch(
+                f"max_batch_size={self.max_batch_size}: how often a batch exceeds it depends on the number of records, "
+                f"which is private under {facts.adjacency.value}; leave max_batch_size out"
+            )
+
+    def weight(self, facts: Facts) -> float:  # noqa: ARG002
+        """Return by how much a sum over the batch is multiplied to estimate the sum over all records."""
+        return 1 / self.rate
+
+    def gaussian(self, facts: Facts, noise_over_clip: float) -> Event:
+        """Return the event of a batch sum of clipped vectors."""
+        return PoissonGaussian(self.rate, noise_over_clip, facts.adjacency)
+
+    def distance(self, facts: Facts) -> float:
+        """Return the total variation between the batches drawn and ideal ones."""
+        if self.max_batch_size is None:
+            return POISSON_ERROR
+        limit = poisson_plan(self.rate, facts.size, self.max_batch_size).limit
+        return POISSON_ERROR + (0.0 if limit is None else binomial_tail(facts.size, self.rate, limit))
+
+    def draw(self, key: jax.Array, population: int) -> Batch:
+        """Return one batch of a table of `population` rows."""
+        return poisson_batch(key, self.rate, population, self.max_batch_size)
+
+
+Sampling: TypeAlias = Poisson | WithoutReplacement
+
+
+def as_sampling(name: str, value: object) -> Sampling:
+    """Return a way to sample."""
+    if not isinstance(value, Poisson | WithoutReplacement):
+        validation.refuse(name, value, "must be Poisson(rate) or WithoutReplacement(batch_size)")
+    return value
+
+
+def draw_batches(sampling: Sampling, keys: jax.Array, records: Any) -> Batch:
+    """Return one batch for each key, with a leading axis: the chains."""
+    population = jax.tree.leaves(records)[0].shape[0]
+    return jax.vmap(lambda key: sampling.draw(key, population))(keys)
+
+
+# --- without replacement ---------------------------------------------------------------------------------------------
+
+
+def fixed_batch_indices(key: jax.Array, batch_size: int, population: int) -> jax.Array:
+    """Return `batch_size` distinct indices below `population`, a uniform set of that size, in no promised order."""
+    others = population - batch_size
+    if batch_size <= others:
+        return _distinct(key, batch_size, population)
+    kept = jnp.ones(population, jnp.bool_)
+    if others:
+        kept = kept.at[_distinct(key, others, population)].set(False)
+    return jnp.nonzero(kept, size=batch_size)[0].astype(jnp.int32)
+
+
+def fixed_batch_failure(batch_size: int, population: int) -> float:
+    """Return a bound on how often `fixed_batch_indices` runs out of random words; it then repeats a record."""
+    drawn = min(batch_size, population - batch_size)
+    return num_words(drawn, population)[1] if drawn else 0.0
+
+
+def _distinct(key: jax.Array, count: int, population: int) -> jax.Array:
+    """Return the first `count` distinct values of a sequence of independent uniform indices, as they come."""
+    words = jax.random.bits(key, (num_words(count, population)[0],), jnp.uint32)
+    values = words % np.uint32(population)
+    rejected = 2**32 % population  # the last, incomplete round of the remainders
+    if rejected:
+        values = jnp.where(words < np.uint32(2**32 - rejected), values, np.uint32(population))
+    order = jnp.argsort(values, stable=True)
+    in_order = values[order]
+    first = jnp.concatenate([jnp.ones(1, jnp.bool_), in_order[1:] != in_order[:-1]]) & (in_order < population)
+    new = jnp.zeros(values.shape, jnp.bool_).at[order].set(first, unique_indices=True)
+    rank = jnp.cumsum(new, dtype=jnp.int32)
+    place = jnp.where(new & (rank <= count), rank - 1, count)
+    return jnp.zeros(count, jnp.int32).at[place].set(values.astype(jnp.int32), mode="drop")
+
+
+@lru_cache(maxsize=256)
+def num_words(count: int, population: int) -> tuple[int, float]:
+    """Return how many words to read for `count` distinct indices, and a bound on how often they do not suffice.
+
+    While fewer than `count` were found a word gives a new one with a probability of at least
+    p = (n - count + 1) / n * (1 - (2^32 mod n) / 2^32). So they do not suffice with at most P(Binomial(words, p) <
+    count), a tail of the binomial distribution.
+    """
+    if population > MAX_POPULATION:
+        validation.refuse("population", population, f"must be <= {MAX_POPULATION} to draw batches")
+    useless = float(1 - Fraction(population - count + 1, population) * (1 - Fraction(2**32 % population, 2**32)))
+
+    def failure(words: int) -> float:
+        return _ROUNDED_UP * float(special.betainc(words - count + 1, count, min(1.0, useless * _ROUNDED_UP)))
+
+    words = _smallest(lambda words: failure(words) <= FAILURE, count)
+    return words, failure(words)
+
+
+def _smallest(holds: Callable[[int], bool], start: int) -> int:
+    """Return the smallest integer from `start` on for which a condition that stays true holds."""
+    step = 1
+    while not holds(start + step - 1):
+        step *= 2
+    low, high = start + step // 2 - 1 if step > 1 else start - 1, start + step - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+# --- Poisson ---------------------------------------------------------------------------------------------------------
+
+
+class Plan(NamedTuple):
+    """How a Poisson batch is drawn: distinct indices up to a limit, or a coin for every record where it is None."""
+
+    limit: int | None
+    rows: int
+
+
+def binomial_tail(population: int, rate: float, limit: int) -> float:
+    """Return P(Binomial(population, rate) > limit), rounded up."""
+    if limit >= population:
+        return 0.0
+    return min(1.0, _ROUNDED_UP * float(special.betainc(limit + 1, population - limit, rate)))
+
+
+@lru_cache(maxsize=256)
+def poisson_plan(rate: float, population: int, max_batch_size: int | None) -> Plan:
+    """Return how batches of a table are drawn: coins for all where the limit exceeds half of the table."""
+    limit = max_batch_size
+    if limit is None:
+        limit = _smallest(lambda limit: binomial_tail(population, rate, limit) <= FAILURE, 0)
+    return Plan(limit, limit) if 0 < 2 * limit <= population else Plan(None, population)
+
+
+def poisson_batch(key: jax.Array, rate: float, population: int, max_batch_size: int | None = None) -> Batch:
+    """Return a batch that every one of `population` records enters with probability `rate`, cut off at the limit."""
+    plan = poisson_plan(rate, population, max_batch_size)
+    of_size, of_rows = jax.random.split(key)
+    if plan.limit is None:
+        indices = jnp.arange(population, dtype=jnp.int32)
+        coins = jax.random.bits(of_rows, (3, population), jnp.uint32)
+        return Batch(indices, _below(coins, _words([Fraction(rate)])[:, 0, None]))
+    lowest, chances = binomial_table(rate, population, plan.limit)
+    size = lowest + draw_index(of_size, chances)
+    return Batch(_distinct(of_rows, plan.limit, population), jnp.arange(plan.limit) < size)
+
+
+@lru_cache(maxsize=64)
+def binomial_table(rate: float, population: int, limit: int) -> tuple[int, tuple[Fraction, ...]]:
+    """Return the smallest size k and P(K <= k), P(K <= k + 1), ..., for K ~ min(Binomial(population, rate), limit).
+
+    Sizes that are 2^-100 times as likely as the likeliest one are left out. Without the last size, whose chance is 1.
+    """
+    with localcontext(prec=60):
+        odds = Decimal(rate) / (1 - Decimal(rate))
+        mode = min(population, int((population + 1) * Fraction(rate)))
+        least = Decimal(2) ** -100
+        down, up = [Decimal(1)], [Decimal(1)]
+        while (size := mode - len(down)) >= 0 and down[-1] > least:
+            down.append(down[-1] * (size + 1) / ((population - size) * odds))
+        while (size := mode + len(up)) <= population and up[-1] > least:
+            up.append(up[-1] * (population - size + 1) * odds / size)
+        weights = [*reversed(down), *up[1:]]
+        lowest, total = mode - len(down) + 1, sum(weights)
+        chances: list[Fraction] = []
+        so_far = Decimal(0)
+        for weight in weights[: max(0, limit - lowest)]:
+            so_far += weight
+            chances.append(min(Fraction(1), Fraction(so_far / total)))
+    return min(lowest, limit), tuple(chances)
+
+
+def draw_index(key: jax.Array, chances: Sequence[Fraction]) -> jax.Array:
+    """Return how many of the increasing `chances` a uniform number of 96 bits reaches: a draw by inverse table."""
+    if not chances:
+        return jnp.zeros((), jnp.int32)
+    uniform = jax.random.bits(key, (3,), jnp.uint32)
+    return jnp.sum(~_below(uniform[:, None], _words(chances)), dtype=jnp.int32)
+
+
+def _words(chances: Sequence[Fraction]) -> jax.Array:
+    """Return floor(2^96 chance) as three rows of words, the highest first; a chance of one as the largest below it."""
+    whole = [min(int(chance * 2**96), 2**96 - 1) for chance in chances]
+    rows = [[number >> shift & 0xFFFFFFFF for number in whole] for shift in (64, 32, 0)]
+    return jnp.asarray(np.array(rows, np.uint32))
+
+
+def _below(uniform: jax.Array, threshold: jax.Array) -> jax.Array:
+    """Compare numbers of three words, the first axis."""
+    (a, b, c), (x, y, z) = uniform, threshold
+    return (a < x) | ((a == x) & ((b < y) | ((b == y) & (c < z))))
+
+
+# --- exact sums over a batch -----------------------------------------------------------------------------------------
+
+
+def sum_batch(
+    steps: Callable[[Any, Any], jax.Array], chains: Any, records: Any, batch: Batch, chunk_size: int, bound: int
+) -> Wide:
+    """Return the exact sum of ``steps(chain, rows)`` over each chain's own batch, in chunks of rows.
+
+    Args:
+        steps: int32 of size at most `bound`, one leading axis for the rows, from what belongs to a chain and its rows.
+        chains: a pytree with one leading axis, the chains.
+        records: the table; only the rows of the batch are read.
+        batch: indices and mask, both with a leading axis for the chains.
+        chunk_size: how many rows of a batch are held at once.
+        bound: the largest entry.
+    """
+
+    def of_chunk(chunk: Batch) -> jax.Array:
+        def of_chain(chain: Any, indices: jax.Array, mask: jax.Array) -> jax.Array:
+            rows = jax.tree.map(lambda leaf: jnp.take(leaf, indices, axis=0, mode="clip"), records)
+            return jnp.where(mask[:, None], steps(chain, rows), 0)
+
+        return jax.vmap(of_chain, in_axes=(0, 1, 1), out_axes=1)(chains, chunk.indices, chunk.mask)
+
+    return sum_chunks(of_chunk, Batch(batch.indices.T, batch.mask.T), chunk_size, bound)
+
+
+# --- the first two moments of a batch, exactly -----------------------------------------------------------------------
+
+Limbs: TypeAlias = list[jax.Array]
+"""A natural number in base 2^16, the lowest digit first, each digit in a uint32."""
+
+
+def limbs(value: Wide | jax.Array | int) -> Limbs:
+    """Return the digits of a natural number: a constant, entries of 32 bits or of 64."""
+    if isinstance(value, int):
+        digits = max(1, -(-value.bit_length() // 16))
+        return [jnp.uint32(value >> (16 * digit) & 0xFFFF) for digit in range(digits)]
+    words = (value.low, value.high) if isinstance(value, Wide) else (value,)
+    return [part for word in words for part in (word.astype(jnp.uint32) & 0xFFFF, word.astype(jnp.uint32) >> 16)]
+
+
+def times(first: Limbs, second: Limbs) -> Limbs:
+    """Return the product. A column adds up two digits of 16 bits for each pair: far from an overflow."""
+    columns: Limbs = [jnp.uint32(0)] * (len(first) + len(second))
+    for i, a in enumerate(first):
+        for j, b in enumerate(second):
+            product = a * b
+            columns[i + j] = columns[i + j] + (product & 0xFFFF)
+            columns[i + j + 1] = columns[i + j + 1] + (product >> 16)
+    carry, digits = jnp.uint32(0), []
+    for column in columns:
+        total = column + carry
+        digits.append(total & 0xFFFF)
+        carry = total >> 16
+    return digits
+
+
+def minus(first: Limbs, second: Limbs) -> Limbs:
+    """Return first - second, where second is not larger."""
+    borrow, digits = jnp.uint32(0), []
+    for a, b in _aligned(first, second):
+        left = a + np.uint32(2**16) - b - borrow
+        digits.append(left & 0xFFFF)
+        borrow = 1 - (left >> 16)
+    return digits
+
+
+def less(first: Limbs, second: Limbs) -> jax.Array:
+    """Say whether first < second."""
+    result: Any = False
+    for a, b in _aligned(first, second):
+        result = (a < b) | ((a == b) & result)
+    return result
+
+
+def shifted_right(value: Limbs, bits: int) -> Wide:
+    """Return floor(value / 2^bits), where that is below 2^63."""
+    whole, rest = divmod(bits, 16)
+    kept = [*value[whole:], *[jnp.uint32(0)] * 5]
+    a, b, c, d = (((kept[i] >> rest) | (kept[i + 1] << (16 - rest))) & 0xFFFF for i in range(4))
+    return Wide((c | d << 16).astype(jnp.int32), a | b << 16)
+
+
+def _aligned(first: Limbs, second: Limbs) -> list[tuple[jax.Array, jax.Array]]:
+    length, zero = max(len(first), len(second)), jnp.uint32(0)
+    return list(
+        zip([*first, *[zero] * (length - len(first))], [*second, *[zero] * (length - len(second))], strict=True)
+    )
+
+
+class Moments(NamedTuple):
+    """The first two moments of the integers k of a batch of b."""
+
+    total: Wide
+    """sum k"""
+    spread: Limbs
+    """b sum k^2 - (sum k)^2, which is b sum (k - mean)^2"""
+
+
+def batch_moments(
+    lattices: Lattice,
+    facts: Facts,
+    contribution: Contribution,
+    records: Any,
+    queries: Sequence[jax.Array],
+    batch: Batch,
+) -> Moments:
+    """Return the exact moments of the quantised contributions, one number a record, of each chain's batch."""
+
+    def steps(chain: tuple[Sequence[jax.Array], Lattice], rows: Any) -> jax.Array:
+        queries, lattice = chain
+        whole = quantise_scalar(jax.vmap(contribution, in_axes=(None, 0))(queries, rows)[:, 0], lattice)
+        return jnp.stack([whole, whole * whole], axis=1)
+
+    sums = sum_batch(steps, (list(queries), lattices), records, batch, facts.chunk_size, lattices.bound**2)
+    total, squares = (Wide(sums.high[:, column], sums.low[:, column]) for column in (0, 1))
+    size = limbs(magnitude(total))
+    return Moments(total, minus(times(limbs(batch.indices.shape[1]), limbs(squares)), times(size, size)))

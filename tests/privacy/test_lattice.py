@@ -1,0 +1,281 @@
+import math
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpmcmc.enclave import lattice as lat
+from dpmcmc.enclave.lattice import Lattice, Wide
+from dpmcmc.errors import InvalidArgument
+
+FLOAT32_MAX = 3.4028235e38
+NASTY = [0.0, -0.0, FLOAT32_MAX, -FLOAT32_MAX, 1e30, -1e30, math.inf, -math.inf, math.nan, 1e-45, -1e-45, 1.2e-38]
+ENTRY = st.floats(width=32, allow_nan=True, allow_infinity=True, allow_subnormal=True) | st.sampled_from(NASTY)
+NEAR = st.floats(min_value=-2, max_value=2, width=32) | st.sampled_from([1.0, -1.0, 0.5, 2**-24, *NASTY])
+INT64 = st.integers(-(2**62), 2**62 - 1)
+
+
+def wide(value):
+    return Wide(jnp.int32(value >> 32), jnp.uint32(value & 0xFFFFFFFF))
+
+
+def square_norm(steps):
+    """Exact: Python integers do not overflow."""
+    return sum(int(step) ** 2 for step in np.asarray(steps).ravel())
+
+
+# --- integers of two words ------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=150, deadline=None)
+@given(INT64, INT64, st.integers(1, 31))
+def test_wide_arithmetic_is_integer_arithmetic(first, second, bits):
+    assert int(lat.add(wide(first), wide(second))) == first + second
+    assert int(lat.negate(wide(first))) == -first
+    assert int(lat.magnitude(wide(first))) == abs(first)
+    if abs(first) << bits < 2**63:
+        assert int(lat.shift_left(wide(first), bits)) == first << bits
+    assert float(lat.to_float(wide(first), 0.5)) == pytest.approx(first / 2, rel=3e-7)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(-(2.0**61), 2.0**61, width=32))
+def test_floats_become_the_nearest_integer(value):
+    assert int(lat.from_float(jnp.float32(value))) == round(value)
+
+
+def test_words_survive_the_edges():
+    values = np.array([-(2**31), -1, 0, 1, 2**31 - 1], np.int32)
+    np.testing.assert_array_equal(lat.to_int64(lat.widen(jnp.asarray(values))), values)
+    assert int(lat.from_float(jnp.float32(np.nan))) == 0
+    assert float(lat.to_float(wide(-5), 1.0)) == -5.0
+    assert float(lat.to_float(wide(2**40 - 1), 1.0)) == 2.0**40
+
+
+@pytest.mark.parametrize("rows", [1, 127, 128, 5000])
+def test_sums_are_exact_beyond_int32(rows):
+    steps = np.random.default_rng(rows).integers(-(2**24), 2**24, size=(rows, 2), endpoint=True).astype(np.int32)
+    steps[: rows // 2] = 2**24
+    expected = steps.astype(object).sum(axis=0)
+    np.testing.assert_array_equal(lat.to_int64(lat.sum_records(jnp.asarray(steps), 2**24)), expected)
+
+
+# --- choosing a lattice ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise_over_clip", [1 / 256, 0.3, 1.0, 2 / 3, 20.0, 37.123, 1e4, 2.0**30])
+@pytest.mark.parametrize("clip", [1e-6, 0.7, 6.0, 1e6])
+def test_gradient_lattices_keep_their_promises(clip, noise_over_clip):
+    lattice = lat.gradient_lattice(clip, noise_over_clip, num_records=10**6, num_coordinates=32)
+    assert math.log2(lattice.scale).is_integer()
+    assert 2.0**16 <= lattice.scale <= 2.0**40
+    assert Fraction(lattice.scale) / lattice.bound >= Fraction(noise_over_clip)
+    assert lattice.scale / (lattice.bound + 1) < noise_over_clip
+    assert lattice.scale * lattice.granularity == pytest.approx(noise_over_clip * clip, rel=1e-7)
+    assert lattice.granularity == float(np.float32(lattice.granularity))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: lat.gradient_lattice(1.0, 0.001, 10), "noise_over_clip=0.001 must be between"),
+        (lambda: lat.gradient_lattice(1.0, 2.0**31, 10), "noise_over_clip"),
+        (lambda: lat.gradient_lattice(1.0, math.inf, 10), "noise_over_clip=inf must be > 0 and finite"),
+        (lambda: lat.gradient_lattice(0.0, 1.0, 10), "clip=0.0 must be > 0"),
+        (lambda: lat.gradient_lattice(1.0, 1.0, 2**43), "exact sum could overflow"),
+        (lambda: lat.gradient_lattice(1.0, 1.0, 0), "num_records=0 must be >= 1"),
+        (lambda: lat.gradient_lattice(1.0, 1.0, 10, num_coordinates=10**6), "num_coordinates=1000000 is too many"),
+        (lambda: lat.logistic_lattice(2.0**21, 10), "clip=2097152.0 must be between"),
+        (lambda: lat.logistic_lattice(1e-9, 10), "clip=1e-09 must be between"),
+        (lambda: Lattice(1.0, 2**24 + 1), "bound=16777217 must be <="),
+        (lambda: Lattice(-1.0, 5), "granularity=-1.0 must be > 0"),
+    ],
+)
+def test_impossible_lattices_are_refused(make, message):
+    with pytest.raises(InvalidArgument, match=message):
+        make()
+
+
+@pytest.mark.parametrize("clip", [1e-4, 0.01, 1.0, 300.0])
+def test_logistic_lattices_are_powers_of_two(clip):
+    lattice = lat.logistic_lattice(clip, 10**6)
+    assert math.log2(lattice.granularity).is_integer()
+    assert 2.0**-26 <= lattice.granularity <= 1
+    assert lattice.bound * lattice.granularity <= clip < (lattice.bound + 1) * lattice.granularity
+
+
+# --- sensitivity, in integers ---------------------------------------------------------------------------------------
+
+LATTICES = {bound: Lattice(1 / bound, bound) for bound in (1, 7, 1000, 838_860, 2**20, 2**24)}
+QUANTISE = {bound: jax.jit(lambda y, one=one: lat.quantise_vector(y, one)) for bound, one in LATTICES.items()}
+QUANTISE_SCALAR = jax.jit(lambda y: lat.quantise_scalar(y, LATTICES[838_860]))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(sorted(LATTICES)), st.lists(ENTRY | NEAR, min_size=6, max_size=6))
+def test_no_record_exceeds_the_bound(bound, entries):
+    assert square_norm(QUANTISE[bound](jnp.array(entries, jnp.float32))) <= bound**2
+
+
+@pytest.mark.parametrize("num_coordinates", [1, 2, 10, 100, 3000])
+@pytest.mark.parametrize("bound", [1000, 2**20, 2**24])
+def test_records_on_the_sphere_stay_inside(num_coordinates, bound):
+    """Random directions at, just inside and just outside the clip, and all mass in few coordinates."""
+    key_of_direction, key_of_length = jax.random.split(jax.random.key(num_coordinates))
+    directions = jax.random.normal(key_of_direction, (400, num_coordinates)) ** jnp.array([[1], [5]] * 200)
+    lengths = 1 + 0.01 * jax.random.normal(key_of_length, (400, 1)) ** 3
+    contributions = directions / jnp.linalg.norm(directions, axis=1, keepdims=True) * lengths
+    steps = np.asarray(jax.jit(lambda y: lat.quantise_vector(y, Lattice(1 / bound, bound)))(contributions))
+    norms = np.array([math.sqrt(square_norm(row)) for row in steps])
+    assert all(square_norm(row) <= bound**2 for row in steps)
+    # and the clip costs little: what it takes off is far below the clip itself
+    slack = 2**-17 + math.sqrt(num_coordinates) * (2**-14.9 + 1 / bound) + num_coordinates**2 / 2**31
+    assert np.all(norms >= bound * (np.minimum(lengths[:, 0], 1) - slack))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(ENTRY | NEAR, min_size=3, max_size=3), min_size=4, max_size=4), st.integers(0, 2))
+def test_neighbours_differ_by_at_most_the_sensitivity(rows, index):
+    """Replace-one: |f(D) - f(D')|_2 <= 2 bound. Add or remove one: <= bound. Exactly, for scalars and vectors."""
+    lattice = LATTICES[838_860]
+    records, other = np.array(rows[:3], np.float32), np.array(rows[3:], np.float32)
+    replaced, added = records.copy(), np.concatenate([records, other])
+    replaced[index] = other[0]
+
+    def vectors(table):
+        return np.asarray(QUANTISE[lattice.bound](table)).astype(np.int64).sum(axis=0)
+
+    def scalars(table):
+        return np.asarray(QUANTISE_SCALAR(table[:, 0])).astype(np.int64).sum()
+
+    assert square_norm(vectors(records) - vectors(replaced)) <= (2 * lattice.bound) ** 2
+    assert square_norm(vectors(records) - vectors(added)) <= lattice.bound**2
+    assert abs(int(scalars(records) - scalars(replaced))) <= 2 * lattice.bound
+    assert abs(int(scalars(records) - scalars(added))) <= lattice.bound
+
+
+def test_double_precision_contributions_are_held_too():
+    with jax.enable_x64(True):
+        entries = [[1e308, -1e308, 1e300], [5e-324, 0, 1], [np.inf, 0, 0], [np.nan, 1, 1], [0.3, 0.4, 0.1]]
+        steps = np.asarray(lat.quantise_vector(jnp.array(entries, jnp.float64), LATTICES[2**20]))
+        scalar = np.asarray(lat.quantise_scalar(jnp.array([1e308, -1e308, np.nan]), LATTICES[2**20]))
+    assert steps.dtype == scalar.dtype == np.int32
+    assert all(square_norm(row) <= 2**40 for row in steps)
+    assert square_norm(steps[0]) > 0.999 * 2**40
+    np.testing.assert_array_equal(steps[2:4], 0)
+    np.testing.assert_array_equal(scalar, [2**20, -(2**20), 0])
+
+
+@pytest.mark.parametrize("size", [1e3, 1e20, 1e30, FLOAT32_MAX])
+def test_huge_records_keep_their_direction(size):
+    contributions = jnp.array([[1.0, -0.5, 0.25], [0.0, 0.0, -1.0]], jnp.float32) * jnp.float32(size)
+    for quantise in (QUANTISE[2**20], lambda y: lat.quantise_vector(y, LATTICES[2**20])):
+        steps = np.asarray(quantise(contributions))
+        np.testing.assert_allclose(steps[0], steps[0, 0] * np.array([1, -0.5, 0.25]), atol=2)
+        assert square_norm(steps[0]) > 0.9995 * 2**40
+        assert square_norm(steps[1]) > 0.9995 * 2**40
+
+
+def test_inside_the_clip_rounding_is_to_the_nearest_step():
+    lattice = lat.gradient_lattice(6.0, 20.0, 10**5, 5)
+    contributions = jax.random.normal(jax.random.key(1), (1000, 5))
+    steps = np.asarray(lat.quantise_vector(contributions, lattice))
+    # half a step, and the float32 rounding of a quotient below 2^20
+    assert np.abs(steps * lattice.granularity - np.asarray(contributions)).max() <= 0.55 * lattice.granularity
+    np.testing.assert_array_equal(np.asarray(lat.quantise_vector(-contributions, lattice)), -steps)
+    ratios = np.asarray(lat.quantise_scalar(contributions, lattice))
+    np.testing.assert_array_equal(np.asarray(lat.quantise_scalar(-contributions, lattice)), -ratios)
+
+
+# --- the same bits, however the records are walked ------------------------------------------------------------------
+
+TABLE = np.random.default_rng(0).normal(size=(2003, 10)).astype(np.float32) * 2
+SUM_LATTICE = lat.gradient_lattice(3.0, 20.0, len(TABLE), 10)
+
+
+def contribution(rows):
+    weight = jnp.tanh(rows[:, :1])  # entry by entry: a record's own arithmetic does not depend on the chunk
+    return lat.quantise_vector(weight * rows, SUM_LATTICE)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 7, 1000, 2003, 5000])
+def test_chunks_and_order_do_not_change_a_bit(chunk_size):
+    expected = np.asarray(contribution(jnp.asarray(TABLE))).astype(np.int64).sum(axis=0)
+    walk = jax.jit(lambda table: lat.sum_chunks(contribution, table, chunk_size, SUM_LATTICE.bound))
+    for table in (TABLE, TABLE[::-1], TABLE[np.random.default_rng(1).permutation(len(TABLE))]):
+        total = walk(jnp.asarray(table))
+        np.testing.assert_array_equal(lat.to_int64(total), expected)
+
+
+def test_chains_share_the_pass_and_programs_hold_no_64_bit_number():
+    scales = jnp.array([0.5, 1.0, 2.0])
+
+    def one_chain(scale):
+        return lat.sum_chunks(lambda rows: contribution(rows * scale), jnp.asarray(TABLE), 100, SUM_LATTICE.bound)
+
+    together = lat.to_int64(jax.jit(jax.vmap(one_chain))(scales))
+    np.testing.assert_array_equal(together, [lat.to_int64(one_chain(scale)) for scale in scales])
+    text = str(jax.make_jaxpr(jax.vmap(one_chain))(scales))
+    assert not any(wide_type in text for wide_type in ("i64", "u64", "f64"))
+
+
+def test_granularities_may_differ_by_chain():
+    lattices = Lattice(jnp.array([1e-6, 3e-6]), 10**6)
+    rows = jnp.asarray(TABLE)
+    steps = jax.vmap(lambda one: lat.quantise_vector(rows, one))(lattices)
+    for chain, granularity in enumerate((1e-6, 3e-6)):
+        expected = lat.quantise_vector(rows, Lattice(granularity, 10**6))
+        np.testing.assert_array_equal(steps[chain], expected)
+
+
+def test_strict_promotion_and_empty_tables():
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        total = lat.sum_chunks(contribution, jnp.asarray(TABLE[:50]), 8, SUM_LATTICE.bound)
+        lat.to_float(total, SUM_LATTICE.granularity)
+        lat.quantise_scalar(jnp.asarray(TABLE[:, 0]), SUM_LATTICE)
+        empty = lat.sum_chunks(contribution, jnp.zeros((0, 10), jnp.float32), 8, SUM_LATTICE.bound)
+    np.testing.assert_array_equal(lat.to_int64(empty), np.zeros(10))
+
+
+EIGHT_DEVICES = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from dpmcmc.enclave import lattice as lat
+
+table = np.random.default_rng(0).normal(size=(8000, 5)).astype(np.float32) * 2
+lattice = lat.gradient_lattice(3.0, 20.0, 8000, 5)
+
+def total(rows):
+    return lat.sum_chunks(lambda chunk: lat.quantise_vector(chunk, lattice), rows, 500, lattice.bound)
+
+expected = lat.to_int64(total(jnp.asarray(table)))
+mesh = jax.make_mesh((8,), ("shard",), axis_types=(AxisType.Auto,))
+rows = jax.device_put(table, NamedSharding(mesh, PartitionSpec("shard")))
+assert len(rows.sharding.device_set) == 8
+np.testing.assert_array_equal(lat.to_int64(jax.jit(total)(rows)), expected)
+spread = jax.shard_map(lambda part: lat.sum_across(total(part), "shard"), mesh=mesh, in_specs=PartitionSpec("shard"),
+                       out_specs=PartitionSpec(), check_vma=False)
+np.testing.assert_array_equal(lat.to_int64(jax.jit(spread)(rows)), expected)
+print("equal")
+"""
+
+
+def test_eight_devices_give_the_same_bits():
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": os.pathsep.join([str(Path(lat.__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", EIGHT_DEVICES], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "equal\n", done.stderr
