@@ -107,8 +107,8 @@ def logistic_bit(orders: NDArray[np.float64], sensitivity: float) -> NDArray[np.
 def logistic_profile(epsilon: NDArray[np.float64], sensitivity: float) -> NDArray[np.float64]:
     """Return the hockey-stick divergence of Logistic(D) and Logistic(0), which dominate a Barker bit.
 
-    Thresholds attain it; it simplifies to delta = (1 - e^((epsilon-D)/2))^2 / (1 - e^-D) for abs(epsilon) <= D: no difference
-    of nearly equal numbers is left.
+    Thresholds attain it. It simplifies to delta = (1 - e^((epsilon-D)/2))^2 / (1 - e^-D) for abs(epsilon) <= D, in
+    which no difference of nearly equal numbers is left.
     """
     inside = np.clip(epsilon, -sensitivity, sensitivity)
     delta = np.expm1((inside - sensitivity) / 2) ** 2 / -np.expm1(-sensitivity)
