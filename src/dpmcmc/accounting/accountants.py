@@ -132,16 +132,17 @@ def _without_approximations(event: Event) -> tuple[Event | None, float]:
 
 
 def _epsilon_with_slack(curve: PrivacyCurve, delta: float, slack: float) -> float:
-    """Return the smallest epsilon with delta(epsilon) + slack (1 + e^epsilon) <= delta, by iteration from below."""
+    """Return an epsilon with delta(epsilon) + slack (1 + e^epsilon) <= delta, found from below."""
+    bound = _rounded_up(curve, delta)
     if not slack:
-        return _rounded_up(curve, delta)
-    bound, previous = 0.0, -1.0
-    while bound > previous * (1 + 1e-15):
-        left = delta - slack * (1 + math.exp(min(bound, 700.0)))
+        return bound
+    while True:
+        left = delta - slack * (1 + 1.01 * math.exp(min(bound, 700.0)))  # a little room, so that two rounds suffice
         if left <= 0:
             return math.inf
-        previous, bound = bound, max(_rounded_up(curve, left), bound)
-    return bound
+        bound = _rounded_up(curve, left)
+        if math.exp(curve.log_delta(bound)) + slack * (1 + math.exp(min(bound, 700.0))) <= delta:
+            return bound
 
 
 def _rounded_up(curve: PrivacyCurve, delta: float) -> float:

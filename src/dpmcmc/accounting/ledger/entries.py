@@ -9,11 +9,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
 
-from dpmcmc.accounting.account import DatasetAccount, Entry
 from dpmcmc.accounting.adjacency import Adjacency
-from dpmcmc.accounting.book_schema import ENTRIES
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, compose
+from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
+from dpmcmc.accounting.ledger.schema import ENTRIES
 from dpmcmc.errors import LedgerUnavailable, UnknownDataset, UnknownRun
 
 REGISTER, RESERVE, SETTLE = "register", "reserve", "settle"

@@ -17,8 +17,8 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from dpmcmc.accounting import book_schema
-from dpmcmc.accounting.book_failures import explain
+from dpmcmc.accounting.ledger import schema
+from dpmcmc.accounting.ledger.failures import explain
 from dpmcmc.errors import InvalidArgument, LedgerUnavailable
 from dpmcmc.validation import positive, refuse
 
@@ -72,7 +72,7 @@ def open_book(url: str, timeout: float, *, create: bool = False) -> Book:
     parsed = _parse(url)
     if create:
         with _connect(parsed, timeout, create=True).writing() as connection:
-            book_schema.create_tables(connection)
+            schema.create_tables(connection)
     book = _connect(parsed, timeout, create=False)
     _check(book)
     return book
@@ -93,7 +93,7 @@ def memory_book(timeout: float = 30.0) -> Book:
     book = Book("in memory", engine, timeout, only_process=os.getpid())
     weakref.finalize(book, engine.dispose)
     with book.writing() as connection:
-        book_schema.create_tables(connection)
+        schema.create_tables(connection)
     return book
 
 
@@ -201,7 +201,7 @@ def _begin_postgres(timeout: float) -> Callable[[Connection], None]:
 def _check(book: Book) -> None:
     """Refuse a book that is no ledger, is of another version, or is damaged."""
     with book.reading() as connection:
-        version = book_schema.find_version(connection)
+        version = schema.find_version(connection)
         damaged = book.engine.dialect.name == "sqlite" and (
             connection.exec_driver_sql("PRAGMA quick_check(1)").scalar() != "ok"
         )
@@ -209,10 +209,10 @@ def _check(book: Book) -> None:
         raise LedgerUnavailable(
             f"the database {book.name} holds no ledger; make one with `dpmcmc ledger init` or Ledger.create(url)"
         )
-    if version != book_schema.SCHEMA_VERSION:
+    if version != schema.SCHEMA_VERSION:
         raise LedgerUnavailable(
             f"the ledger {book.name} has tables of version {version}, this library knows version "
-            f"{book_schema.SCHEMA_VERSION}; install the dpmcmc that wrote it, or a newer one"
+            f"{schema.SCHEMA_VERSION}; install the dpmcmc that wrote it, or a newer one"
         )
     if damaged:
         raise LedgerUnavailable(

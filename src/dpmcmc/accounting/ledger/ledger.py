@@ -13,15 +13,15 @@ from typing import Self
 from uuid import uuid4
 
 from dpmcmc import validation
-from dpmcmc.accounting import book_entries
-from dpmcmc.accounting.account import DatasetAccount, Entry
 from dpmcmc.accounting.accountants import epsilon
 from dpmcmc.accounting.adjacency import Adjacency
-from dpmcmc.accounting.book_connection import Book, memory_book, open_book
-from dpmcmc.accounting.book_entries import REGISTER, RESERVE, SETTLE
-from dpmcmc.accounting.book_schema import lock_whole_book
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate, counts
+from dpmcmc.accounting.ledger import entries
+from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
+from dpmcmc.accounting.ledger.connection import Book, memory_book, open_book
+from dpmcmc.accounting.ledger.entries import REGISTER, RESERVE, SETTLE
+from dpmcmc.accounting.ledger.schema import lock_whole_book
 from dpmcmc.errors import AdjacencyMismatch, BudgetExceeded, DatasetExists, InvalidArgument
 
 
@@ -67,11 +67,9 @@ class Ledger:
         _check_type("budget", budget, Budget)
         with self._book.writing() as connection:
             lock_whole_book(connection)
-            if dataset not in book_entries.datasets(connection):
-                book_entries.append(
-                    connection, REGISTER, dataset, adjacency, who=who, what="budget granted", budget=budget
-                )
-            account = book_entries.account(connection, dataset)
+            if dataset not in entries.datasets(connection):
+                entries.append(connection, REGISTER, dataset, adjacency, who=who, what="budget granted", budget=budget)
+            account = entries.account(connection, dataset)
         if (account.budget, account.adjacency) != (budget, adjacency):
             raise DatasetExists(
                 f"dataset={dataset!r} has {account.budget} under {account.adjacency.words} already, not {budget} under "
@@ -102,11 +100,11 @@ class Ledger:
         stated = None if adjacency is None else Adjacency.parse("adjacency", adjacency)
         run = uuid4().hex
         with self._book.writing() as connection:
-            account = book_entries.account(connection, dataset, lock=True)
+            account = entries.account(connection, dataset, lock=True)
             _check_adjacency(account, (stated, event.required_adjacency))
             admitted = account.admits(event)
             if admitted:
-                book_entries.append(
+                entries.append(
                     connection, RESERVE, dataset, account.adjacency, who=who, what=what, run=run, event=event
                 )
         if not admitted:  # explained once the lock is given back, for it takes the accountants some time
@@ -117,25 +115,25 @@ class Ledger:
         """Return the standing reservation of a run, to resume it or to settle it."""
         run = _label("run", run)
         with self._book.reading() as connection:
-            entry, event = book_entries.standing_reservation(connection, run)
+            entry, event = entries.standing_reservation(connection, run)
         return Reservation(run, entry.dataset, event, entry.adjacency, entry.what, self._book)
 
     def account(self, dataset: str) -> DatasetAccount:
         """Return what a dataset was granted and what of it is spent."""
         dataset = _label("dataset", dataset)
         with self._book.reading() as connection:
-            return book_entries.account(connection, dataset)
+            return entries.account(connection, dataset)
 
     def datasets(self) -> list[str]:
         """Return the names of the datasets, the oldest first."""
         with self._book.reading() as connection:
-            return book_entries.datasets(connection)
+            return entries.datasets(connection)
 
     def history(self, dataset: str | None = None) -> list[Entry]:
         """Return all entries, or those of one dataset, the oldest first."""
         dataset = None if dataset is None else _label("dataset", dataset)
         with self._book.reading() as connection:
-            return book_entries.history(connection, dataset)
+            return entries.history(connection, dataset)
 
 
 @dataclass(frozen=True)
@@ -159,15 +157,15 @@ class Reservation:
         spent, who = self.event if spent is None else spent, _user(who)
         _check_event("spent", spent)
         with self._book.writing() as connection:
-            book_entries.terms(connection, self.dataset, lock=True)
-            _, reserved = book_entries.standing_reservation(connection, self.run)
+            entries.terms(connection, self.dataset, lock=True)
+            _, reserved = entries.standing_reservation(connection, self.run)
             allowed = counts(reserved)
             if any(times > allowed.get(part, 0) for part, times in counts(spent).items()):
                 raise InvalidArgument(
                     f"spent={spent!r} must be contained in what the run reserved, {reserved!r}; "
                     "a run that releases more must reserve more before it does"
                 )
-            book_entries.append(
+            entries.append(
                 connection, SETTLE, self.dataset, self.adjacency, who=who, what=self.what, run=self.run, event=spent
             )
 
