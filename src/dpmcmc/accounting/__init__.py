@@ -1,0 +1,51 @@
+"""What a release costs, how to plan within a budget, and the books.
+
+Runs on the host alone: nothing here imports JAX. Events say what was released; accountants turn them into
+(epsilon, delta); plans invert the accountants; the ledger keeps budgets; the certificate says what a result may claim.
+"""
+
+from dpmcmc.accounting.accountants import ACCOUNTANTS, Bound, delta, epsilon, log_delta
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.calibrate import max_steps, noise_for, split
+from dpmcmc.accounting.certificate import Certificate
+from dpmcmc.accounting.event import (
+    AcceptBit,
+    Approximation,
+    BarkerTest,
+    Composed,
+    Event,
+    FixedBatchGaussian,
+    Gaussian,
+    LogisticBit,
+    NonPrivate,
+    PoissonGaussian,
+    compose,
+)
+from dpmcmc.accounting.ledger import Ledger
+
+__all__ = [
+    "ACCOUNTANTS",
+    "AcceptBit",
+    "Adjacency",
+    "Approximation",
+    "BarkerTest",
+    "Bound",
+    "Budget",
+    "Certificate",
+    "Composed",
+    "Event",
+    "FixedBatchGaussian",
+    "Gaussian",
+    "Ledger",
+    "LogisticBit",
+    "NonPrivate",
+    "PoissonGaussian",
+    "compose",
+    "delta",
+    "epsilon",
+    "log_delta",
+    "max_steps",
+    "noise_for",
+    "split",
+]

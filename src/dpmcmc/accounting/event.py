@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cache, cached_property
 from typing import Any, ClassVar, Self, cast
 
 from dpmcmc import validation
@@ -30,6 +31,16 @@ class Event:
         """The only adjacency under which the event is meant; None if it holds under whichever is stated."""
         return None
 
+    @cached_property
+    def held(self) -> frozenset[type["Event"]]:
+        """The kinds of elementary events in this one."""
+        return frozenset((type(self),))
+
+    @cached_property
+    def gaussian_mean(self) -> float:
+        """Mean privacy loss of the Gaussians in this event: the sum of count / (2 noise_multiplier^2)."""
+        return 0.0
+
     def __add__(self, other: object) -> "Event":
         return compose((self, other)) if isinstance(other, Event) else NotImplemented
 
@@ -41,7 +52,7 @@ class Event:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as plain values, ready for JSON."""
-        plain = {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
+        plain = {name: getattr(self, name) for name in _field_names(type(self))}
         return {"kind": type(self).__name__, **plain}
 
     def to_json(self) -> str:
@@ -70,9 +81,8 @@ class Event:
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Self:
         """Build the event from its fields."""
-        expected = {field.name for field in fields(cast(Any, cls))}
-        if set(values) != expected:
-            raise InvalidArgument(f"{cls.__name__} has the fields {sorted(expected)}, not {sorted(values)}")
+        if set(values) != set(_field_names(cls)):
+            raise InvalidArgument(f"{cls.__name__} has the fields {list(_field_names(cls))}, not {sorted(values)}")
         return cls(**values)
 
     def _set(self, **values: object) -> None:
@@ -89,6 +99,11 @@ class Gaussian(Event):
 
     def __post_init__(self) -> None:
         self._set(noise_multiplier=validation.positive("noise_multiplier", self.noise_multiplier))
+
+    @cached_property
+    def gaussian_mean(self) -> float:
+        """Mean privacy loss, 1 / (2 noise_multiplier^2)."""
+        return 0.5 / self.noise_multiplier**2
 
 
 @dataclass(frozen=True)
@@ -139,7 +154,7 @@ class FixedBatchGaussian(Event):
 
 @dataclass(frozen=True)
 class AcceptBit(Event):
-    """The decision of a penalty test whose noisy log-ratio stays hidden (000, Algorithm 1; noise sd / sensitivity)."""
+    """The decision of a penalty test whose noisy log-ratio stays hidden (noise sd over sensitivity)."""
 
     noise_multiplier: float
 
@@ -162,10 +177,10 @@ class LogisticBit(Event):
 
 @dataclass(frozen=True)
 class BarkerTest(Event):
-    """The decision of a Barker test on a batch drawn without replacement (004, Section 3.2); replace-one only.
+    """The decision of a Barker test on a batch drawn without replacement (Heikkilä et al. 2019); replace-one.
 
     The batch mean of the log-ratios r_i, with abs(r_i) <= sqrt(clip_fraction * batch_size) / population, gets noise of
-    variance `variance` minus the batch variance: 004 has variance C = 2 and clip_fraction kappa = 1.
+    variance `variance` minus the batch variance: the paper has variance C = 2 and clip_fraction kappa = 1.
     """
 
     batch_size: int
@@ -213,11 +228,9 @@ class Composed(Event):
     parts: tuple[tuple[Event, int], ...]
     """Distinct events with their counts, in a canonical order."""
 
-    gaussian_mean: float
-    """Mean privacy loss of the Gaussian parts together: the sum of count / (2 noise_multiplier^2)."""
-
     def __init__(self, parts: Mapping[Event, int]) -> None:
-        if any(isinstance(part, Composed) for part in parts):
+        held = frozenset(type(part) for part, times in parts.items() if times)
+        if Composed in held:
             raise InvalidArgument("a Composed event holds elementary events alone; add composed events with +")
         adjacencies = {part.required_adjacency for part, times in parts.items() if times} - {None}
         if len(adjacencies) > 1:
@@ -227,12 +240,9 @@ class Composed(Event):
             )
         kept = [(part, times) for part, times in parts.items() if times]
         kept.sort(key=lambda item: _order(item[0]))
-        self._set(
-            parts=tuple(kept),
-            gaussian_mean=math.fsum(
-                times / 2 / part.noise_multiplier**2 for part, times in kept if isinstance(part, Gaussian)
-            ),
-        )
+        # what accountants ask of a long schedule is summed up once, here
+        mean = math.fsum(times * part.gaussian_mean for part, times in kept) if Gaussian in held else 0.0
+        self._set(parts=tuple(kept), held=held, gaussian_mean=mean)
 
     @property
     def required_adjacency(self) -> Adjacency | None:
@@ -272,11 +282,6 @@ def compose(events: Iterable[Event]) -> Event:
     return _canonical(total)
 
 
-def gaussian_mean(event: Event) -> float:
-    """Return the mean privacy loss of the Gaussian parts: the sum of count / (2 noise_multiplier^2)."""
-    return (event if isinstance(event, Composed) else Composed({event: 1})).gaussian_mean
-
-
 def _canonical(parts: Mapping[Event, int]) -> Event:
     """One way to write each event: a single event that happened once is itself."""
     if len(parts) == 1 and 1 in parts.values():
@@ -285,7 +290,12 @@ def _canonical(parts: Mapping[Event, int]) -> Event:
 
 
 def _order(event: Event) -> tuple[Any, ...]:
-    return (type(event).__name__, *(getattr(event, field.name) for field in fields(cast(Any, event))))
+    return type(event).__name__, *(getattr(event, name) for name in _field_names(type(event)))
+
+
+@cache
+def _field_names(kind: type[Event]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cast(Any, kind)))
 
 
 def _check_batch(event: FixedBatchGaussian | BarkerTest) -> None:

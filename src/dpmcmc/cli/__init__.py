@@ -1,0 +1,1 @@
+"""The ``dpmcmc`` command: parse, call the library, print."""

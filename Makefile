@@ -1,0 +1,54 @@
+# One command a task. Each sets up what it needs: on a bare clone `make demo` and `make test` just work.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+DEVELOPMENT := $(VENV)/.development
+
+.PHONY: help demo test lint types imports unit test-slow figures benchmark clean
+
+help:  ## list the tasks
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(INSTALLED)  ## plan, charge a ledger and write a report, on a made-up budget
+	$(BIN)/dpmcmc demo --output demo
+
+test: lint types imports unit  ## everything CI runs
+
+lint: $(DEVELOPMENT)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(DEVELOPMENT)
+	$(BIN)/basedpyright
+
+imports: $(DEVELOPMENT)
+	$(BIN)/lint-imports
+
+unit: $(DEVELOPMENT)
+	$(BIN)/pytest
+
+test-slow: $(DEVELOPMENT)  ## the long statistical tests as well
+	$(BIN)/pytest -m "slow or not slow"
+
+figures: $(DEVELOPMENT)  ## make the pictures in docs/figures again
+	$(BIN)/python docs/figures/accountants.py
+
+benchmark: $(DEVELOPMENT)  ## measure, against the peers in the same run
+	$(BIN)/python benchmarks/accounting.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV) || $(PYTHON) -m ensurepip --version || { \
+	  [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
+
+$(INSTALLED): $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(DEVELOPMENT): $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@ $(INSTALLED)
+
+clean:  ## remove the environment and everything that was made
+	rm -rf $(VENV) demo build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

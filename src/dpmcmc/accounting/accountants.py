@@ -1,0 +1,158 @@
+"""From events to (epsilon, delta) and back.
+
+Each accountant bounds the same thing in its own way; "tight" asks every one that applies and returns the smallest
+answer, with its name. All answers are rounded toward more loss, so that ``delta(event, epsilon(event, d)) <= d``.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from dpmcmc import validation
+from dpmcmc.accounting import gaussian, pld, published, rdp, zcdp
+from dpmcmc.accounting.event import AcceptBit, Approximation, Event, NonPrivate, compose, counts
+from dpmcmc.errors import UnsupportedEvent
+
+TIGHT = "tight"
+
+
+class Bound(float):
+    """A number with the name of the accountant that gave it; otherwise an ordinary float."""
+
+    accountant: str
+
+    def __new__(cls, value: float, accountant: str) -> "Bound":
+        """Attach the accountant's name to the number."""
+        bound = super().__new__(cls, value)
+        bound.accountant = accountant
+        return bound
+
+    def __reduce__(self) -> tuple[type["Bound"], tuple[float, str]]:
+        return Bound, (float(self), self.accountant)
+
+
+class PrivacyCurve(Protocol):
+    """What an accountant makes of an event."""
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return a bound on log delta(epsilon)."""
+        ...
+
+    def epsilon(self, delta: float) -> float:
+        """Return a bound on the smallest epsilon with delta(epsilon) <= `delta`."""
+        ...
+
+
+ACCOUNTANTS: Mapping[str, Callable[[Event], PrivacyCurve | None]] = {
+    "exact": gaussian.curve,
+    "zcdp": zcdp.curve,
+    "rdp": rdp.curve,
+    "pld": pld.curve,
+    "moments": published.moments,
+    "barker_2019": published.barker_2019,
+}
+"""Every accountant: a function from an event to its curve, or to None where it has no bound."""
+
+
+def log_delta(event: Event, epsilon: float, accountant: str = TIGHT) -> Bound:
+    """Return a bound on log delta(epsilon); it reaches far below the smallest positive float.
+
+    Args:
+        event: what was released.
+        epsilon: at least 0.
+        accountant: "tight", or one of `ACCOUNTANTS`.
+    """
+    epsilon = validation.non_negative("epsilon", epsilon)
+    validation.choice("accountant", accountant, [TIGHT, *ACCOUNTANTS])
+    private, slack = _without_approximations(event)
+    if private is None:
+        return Bound(0.0, accountant)
+    best = min(Bound(curve.log_delta(epsilon), name) for name, curve in curves(private, accountant).items())
+    # slack * (1 + e^epsilon), in logarithms
+    extra = math.log(slack) + epsilon + math.log1p(math.exp(-epsilon)) if slack else -math.inf
+    return Bound(min(_log_sum(best, extra), 0.0), best.accountant)
+
+
+def delta(event: Event, epsilon: float, accountant: str = TIGHT) -> Bound:
+    """Return a bound on the delta at `epsilon`. Arguments as for `log_delta`."""
+    bound = log_delta(event, epsilon, accountant)
+    return Bound(math.exp(bound), bound.accountant)
+
+
+def epsilon(event: Event, delta: float, accountant: str = TIGHT) -> Bound:
+    """Return a bound on the epsilon at which the event is (epsilon, delta)-private.
+
+    Args:
+        event: what was released.
+        delta: strictly between 0 and 1.
+        accountant: "tight", or one of `ACCOUNTANTS`.
+    """
+    delta = validation.probability("delta", delta)
+    validation.choice("accountant", accountant, [TIGHT, *ACCOUNTANTS])
+    private, slack = _without_approximations(event)
+    if private is None:
+        return Bound(math.inf, accountant)
+    return min(
+        Bound(_epsilon_with_slack(curve, delta, slack), name) for name, curve in curves(private, accountant).items()
+    )
+
+
+def curves(event: Event, accountant: str) -> dict[str, PrivacyCurve]:
+    """Return the curves to ask: the named accountant's, or under "tight" all that could give the smallest answer."""
+    if not event.held:
+        return {"exact" if accountant == TIGHT else accountant: gaussian.GaussianCurve(0.0)}  # nothing was released
+    if accountant != TIGHT:
+        curve = ACCOUNTANTS[accountant](event)
+        if curve is None:
+            kinds = sorted(kind.__name__ for kind in event.held)
+            able = [name for name, other in ACCOUNTANTS.items() if other(event) is not None]
+            raise UnsupportedEvent(
+                f"accountant={accountant!r} has no bound for {' + '.join(kinds)} as it stands; "
+                f"use accountant='tight', or one of: {', '.join(able)}"
+            )
+        return {accountant: curve}
+    exact = gaussian.curve(event)
+    if exact is not None and AcceptBit not in event.held:
+        return {"exact": exact}  # nothing beats the exact curve of Gaussians
+    # a hidden decision is a Gaussian release to the loss distributions, so "exact" stands in for them
+    best_loss = {"exact": exact} if exact is not None else {"pld": pld.curve(event)}
+    asked: dict[str, PrivacyCurve | None] = {**best_loss, "rdp": rdp.curve(event)}
+    return {name: curve for name, curve in asked.items() if curve is not None}
+
+
+def _without_approximations(event: Event) -> tuple[Event | None, float]:
+    """Split off the samplers' distance from their ideal laws; None if something exact left."""
+    if NonPrivate in event.held:
+        return None, 0.0
+    if Approximation not in event.held:
+        return event, 0.0
+    parts = counts(event)
+    slack = math.fsum(n * part.total_variation for part, n in parts.items() if isinstance(part, Approximation))
+    return compose(part * n for part, n in parts.items() if not isinstance(part, Approximation)), slack
+
+
+def _epsilon_with_slack(curve: PrivacyCurve, delta: float, slack: float) -> float:
+    """Return an epsilon with delta(epsilon) + slack (1 + e^epsilon) <= delta, found from below."""
+    bound = _rounded_up(curve, delta)
+    if not slack:
+        return bound
+    while True:
+        left = delta - slack * (1 + 1.01 * math.exp(min(bound, 700.0)))  # a little room, so that two rounds suffice
+        if left <= 0:
+            return math.inf
+        bound = _rounded_up(curve, left)
+        if math.exp(curve.log_delta(bound)) + slack * (1 + math.exp(min(bound, 700.0))) <= delta:
+            return bound
+
+
+def _rounded_up(curve: PrivacyCurve, delta: float) -> float:
+    """Return the curve's epsilon, nudged up until its own delta there is within `delta`."""
+    bound, target, step = curve.epsilon(delta), math.log(delta), 1e-15
+    while math.isfinite(bound) and curve.log_delta(bound) > target:
+        bound, step = bound * (1 + step) + 1e-300, 2 * step
+    return bound
+
+
+def _log_sum(first: float, second: float) -> float:
+    larger = max(first, second)
+    return larger if larger == -math.inf else larger + math.log1p(math.exp(min(first, second) - larger))

@@ -1,0 +1,178 @@
+"""What a result may claim.
+
+A certificate holds the event that was paid for, so that anyone can compute its cost again; epsilon and the curve in it
+are that computation, not an assertion.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any, cast
+
+from dpmcmc import validation
+from dpmcmc.accounting import accountants
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.event import (
+    AcceptBit,
+    Approximation,
+    BarkerTest,
+    Event,
+    FixedBatchGaussian,
+    LogisticBit,
+    NonPrivate,
+    PoissonGaussian,
+    counts,
+)
+from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
+
+_CURVE_EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
+
+_ALWAYS = (
+    "the noise was drawn from a secret, unpredictable source that was not stored",
+    "nothing but what the event lists was computed from the records and shown to anyone",
+    "settings were chosen without looking at the records, or the looking is in the event",
+)
+_BY_KIND: Mapping[type[Event], str] = {
+    PoissonGaussian: "every batch was formed by independent coins, one a record, and its size stayed secret",
+    FixedBatchGaussian: "every batch was drawn uniformly without replacement, and its members stayed secret",
+    BarkerTest: "every batch was drawn uniformly without replacement, and its members stayed secret",
+    AcceptBit: "of the accept tests only the decisions were shown, not the noisy ratios or acceptance probabilities",
+    LogisticBit: "of the Barker tests only the decisions were shown, not the log-ratios or acceptance probabilities",
+    Approximation: "samplers stay within the stated total variation of their ideal law; it is counted in delta",
+}
+_MEANING = {
+    Adjacency.REPLACE_ONE: "any one record is replaced by another",
+    Adjacency.ADD_OR_REMOVE_ONE: "any one record is added or removed",
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The privacy statement of a result.
+
+    Attributes:
+        event: everything that was released.
+        adjacency: the relation under which the event is meant.
+        delta: the delta at which the owner of the data wants epsilon.
+        assumptions: further conditions in words, beside those that follow from the event.
+        library_version: the version that made the certificate.
+    """
+
+    event: Event
+    adjacency: Adjacency
+    delta: float
+    assumptions: tuple[str, ...] = ()
+    library_version: str = version("dpmcmc")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "adjacency", Adjacency.parse("adjacency", self.adjacency))
+        object.__setattr__(self, "delta", validation.probability("delta", self.delta))
+        extra = [validation.text("assumptions", item) for item in self.assumptions]
+        object.__setattr__(self, "assumptions", tuple(extra))
+        required = self.event.required_adjacency
+        if required not in (None, self.adjacency):
+            raise AdjacencyMismatch(
+                f"the event holds under {required} and cannot be certified under {self.adjacency}; "
+                f"state adjacency={required.value!r} or build the event under {self.adjacency}"
+            )
+
+    @cached_property
+    def epsilon(self) -> accountants.Bound:
+        """Epsilon at the certificate's delta, with the accountant that gave it."""
+        return accountants.epsilon(self.event, self.delta)
+
+    @cached_property
+    def curve(self) -> tuple[tuple[float, float], ...]:
+        """Pairs (epsilon, delta), all of which hold at once."""
+        return tuple((value, float(accountants.delta(self.event, value))) for value in _CURVE_EPSILONS)
+
+    @property
+    def holds_if(self) -> tuple[str, ...]:
+        """All assumptions, in words."""
+        implied = dict.fromkeys(words for kind, words in _BY_KIND.items() if kind in self.event.held)
+        return (*_ALWAYS, *implied, *self.assumptions)
+
+    @property
+    def statement(self) -> str:
+        """The guarantee in one sentence."""
+        if NonPrivate in self.event.held:
+            return "No privacy guarantee: exact functions of the records were released (epsilon = infinity)."
+        if not math.isfinite(self.epsilon):
+            return f"No privacy guarantee at delta = {self.delta:g} ({self.adjacency.words} adjacency)."
+        return (
+            f"({_up(self.epsilon)}, {self.delta:g})-differentially private: if {_MEANING[self.adjacency]}, the "
+            f"probability of any result changes by a factor of at most e^epsilon = {_up(math.exp(self.epsilon))} "
+            f"and by delta = {self.delta:g} ({self.adjacency.words} adjacency)."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the certificate as plain values, ready for JSON; infinity is written as the text "infinity"."""
+        return {
+            "statement": self.statement,
+            "epsilon": float(self.epsilon) if math.isfinite(self.epsilon) else "infinity",
+            "delta": self.delta,
+            "adjacency": self.adjacency.value,
+            "accountant": self.epsilon.accountant,
+            "curve": [{"epsilon": epsilon, "delta": delta} for epsilon, delta in self.curve],
+            "event": self.event.to_dict(),
+            "holds_if": list(self.holds_if),
+            "assumptions": list(self.assumptions),
+            "library_version": self.library_version,
+        }
+
+    def to_json(self) -> str:
+        """Return the certificate as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_json(cls, document: str) -> "Certificate":
+        """Read a certificate and check its epsilon by computing it again from its event.
+
+        Raises:
+            InvalidArgument: if the text is no certificate, or claims less than its event costs.
+        """
+        try:
+            plain = cast(dict[str, Any], json.loads(document))
+            certificate = cls(
+                event=Event.from_dict(plain["event"]),
+                adjacency=plain["adjacency"],
+                delta=plain["delta"],
+                assumptions=tuple(plain["assumptions"]),
+                library_version=plain["library_version"],
+            )
+            claimed = math.inf if plain["epsilon"] == "infinity" else validation.number("epsilon", plain["epsilon"])
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+            raise InvalidArgument(f"the text is not a certificate: {type(error).__name__}: {error}") from error
+        if claimed < certificate.epsilon * (1 - 1e-6):
+            raise InvalidArgument(
+                f"the certificate claims epsilon={claimed!r}, but its event costs {float(certificate.epsilon)!r}"
+            )
+        return certificate
+
+    def __str__(self) -> str:
+        rows = [
+            ("epsilon", f"{_up(self.epsilon)} ({self.epsilon.accountant} accountant)"),
+            ("delta", f"{self.delta:g}"),
+            ("adjacency", self.adjacency.words),
+            *_numbered("released", (f"{times:,} x {part!r}" for part, times in counts(self.event).items())),
+            *_numbered("also holds", (f"epsilon {e:g} at delta {d:.2g}" for e, d in self.curve if 0 < d < 1)),
+            *_numbered("holds if", self.holds_if),
+            ("made by", f"dpmcmc {self.library_version}"),
+        ]
+        table = "\n".join(f"  {name:<11}{words}" for name, words in rows)
+        return f"Privacy certificate\n{self.statement}\n\n{table}"
+
+
+def _up(value: float) -> str:
+    """Write a number in four digits, rounded up."""
+    if not 0 < value < math.inf:
+        return f"{value:g}"
+    scale = 10.0 ** (3 - math.floor(math.log10(value)))
+    return f"{math.ceil(value * scale * (1 - 1e-12)) / scale:.4g}"
+
+
+def _numbered(name: str, items: Iterable[str]) -> list[tuple[str, str]]:
+    return [(name if position == 0 else "", item) for position, item in enumerate(items)]

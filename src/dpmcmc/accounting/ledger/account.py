@@ -1,0 +1,92 @@
+"""What a ledger tells: the account of a dataset, and the entries of its history. Public facts alone."""
+
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from dpmcmc.accounting.accountants import Bound, delta, epsilon
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.event import Event
+
+
+@dataclass(frozen=True)
+class DatasetAccount:
+    """The state of one dataset's budget at the moment it was asked for."""
+
+    dataset: str
+    budget: Budget
+    adjacency: Adjacency
+    spent: Event
+    """Everything settled, and everything reserved by a run that has not settled."""
+
+    standing: tuple[str, ...]
+    """The runs that have reserved and not settled: at work, or stopped half-way."""
+
+    @cached_property
+    def epsilon_spent(self) -> Bound:
+        """The epsilon of all that was spent, at the budget's delta."""
+        return epsilon(self.spent, self.budget.delta)
+
+    @cached_property
+    def delta_spent(self) -> Bound:
+        """The delta of all that was spent, at the budget's epsilon; the ledger keeps it within the budget's delta."""
+        return delta(self.spent, self.budget.epsilon)
+
+    @property
+    def epsilon_left(self) -> float:
+        """How far `epsilon_spent` may still rise. No price list: epsilons of separate runs do not add up."""
+        return max(self.budget.epsilon - self.epsilon_spent, 0.0)
+
+    def admits(self, event: Event) -> bool:
+        """Say whether `event`, composed with all that was spent, keeps within the budget."""
+        # Written so that a bound that is not a number admits nothing.
+        return delta(self.spent + event, self.budget.epsilon) <= self.budget.delta
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the account as plain values, ready for JSON."""
+        return {
+            "dataset": self.dataset,
+            "adjacency": self.adjacency.value,
+            "budget": asdict(self.budget),
+            "epsilon_spent": float(self.epsilon_spent),
+            "epsilon_left": self.epsilon_left,
+            "delta_spent": float(self.delta_spent),
+            "accountant": self.epsilon_spent.accountant,
+            "spent": self.spent.to_dict(),
+            "standing": list(self.standing),
+        }
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a ledger's history."""
+
+    number: int
+    kind: str
+    """``register``, ``reserve`` or ``settle``."""
+
+    dataset: str
+    adjacency: Adjacency
+    who: str
+    when: str
+    """UTC, ISO 8601."""
+
+    what: str
+    library_version: str
+    budget: Budget | None
+    """What was granted, where the entry registers a dataset."""
+
+    run: str | None
+    event: Event | None
+    """What was reserved, or what was spent of it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as plain values, ready for JSON."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            **plain,
+            "adjacency": self.adjacency.value,
+            "budget": asdict(self.budget) if self.budget else None,
+            "event": self.event.to_dict() if self.event else None,
+        }

@@ -1,0 +1,136 @@
+"""Reading and appending the entries of the ledger's book, inside a transaction that the caller holds."""
+
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select
+
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.event import Event, compose
+from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
+from dpmcmc.accounting.ledger.schema import ENTRIES
+from dpmcmc.errors import LedgerUnavailable, UnknownDataset, UnknownRun
+
+REGISTER, RESERVE, SETTLE = "register", "reserve", "settle"
+
+
+def append(
+    connection: Connection,
+    kind: str,
+    dataset: str,
+    adjacency: Adjacency,
+    *,
+    who: str,
+    what: str,
+    budget: Budget | None = None,
+    run: str | None = None,
+    event: Event | None = None,
+) -> None:
+    """Append an entry."""
+    entry: dict[str, object] = {
+        "kind": kind,
+        "dataset": dataset,
+        "run": run,
+        "event": event.to_json() if event else None,
+        "epsilon": budget.epsilon if budget else None,
+        "delta": budget.delta if budget else None,
+        "adjacency": adjacency.value,
+        "who": who,
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "what": what,
+        "library_version": version("dpmcmc"),
+    }
+    connection.execute(insert(ENTRIES).values(entry))
+
+
+def datasets(connection: Connection) -> list[str]:
+    """Return the names of the registered datasets, the oldest first."""
+    query = select(ENTRIES.c.dataset).where(ENTRIES.c.kind == REGISTER).order_by(ENTRIES.c.number)
+    return list(connection.execute(query).scalars())
+
+
+def terms(connection: Connection, dataset: str, *, lock: bool = False) -> tuple[Budget, Adjacency]:
+    """Return what a dataset was granted; with `lock`, keep its other writers out until the transaction ends."""
+    query = select(ENTRIES).where(ENTRIES.c.kind == REGISTER, ENTRIES.c.dataset == dataset)
+    # SQLite has no row locks, and a writing transaction has locked the whole file by now: the clause is left out there.
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    if row is None:
+        raise UnknownDataset(f"dataset={dataset!r} is not in this ledger; register it with a budget first")
+    with _refusing_damage():
+        return Budget(row.epsilon, row.delta), Adjacency(row.adjacency)
+
+
+def account(connection: Connection, dataset: str, *, lock: bool = False) -> DatasetAccount:
+    """Add up the entries of a dataset; `lock` as for `terms`."""
+    budget, adjacency = terms(connection, dataset, lock=lock)
+    charges = (
+        select(ENTRIES.c.kind, ENTRIES.c.run, ENTRIES.c.event)
+        .where(ENTRIES.c.kind != REGISTER, ENTRIES.c.dataset == dataset)
+        .order_by(ENTRIES.c.number)
+    )
+    standing: dict[str, str] = {}
+    settled: Counter[str] = Counter()
+    with _refusing_damage():
+        for kind, run, event in connection.execute(charges):
+            if kind == RESERVE:
+                standing[run] = event
+            else:
+                del standing[run]
+                settled[event] += 1
+        total = settled + Counter(standing.values())
+        spent = compose(Event.from_json(event) * times for event, times in total.items())
+    return DatasetAccount(dataset, budget, adjacency, spent, tuple(standing))
+
+
+def standing_reservation(connection: Connection, run: str) -> tuple[Entry, Event]:
+    """Return the entry of a run that has reserved and not settled, and the event that it reserved."""
+    rows = {row.kind: row for row in connection.execute(select(ENTRIES).where(ENTRIES.c.run == run))}
+    if RESERVE not in rows:
+        raise UnknownRun(f"run={run!r} has no reservation in this ledger; the history lists all runs")
+    if SETTLE in rows:
+        raise UnknownRun(f"run={run!r} is settled already; to release more, make a new reservation")
+    with _refusing_damage():
+        return _entry(rows[RESERVE]), Event.from_json(rows[RESERVE].event)
+
+
+def history(connection: Connection, dataset: str | None) -> list[Entry]:
+    """Return the entries, of one dataset or of all, the oldest first."""
+    query = select(ENTRIES).order_by(ENTRIES.c.number)
+    if dataset is not None:
+        terms(connection, dataset)
+        query = query.where(ENTRIES.c.dataset == dataset)
+    return [_entry(row) for row in connection.execute(query)]
+
+
+def _entry(row: Row[Any]) -> Entry:
+    with _refusing_damage():
+        return Entry(
+            number=row.number,
+            kind=row.kind,
+            dataset=row.dataset,
+            adjacency=Adjacency(row.adjacency),
+            who=row.who,
+            when=row.made_at,
+            what=row.what,
+            library_version=row.library_version,
+            budget=Budget(row.epsilon, row.delta) if row.kind == REGISTER else None,
+            run=row.run,
+            event=None if row.event is None else Event.from_json(row.event),
+        )
+
+
+@contextmanager
+def _refusing_damage() -> Generator[None, None, None]:
+    """Turn what cannot be read into `LedgerUnavailable`: an entry that is left out may have cost anything."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise LedgerUnavailable(
+            f"the ledger has an entry that this version of dpmcmc cannot read ({error}); "
+            "install the version that wrote it, or restore the ledger from a backup"
+        ) from error

@@ -1,0 +1,221 @@
+"""The book of privacy budgets: what each dataset may spend, what runs have reserved, and what they have spent.
+
+A run reserves its event before it reads a record, and settles when it is done. A crash leaves the reservation
+standing, which errs toward more loss. Whatever would break a dataset's budget is refused: check and charge are one
+transaction of the database, so that no number of processes can overspend together, and the check composes all events
+of the dataset tightly, for epsilons do not add up.
+"""
+
+import getpass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Self
+from uuid import uuid4
+
+from dpmcmc import validation
+from dpmcmc.accounting.accountants import epsilon
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.event import Event, NonPrivate, counts
+from dpmcmc.accounting.ledger import entries
+from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
+from dpmcmc.accounting.ledger.connection import Book, memory_book, open_book
+from dpmcmc.accounting.ledger.entries import REGISTER, RESERVE, SETTLE
+from dpmcmc.accounting.ledger.schema import lock_whole_book
+from dpmcmc.errors import AdjacencyMismatch, BudgetExceeded, DatasetExists, InvalidArgument
+
+
+class Ledger:
+    """A persistent, append-only book of privacy budgets.
+
+    Threads may share a ledger; another process opens its own, with the same URL.
+
+    Args:
+        url: ``sqlite:///FILE``, or ``postgresql://USER:PASSWORD@HOST/DATABASE`` for a team. The ledger must be there
+            already: `Ledger.create` makes one, and so does ``dpmcmc ledger init``.
+        timeout: how many seconds to wait for other users of the ledger, and for the server.
+    """
+
+    def __init__(self, url: str, timeout: float = 30.0) -> None:
+        self._book = open_book(url, timeout)
+
+    @classmethod
+    def create(cls, url: str, timeout: float = 30.0) -> Self:
+        """Make the ledger at `url`, unless it is there already, and open it."""
+        return cls._of(open_book(url, timeout, create=True))
+
+    @classmethod
+    def in_memory(cls) -> Self:
+        """Make a ledger that this process alone can use and that ends with it."""
+        return cls._of(memory_book())
+
+    @classmethod
+    def _of(cls, book: Book) -> Self:
+        ledger = cls.__new__(cls)
+        ledger._book = book
+        return ledger
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._book.name!r})"
+
+    def register(
+        self, dataset: str, budget: Budget, adjacency: Adjacency | str, who: str | None = None
+    ) -> DatasetAccount:
+        """Grant a dataset its budget. The same terms again change nothing; other terms are `DatasetExists`."""
+        dataset, who = _label("dataset", dataset), _user(who)
+        adjacency = Adjacency.parse("adjacency", adjacency)
+        _check_type("budget", budget, Budget)
+        with self._book.writing() as connection:
+            lock_whole_book(connection)
+            if dataset not in entries.datasets(connection):
+                entries.append(connection, REGISTER, dataset, adjacency, who=who, what="budget granted", budget=budget)
+            account = entries.account(connection, dataset)
+        if (account.budget, account.adjacency) != (budget, adjacency):
+            raise DatasetExists(
+                f"dataset={dataset!r} has {account.budget} under {account.adjacency.words} already, not {budget} under "
+                f"{adjacency.words}; a budget is granted once: register with the same terms or under another name"
+            )
+        return account
+
+    def reserve(
+        self,
+        dataset: str,
+        event: Event,
+        *,
+        what: str,
+        who: str | None = None,
+        adjacency: Adjacency | str | None = None,
+    ) -> "Reservation":
+        """Charge a run before it starts; what does not fit is refused and charges nothing.
+
+        Args:
+            dataset: the name it was registered under.
+            event: all that the run may release.
+            what: the run in a few words, for the history; public, so never a value from the data.
+            who: the user; the login name unless given.
+            adjacency: the adjacency under which the event is meant, to be compared with the dataset's.
+        """
+        dataset, what, who = _label("dataset", dataset), _label("what", what), _user(who)
+        _check_event("event", event)
+        stated = None if adjacency is None else Adjacency.parse("adjacency", adjacency)
+        run = uuid4().hex
+        with self._book.writing() as connection:
+            account = entries.account(connection, dataset, lock=True)
+            _check_adjacency(account, (stated, event.required_adjacency))
+            admitted = account.admits(event)
+            if admitted:
+                entries.append(
+                    connection, RESERVE, dataset, account.adjacency, who=who, what=what, run=run, event=event
+                )
+        if not admitted:  # explained once the lock is given back, for it takes the accountants some time
+            raise BudgetExceeded(_what_is_left(account, event))
+        return Reservation(run, dataset, event, account.adjacency, what, self._book)
+
+    def reservation(self, run: str) -> "Reservation":
+        """Return the standing reservation of a run, to resume it or to settle it."""
+        run = _label("run", run)
+        with self._book.reading() as connection:
+            entry, event = entries.standing_reservation(connection, run)
+        return Reservation(run, entry.dataset, event, entry.adjacency, entry.what, self._book)
+
+    def account(self, dataset: str) -> DatasetAccount:
+        """Return what a dataset was granted and what of it is spent."""
+        dataset = _label("dataset", dataset)
+        with self._book.reading() as connection:
+            return entries.account(connection, dataset)
+
+    def datasets(self) -> list[str]:
+        """Return the names of the datasets, the oldest first."""
+        with self._book.reading() as connection:
+            return entries.datasets(connection)
+
+    def history(self, dataset: str | None = None) -> list[Entry]:
+        """Return all entries, or those of one dataset, the oldest first."""
+        dataset = None if dataset is None else _label("dataset", dataset)
+        with self._book.reading() as connection:
+            return entries.history(connection, dataset)
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What a run has been charged. It stands until it is settled, whatever happens to the process that made it."""
+
+    run: str
+    dataset: str
+    event: Event
+    adjacency: Adjacency
+    what: str
+    _book: Book = field(repr=False, compare=False)
+
+    def settle(self, spent: Event | None = None, who: str | None = None) -> None:
+        """Close the run.
+
+        Args:
+            spent: what was released, where it is less than what was reserved; ``compose([])`` if nothing was.
+            who: the user; the login name unless given.
+        """
+        spent, who = self.event if spent is None else spent, _user(who)
+        _check_event("spent", spent)
+        with self._book.writing() as connection:
+            entries.terms(connection, self.dataset, lock=True)
+            _, reserved = entries.standing_reservation(connection, self.run)
+            allowed = counts(reserved)
+            if any(times > allowed.get(part, 0) for part, times in counts(spent).items()):
+                raise InvalidArgument(
+                    f"spent={spent!r} must be contained in what the run reserved, {reserved!r}; "
+                    "a run that releases more must reserve more before it does"
+                )
+            entries.append(
+                connection, SETTLE, self.dataset, self.adjacency, who=who, what=self.what, run=self.run, event=spent
+            )
+
+
+def _check_type(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        validation.refuse(name, value, f"must be of type {kind.__name__}")
+
+
+def _check_event(name: str, event: Event) -> None:
+    _check_type(name, event, Event)
+    if any(isinstance(part, NonPrivate) for part in counts(event)):
+        raise BudgetExceeded(
+            f"{name} holds NonPrivate: an exact function of the data costs an infinite epsilon and fits no budget; "
+            "nothing was charged; use mechanisms that add noise"
+        )
+
+
+def _check_adjacency(account: DatasetAccount, asked: Iterable[Adjacency | None]) -> None:
+    for adjacency in asked:
+        if adjacency is not None and adjacency is not account.adjacency:
+            raise AdjacencyMismatch(
+                f"dataset={account.dataset!r} is protected under {account.adjacency.words} and the event is meant "
+                f"under {adjacency.words}; nothing was charged; build the event under the adjacency of the dataset"
+            )
+
+
+def _what_is_left(account: DatasetAccount, event: Event) -> str:
+    budget = account.budget
+    alone, together = epsilon(event, budget.delta), epsilon(account.spent + event, budget.delta)
+    return (
+        f"dataset={account.dataset!r} has spent epsilon={account.epsilon_spent:.6g} of {budget.epsilon:g} at "
+        f"delta={budget.delta:g} ({account.adjacency.words}; runs not settled: {len(account.standing)}); the charge "
+        f"costs epsilon={alone:.6g} alone and would make it epsilon={together:.6g}. Nothing was charged. Take fewer "
+        "steps or more noise (`dpmcmc plan` finds what fits), or settle runs that have ended"
+    )
+
+
+def _label(name: str, value: object) -> str:
+    """Return a text for the history: not blank, on one line, without characters that a database cannot hold."""
+    label = validation.text(name, value)
+    if not label.isprintable():
+        validation.refuse(name, value, "must be printable text on one line")
+    return label
+
+
+def _user(who: str | None) -> str:
+    if who is not None:
+        return _label("who", who)
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a user id without a name, as in some containers
+        return "unknown"

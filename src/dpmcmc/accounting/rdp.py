@@ -1,0 +1,157 @@
+"""Renyi differential privacy: curves that add up, and their conversion to (epsilon, delta).
+
+Every curve is an upper bound at every real order > 1. Where a formula holds at whole orders only, orders in between
+use that (alpha - 1) epsilon(alpha) is convex and zero at one.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dpmcmc.accounting import barker, decisions, schedule
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.event import (
+    AcceptBit,
+    BarkerTest,
+    Event,
+    FixedBatchGaussian,
+    Gaussian,
+    LogisticBit,
+    PoissonGaussian,
+    counts,
+)
+
+Orders: TypeAlias = NDArray[np.float64]
+Curve: TypeAlias = Callable[[Orders, Any], NDArray[np.float64]]
+
+ORDERS: Orders = 1 + np.geomspace(1e-3, 1e7, 800)
+_WHOLE = np.unique(np.round(np.geomspace(2, 1024, 160)))
+
+
+@dataclass(frozen=True)
+class RenyiCurve:
+    """The curve of a composition with the given Renyi divergences, converted as Canonne et al. (2020) do."""
+
+    orders: Orders
+    divergences: NDArray[np.float64]
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return min over alpha of (alpha - 1)(r - epsilon + ln(1 - 1/alpha)) - ln(alpha), at most 0."""
+        alpha = self.orders
+        return min(
+            float(np.min((alpha - 1) * (self.divergences - epsilon + np.log1p(-1 / alpha)) - np.log(alpha))), 0.0
+        )
+
+    def epsilon(self, delta: float) -> float:
+        """Return min over alpha of r + ln(1 - 1/alpha) - (ln delta + ln alpha) / (alpha - 1), at least 0."""
+        alpha = self.orders
+        bounds = self.divergences + np.log1p(-1 / alpha) - (math.log(delta) + np.log(alpha)) / (alpha - 1)
+        return max(float(np.min(bounds)), 0.0)
+
+
+def curve(event: Event) -> RenyiCurve | None:
+    """Return the curve of the composition at `ORDERS`; None if an event in it has no Renyi bound."""
+    total = np.zeros_like(ORDERS)
+    for part, times in schedule.shortened(counts(event)).items():
+        if type(part) not in _CURVES or getattr(part, "adjacency", None) is Adjacency.REPLACE_ONE:
+            return None
+        total += times * _elementary(part)
+    return RenyiCurve(ORDERS, total)
+
+
+@lru_cache(maxsize=1024)
+def _elementary(part: Event) -> NDArray[np.float64]:
+    return _CURVES[type(part)](ORDERS, part)
+
+
+def _gaussian(orders: Orders, event: Gaussian) -> NDArray[np.float64]:
+    return orders / (2 * event.noise_multiplier**2)
+
+
+def _accept_bit(orders: Orders, event: AcceptBit) -> NDArray[np.float64]:
+    return decisions.accept_bit(orders, event.noise_multiplier)
+
+
+def _logistic_bit(orders: Orders, event: LogisticBit) -> NDArray[np.float64]:
+    return decisions.logistic_bit(orders, event.sensitivity)
+
+
+def _poisson(orders: Orders, event: PoissonGaussian) -> NDArray[np.float64]:
+    return between_whole_orders(orders, _WHOLE, poisson_at_whole_orders(_WHOLE, event))
+
+
+def poisson_at_whole_orders(orders: Orders, event: PoissonGaussian) -> NDArray[np.float64]:
+    """Return ln sum_k C(alpha, k) (1-q)^(alpha-k) q^k e^((k^2-k)/(2 s^2)) / (alpha - 1) (Mironov et al. 2019).
+
+    Holds under add-or-remove.
+    """
+    q, variance = event.rate, event.noise_over_clip**2
+    if q == 1:
+        return orders / (2 * variance)
+    k = np.arange(int(orders.max()) + 1, dtype=np.float64)
+    alpha = orders[:, None]
+    terms = _log_binomial(alpha, k) + (alpha - k) * math.log1p(-q) + k * math.log(q) + (k * k - k) / (2 * variance)
+    return np.logaddexp.reduce(terms, axis=1) / (orders - 1)
+
+
+def _fixed_batch(orders: Orders, event: FixedBatchGaussian) -> NDArray[np.float64]:
+    rate = event.batch_size / event.population
+    whole = subsampled_at_whole_orders(_WHOLE, rate, lambda j: j / (2 * event.noise_multiplier**2))
+    full = orders / (2 * event.noise_multiplier**2)
+    return np.minimum(between_whole_orders(orders, _WHOLE, whole), full)
+
+
+def _barker(orders: Orders, event: BarkerTest) -> NDArray[np.float64]:
+    rate = event.batch_size / event.population
+    whole = subsampled_at_whole_orders(_WHOLE, rate, lambda j: barker.divergence(j, event))
+    return between_whole_orders(orders, _WHOLE, whole)
+
+
+def subsampled_at_whole_orders(orders: Orders, rate: float, base: Callable[[Orders], Orders]) -> NDArray[np.float64]:
+    """Amplify a curve by sampling without replacement, replace-one (Wang, Balle and Kasiviswanathan 2019, Theorem 9).
+
+    ln(1 + g^2 C(a,2) min(4 (e^r(2) - 1), 2 e^r(2)) + 2 sum_(j=3..a) g^j C(a,j) e^((j-1) r(j))) / (a - 1).
+    """
+    j = np.arange(2, int(orders.max()) + 1, dtype=np.float64)
+    divergences = base(j)
+    log_terms = math.log(2) + j * math.log(rate) + (j - 1) * divergences
+    pair = float(divergences[0])
+    log_terms[0] = 2 * math.log(rate) + min(math.log(4) + math.log(math.expm1(pair)), math.log(2) + pair)
+    alpha = orders[:, None]
+    chosen = _log_binomial(alpha, j)
+    terms = np.logaddexp.reduce(np.where(j <= alpha, log_terms, 0.0) + chosen, axis=1)
+    return np.logaddexp(0, terms) / (orders - 1)
+
+
+def between_whole_orders(orders: Orders, whole: Orders, divergences: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Extend a bound at whole orders to real ones by the convexity of (alpha - 1) epsilon(alpha)."""
+    known = np.isfinite(divergences)
+    if not known.any():
+        return np.full_like(orders, np.inf)
+    moments = np.concatenate([[0.0], (whole[known] - 1) * divergences[known]])
+    value = np.interp(orders, np.concatenate([[1.0], whole[known]]), moments) / (orders - 1)
+    return np.where(orders <= whole[known].max(), value, np.inf)
+
+
+def _log_binomial(n: NDArray[np.float64], k: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ln C(n, k), minus infinity where k > n."""
+    log_factorial = special.gammaln(np.arange(1, int(max(n.max(), k.max())) + 3, dtype=np.float64))
+    down, across = n.astype(np.intp), k.astype(np.intp)
+    value = log_factorial[down] - log_factorial[across] - log_factorial[np.maximum(down - across, 0)]
+    return np.where(k <= n, value, -np.inf)
+
+
+_CURVES: dict[type[Event], Curve] = {
+    Gaussian: _gaussian,
+    AcceptBit: _accept_bit,
+    LogisticBit: _logistic_bit,
+    PoissonGaussian: _poisson,
+    FixedBatchGaussian: _fixed_batch,
+    BarkerTest: _barker,
+}

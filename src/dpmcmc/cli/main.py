@@ -1,0 +1,45 @@
+"""Entry point of the ``dpmcmc`` command."""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from dpmcmc.cli import demo, epsilon, ledger, plan
+from dpmcmc.errors import DpmcmcError
+
+app = typer.Typer(
+    help="Bayesian posterior sampling under differential privacy.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.command(name="demo")(demo.demo)
+app.add_typer(epsilon.app, name="epsilon")
+app.add_typer(plan.app, name="plan")
+app.add_typer(ledger.app, name="ledger")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dpmcmc {version('dpmcmc')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Bayesian posterior sampling under differential privacy."""
+
+
+def run() -> None:
+    """Run the command; an error that dpmcmc raised on purpose is one line on stderr and exit code 2."""
+    try:
+        app()
+    except DpmcmcError as error:
+        typer.echo(f"dpmcmc: {error}", err=True)
+        sys.exit(2)

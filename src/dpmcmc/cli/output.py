@@ -1,0 +1,40 @@
+"""How answers are printed: a table for people, JSON for programs."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def print_json(answer: Any) -> None:
+    """Print plain values as JSON; infinity becomes the text "infinity", since JSON has no number for it."""
+    typer.echo(json.dumps(_plain(answer), indent=2))
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> None:
+    """Print a table with its last columns aligned to the right; nothing is cut off, however narrow the terminal."""
+    typer.echo(title)
+    table = Table(caption=caption or None, caption_justify="left")
+    for position, column in enumerate(columns):
+        table.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False, soft_wrap=False).print(table)
+
+
+def _plain(answer: Any) -> Any:
+    match answer:
+        case dict():
+            return {str(name): _plain(value) for name, value in answer.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # JSON values are untyped
+        case list() | tuple():
+            return [_plain(value) for value in answer]  # pyright: ignore[reportUnknownVariableType]
+        case float() if math.isinf(answer):
+            return "infinity"
+        case _:
+            return answer

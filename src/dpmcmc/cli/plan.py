@@ -1,0 +1,150 @@
+"""``dpmcmc plan``: how many steps of a sampler a budget pays for."""
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+from dpmcmc import accounting
+from dpmcmc.accounting import Adjacency, samplers
+from dpmcmc.accounting.samplers import Cost
+from dpmcmc.cli.output import AsJson, print_json, print_table
+from dpmcmc.errors import UnsupportedEvent
+
+app = typer.Typer(help="How many steps of a sampler a budget pays for, under every accountant.", no_args_is_help=True)
+
+Epsilon: TypeAlias = Annotated[float, typer.Option(help="At least 0.")]
+Delta: TypeAlias = Annotated[float, typer.Option(help="Strictly between 0 and 1.")]
+Chains: TypeAlias = Annotated[int, typer.Option(help="Chains; each is paid for.", min=1)]
+Relation: TypeAlias = Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")]
+NoiseRatio: TypeAlias = Annotated[float, typer.Option(help="Noise multiplier of the log-likelihood ratio.")]
+HideRatio: TypeAlias = Annotated[bool, typer.Option("--hide-ratio", help="Release only the accept decisions: cheaper.")]
+BatchSize: TypeAlias = Annotated[int, typer.Option(help="Records a batch.")]
+Population: TypeAlias = Annotated[int, typer.Option(help="Records in all.")]
+
+
+@app.command()
+def dp_penalty(
+    epsilon: Epsilon,
+    delta: Delta,
+    noise_ratio: NoiseRatio,
+    hide_ratio: HideRatio = False,
+    chains: Chains = 1,
+    adjacency: Relation = Adjacency.REPLACE_ONE,
+    json: AsJson = False,
+) -> None:
+    """DP-penalty, with one-component updates and guided walks or without: the price is the same."""
+    _answer("dp-penalty", samplers.dp_penalty(noise_ratio, hide_ratio), epsilon, delta, chains, adjacency, json)
+
+
+@app.command()
+def dp_hmc(
+    epsilon: Epsilon,
+    delta: Delta,
+    noise_ratio: NoiseRatio,
+    noise_gradient: Annotated[float, typer.Option(help="Noise multiplier of the gradients.")],
+    leapfrog: Annotated[int, typer.Option(help="Leapfrog steps a trajectory.", min=1)],
+    reuse_gradients: Annotated[
+        bool, typer.Option("--reuse-gradients", help="Keep the gradient where two trajectories meet.")
+    ] = False,
+    hide_ratio: HideRatio = False,
+    chains: Chains = 1,
+    adjacency: Relation = Adjacency.REPLACE_ONE,
+    json: AsJson = False,
+) -> None:
+    """DP-HMC."""
+    cost = samplers.dp_hmc(noise_ratio, noise_gradient, leapfrog, reuse_gradients, hide_ratio)
+    _answer("dp-hmc", cost, epsilon, delta, chains, adjacency, json)
+
+
+@app.command()
+def minibatch_penalty(
+    epsilon: Epsilon,
+    delta: Delta,
+    noise_multiplier: Annotated[float, typer.Option(help="Noise sd over the sensitivity of the corrected ratio.")],
+    batch_size: BatchSize,
+    population: Population,
+    chains: Chains = 1,
+    json: AsJson = False,
+) -> None:
+    """Minibatch DP-penalty (replace-one)."""
+    cost = samplers.minibatch_penalty(noise_multiplier, batch_size, population)
+    _answer("minibatch-penalty", cost, epsilon, delta, chains, Adjacency.REPLACE_ONE, json)
+
+
+@app.command()
+def dp_barker(
+    epsilon: Epsilon,
+    delta: Delta,
+    sensitivity: Annotated[float, typer.Option(help="How far one record moves the log-odds.")],
+    chains: Chains = 1,
+    adjacency: Relation = Adjacency.REPLACE_ONE,
+    json: AsJson = False,
+) -> None:
+    """Full-data DP-Barker by the exact bit."""
+    _answer("dp-barker", samplers.dp_barker(sensitivity), epsilon, delta, chains, adjacency, json)
+
+
+@app.command()
+def subsampled_barker(
+    epsilon: Epsilon,
+    delta: Delta,
+    batch_size: BatchSize,
+    population: Population,
+    variance: Annotated[float, typer.Option(help="Total noise variance C.")] = 2.0,
+    clip_fraction: Annotated[float, typer.Option(help="kappa: ratios are clipped at sqrt(kappa b)/N.")] = 1.0,
+    chains: Chains = 1,
+    json: AsJson = False,
+) -> None:
+    """Subsampled DP-Barker (replace-one)."""
+    cost = samplers.subsampled_barker(batch_size, population, variance, clip_fraction)
+    _answer("subsampled-barker", cost, epsilon, delta, chains, Adjacency.REPLACE_ONE, json)
+
+
+@app.command()
+def dp_sgld(
+    epsilon: Epsilon,
+    delta: Delta,
+    rate: Annotated[float, typer.Option(help="Probability that a record enters a batch.")],
+    noise_over_clip: Annotated[float, typer.Option(help="Noise sd over the norm bound of one record.")],
+    chains: Chains = 1,
+    adjacency: Relation = Adjacency.REPLACE_ONE,
+    json: AsJson = False,
+) -> None:
+    """DP-SGLD; DP-SGHMC and DP-SGNHT by inner step."""
+    cost = samplers.dp_sgld(rate, noise_over_clip, adjacency)
+    _answer("dp-sgld", cost, epsilon, delta, chains, adjacency, json)
+
+
+def _answer(
+    sampler: str, cost: Cost, epsilon: float, delta: float, chains: int, adjacency: Adjacency, as_json: bool
+) -> None:
+    """Print the steps a chain under each accountant that can bound the sampler, and under the tight one."""
+    per_step, once = cost.per_step * chains, cost.once * chains
+    steps: dict[str, int] = {}
+    for name in ("tight", *accounting.ACCOUNTANTS):
+        try:
+            steps[name] = accounting.max_steps(per_step, epsilon, delta, once, name)
+        except UnsupportedEvent:
+            continue
+    if as_json:
+        print_json(
+            {
+                "sampler": sampler,
+                "epsilon": epsilon,
+                "delta": delta,
+                "adjacency": adjacency.value,
+                "chains": chains,
+                "steps": steps["tight"],
+                "by_accountant": {name: count for name, count in steps.items() if name != "tight"},
+                "per_step": cost.per_step.to_dict(),
+                "once": cost.once.to_dict(),
+            }
+        )
+        return
+    each = f" for each of {chains} chains" if chains > 1 else ""
+    print_table(
+        f"{sampler}: {steps['tight']:,} steps{each} within epsilon = {epsilon:g}, delta = {delta:g}, "
+        f"{adjacency.words} adjacency",
+        ["accountant", "steps"],
+        [[name, f"{count:,}"] for name, count in steps.items() if name != "tight"],
+    )

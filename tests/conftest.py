@@ -1,0 +1,45 @@
+"""Fixtures that tests of several folders share."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import NullPool, create_engine
+
+from servers import NoServerError, PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server. In CI it is an error to have none; elsewhere the tests that need it skip."""
+    try:
+        server = PostgresServer()
+    except NoServerError as error:
+        message = f"ledgers on PostgreSQL were NOT tested: {error}"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    yield server
+    server.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database that holds nothing yet, on either engine."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    return request.getfixturevalue("postgres").new_url()
+
+
+@pytest.fixture
+def execute() -> Callable[[str, str], list]:
+    """Run a statement on a database behind the ledger's back."""
+
+    def run(url: str, statement: str) -> list:
+        engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
+        with engine.begin() as connection:
+            result = connection.exec_driver_sql(statement)
+            return list(result) if result.returns_rows else []
+
+    return run

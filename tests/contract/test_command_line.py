@@ -1,0 +1,166 @@
+"""The `dpmcmc` command: answers on stdout, errors on stderr with exit code 2 and no traceback."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dpmcmc.accounting import Adjacency, Gaussian, Ledger, PoissonGaussian, epsilon
+from dpmcmc.cli.main import run
+
+DP_HMC = "plan dp-hmc --epsilon 4 --delta 1e-6 --noise-ratio 31.6 --noise-gradient 174 --leapfrog 25"
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Run the command in this process; returns (exit code, stdout, stderr)."""
+
+    def call(line: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["dpmcmc", *line.split()])
+        with pytest.raises(SystemExit) as stopped:
+            run()
+        captured = capsys.readouterr()
+        return stopped.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+def test_plan_answers_with_the_steps_under_each_accountant(command):
+    code, out, _ = command(DP_HMC + " --json")
+    answer = json.loads(out)
+    assert code == 0
+    assert answer["steps"] == 377
+    assert answer["by_accountant"]["exact"] == 377
+    assert answer["by_accountant"]["zcdp"] == 273
+    assert answer["adjacency"] == "replace_one"
+
+
+def test_plan_prints_adjacency_with_epsilon(command):
+    code, out, _ = command(DP_HMC)
+    assert code == 0
+    assert "377 steps within epsilon = 4, delta = 1e-06, replace-one adjacency" in out
+
+
+def test_every_chain_is_paid_for(command):
+    _, out, _ = command(DP_HMC + " --chains 4 --json")
+    assert json.loads(out)["steps"] == 377 // 4
+
+
+@pytest.mark.parametrize(
+    ("line", "cheapest"),
+    [
+        ("plan dp-penalty --epsilon 2 --delta 1e-6 --noise-ratio 31.622776601683796", 201),
+        ("plan dp-penalty --epsilon 2 --delta 1e-6 --noise-ratio 31.622776601683796 --hide-ratio", 276),
+        ("plan dp-barker --epsilon 1 --delta 1e-6 --sensitivity 0.02", 400),
+        ("plan subsampled-barker --epsilon 0.1 --delta 1e-6 --batch-size 1000 --population 1000000", 100_000),
+        (
+            "plan minibatch-penalty --epsilon 1 --delta 1e-6 --noise-multiplier 2 --batch-size 100 --population 10000",
+            1400,
+        ),
+        ("plan dp-sgld --epsilon 1 --delta 1e-6 --rate 0.01 --noise-over-clip 2", 500),
+    ],
+)
+def test_every_sampler_can_be_planned(command, line, cheapest):
+    code, out, _ = command(line + " --json")
+    answer = json.loads(out)
+    assert code == 0
+    assert answer["steps"] >= cheapest
+    assert answer["steps"] == max(answer["by_accountant"].values())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gaussian --noise-multiplier 10 --steps 100",
+        "accept-bit --noise-multiplier 10 --steps 100",
+        "poisson --rate 0.01 --noise-over-clip 1 --steps 100",
+        "poisson --rate 0.01 --noise-over-clip 1 --steps 100 --adjacency add_or_remove_one",
+        "fixed-batch --batch-size 10 --population 1000 --noise-multiplier 1 --steps 100",
+        "logistic-bit --sensitivity 0.1 --steps 100",
+        "barker --batch-size 100 --population 10000 --steps 100",
+    ],
+)
+def test_epsilon_of_every_event(command, line):
+    code, out, _ = command(f"epsilon {line} --delta 1e-6 --json")
+    answer = json.loads(out)
+    assert code == 0
+    assert answer["epsilon"] == min(answer["by_accountant"].values())
+    assert answer["epsilon"] == answer["by_accountant"][answer["accountant"]]
+    table = command(f"epsilon {line} --delta 1e-6")[1]
+    assert f"{answer['epsilon']:.6g}" in table
+    assert answer["adjacency"].replace("_", "-") in table
+
+
+def test_epsilon_of_an_event_in_a_file(command, tmp_path):
+    event = Gaussian(20.0) * 50 + PoissonGaussian(0.1, 3.0, Adjacency.ADD_OR_REMOVE_ONE) * 7
+    (tmp_path / "event.json").write_text(event.to_json())
+    line = f"epsilon event {tmp_path / 'event.json'} --delta 1e-5 --adjacency add_or_remove_one --json"
+    assert json.loads(command(line)[1])["epsilon"] == epsilon(event, 1e-5)
+
+
+def test_ledger_round_trip(command, tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    assert command(f"ledger init {url} --dataset patients --epsilon 2 --delta 1e-6")[0] == 0
+    Ledger(url).reserve("patients", Gaussian(20.0) * 10, what="a pilot").settle()
+    code, out, _ = command(f"ledger show {url} --json")
+    (account,) = json.loads(out)
+    assert code == 0
+    assert account["dataset"] == "patients"
+    assert account["epsilon_spent"] == epsilon(Gaussian(20.0) * 10, 1e-6)
+    entries = json.loads(command(f"ledger history {url} --json")[1])
+    assert [entry["kind"] for entry in entries] == ["register", "reserve", "settle"]
+    assert "a pilot" in command(f"ledger history {url} --dataset patients")[1]
+    assert "patients" in command(f"ledger show {url}")[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("epsilon gaussian --noise-multiplier 0 --delta 1e-6", "noise_multiplier=0.0 must be > 0"),
+        ("epsilon gaussian --noise-multiplier nan --delta 1e-6", "not NaN"),
+        ("epsilon gaussian --noise-multiplier 1 --delta 0", "delta=0.0 must be strictly between 0 and 1"),
+        ("epsilon gaussian --noise-multiplier 1 --delta 1", "delta=1.0 must be strictly between 0 and 1"),
+        ("epsilon fixed-batch --batch-size 11 --population 10 --noise-multiplier 1 --delta 1e-6", "batch_size=11"),
+        ("epsilon event no-such-file.json --delta 1e-6", "cannot be read"),
+        ("plan dp-penalty --epsilon -1 --delta 1e-6 --noise-ratio 1", "epsilon=-1.0 must be >= 0"),
+        ("ledger show mysql://server/book", "sqlite:///"),
+        ("ledger show sqlite:///no-such-folder/ledger.db", "dpmcmc ledger init"),
+        ("ledger init sqlite:///ledger.db --dataset patients", "--epsilon and --delta together"),
+    ],
+)
+def test_errors_are_one_line_on_stderr(command, tmp_path, monkeypatch, line, words):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = command(line)
+    assert code == 2
+    assert out == ""
+    assert words in err
+    assert err.startswith("dpmcmc: ")
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_installed_command_and_the_module_are_the_same():
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    line = [sys.executable, "-m", "dpmcmc", "epsilon", "gaussian", "--noise-multiplier", "-3", "--delta", "1e-6"]
+    result = subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr == "dpmcmc: noise_multiplier=-3.0 must be > 0 and finite\n"
+
+
+def test_demo_ends_with_a_report_to_open(command, tmp_path):
+    target = tmp_path / "demo"
+    code, out, _ = command(f"demo --output {target}")
+    assert code == 0
+    assert f"Open {target / 'report.html'}" in out
+    assert "a second run is refused" in out
+    page = (target / "report.html").read_text()
+    assert "<svg" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    assert "<script" not in page
+    certificate = json.loads((target / "certificate.json").read_text())
+    assert certificate["epsilon"] <= 4.0
+    assert command(f"demo --output {target}")[0] == 0, "the demo can be run twice"

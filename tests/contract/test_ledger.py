@@ -1,0 +1,328 @@
+"""What a ledger promises, the same on SQLite, on PostgreSQL and in memory."""
+
+import datetime
+import itertools
+import json
+import threading
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dpmcmc.accounting.accountants import delta, epsilon
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.event import (
+    AcceptBit,
+    Approximation,
+    Event,
+    FixedBatchGaussian,
+    Gaussian,
+    NonPrivate,
+    PoissonGaussian,
+    compose,
+    counts,
+)
+from dpmcmc.accounting.ledger import Ledger
+from dpmcmc.errors import (
+    AdjacencyMismatch,
+    BudgetExceeded,
+    DatasetExists,
+    InvalidArgument,
+    UnknownDataset,
+    UnknownRun,
+)
+
+BUDGET = Budget(1.0, 1e-6)
+REPLACE_ONE, ADD_OR_REMOVE_ONE = Adjacency.REPLACE_ONE, Adjacency.ADD_OR_REMOVE_ONE
+STEP = Gaussian(50.0)
+NOTHING = compose([])
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "in memory"])
+def ledger(request: pytest.FixtureRequest, tmp_path) -> Ledger:
+    """A ledger with the dataset ``patients``."""
+    if request.param == "in memory":
+        made = Ledger.in_memory()
+    elif request.param == "sqlite":
+        made = Ledger.create(f"sqlite:///{tmp_path / 'ledger.db'}")
+    else:
+        made = Ledger.create(request.getfixturevalue("postgres").new_url())
+    made.register("patients", BUDGET, REPLACE_ONE)
+    return made
+
+
+def test_a_new_dataset_has_spent_nothing(ledger: Ledger) -> None:
+    account = ledger.account("patients")
+    assert (account.dataset, account.budget, account.adjacency) == ("patients", BUDGET, REPLACE_ONE)
+    assert (account.spent, account.standing) == (NOTHING, ())
+    assert (account.epsilon_spent, account.delta_spent, account.epsilon_left) == (0.0, 0.0, BUDGET.epsilon)
+
+
+def test_registering_again_is_idempotent_with_the_same_terms_alone(ledger: Ledger) -> None:
+    ledger.reserve("patients", STEP, what="run")
+    before = ledger.history()
+    assert ledger.register("patients", BUDGET, "replace_one").spent == STEP
+    for budget, adjacency in [
+        (Budget(2.0, 1e-6), REPLACE_ONE),
+        (Budget(1.0, 1e-5), REPLACE_ONE),
+        (BUDGET, ADD_OR_REMOVE_ONE),
+    ]:
+        with pytest.raises(DatasetExists, match="dataset='patients' has epsilon=1, delta=1e-06 under replace-one alre"):
+            ledger.register("patients", budget, adjacency)
+    assert ledger.history() == before
+
+
+def test_datasets_have_budgets_of_their_own(ledger: Ledger) -> None:
+    ledger.register("trees", Budget(0.1, 1e-9), ADD_OR_REMOVE_ONE)
+    ledger.reserve("patients", STEP * 10, what="run")
+    assert ledger.datasets() == ["patients", "trees"]
+    assert ledger.account("trees").spent == NOTHING
+    assert ledger.account("trees").budget == Budget(0.1, 1e-9)
+    assert [entry.dataset for entry in ledger.history("trees")] == ["trees"]
+
+
+def test_terms_come_back_to_the_last_bit(ledger: Ledger) -> None:
+    budget = Budget(0.1 + 0.2, 1e-300 / 3)
+    assert ledger.register("bits", budget, REPLACE_ONE).budget == budget
+    assert ledger.account("bits").budget == budget
+
+
+def test_a_run_reserves_and_settles(ledger: Ledger) -> None:
+    reservation = ledger.reserve("patients", STEP * 30, what="dp-hmc", adjacency=REPLACE_ONE)
+    account = ledger.account("patients")
+    assert (account.spent, account.standing) == (STEP * 30, (reservation.run,))
+    assert account.epsilon_spent == epsilon(STEP * 30, BUDGET.delta)
+    assert account.epsilon_left == BUDGET.epsilon - account.epsilon_spent
+    assert ledger.reservation(reservation.run) == reservation
+
+    reservation.settle()
+    assert ledger.account("patients").standing == ()
+    assert ledger.account("patients").spent == STEP * 30
+
+
+def test_a_run_that_released_less_gives_the_rest_back(ledger: Ledger) -> None:
+    ledger.reserve("patients", STEP * 30 + AcceptBit(40.0) * 5, what="run").settle(STEP * 10 + AcceptBit(40.0))
+    ledger.reserve("patients", STEP, what="failed before it read a record").settle(NOTHING)
+    assert ledger.account("patients").spent == STEP * 10 + AcceptBit(40.0)
+
+
+@pytest.mark.parametrize("more", [STEP * 4, Gaussian(49.0), STEP * 3 + Gaussian(49.0), AcceptBit(50.0)])
+def test_a_run_cannot_settle_what_it_did_not_reserve(more: Event, ledger: Ledger) -> None:
+    reservation = ledger.reserve("patients", STEP * 3, what="run")
+    before = ledger.history()
+    with pytest.raises(InvalidArgument, match=r"^spent=.* must be contained in what the run reserved"):
+        reservation.settle(more)
+    assert ledger.history() == before
+    reservation.settle()
+
+
+def test_a_run_settles_once(ledger: Ledger) -> None:
+    reservation = ledger.reserve("patients", STEP, what="run")
+    resumed = ledger.reservation(reservation.run)
+    resumed.settle()
+    before = ledger.history()
+    for attempt in (reservation.settle, resumed.settle, lambda: ledger.reservation(reservation.run)):
+        with pytest.raises(UnknownRun, match="is settled already"):
+            attempt()
+    with pytest.raises(UnknownRun, match="has no reservation"):
+        ledger.reservation("0" * 32)
+    with pytest.raises(UnknownRun, match="has no reservation"):
+        replace(reservation, run="0" * 32).settle()
+    assert ledger.history() == before
+
+
+def test_the_budget_is_kept_to_the_last_step(ledger: Ledger) -> None:
+    fits = max(k for k in range(1, 500) if delta(STEP * k, BUDGET.epsilon) <= BUDGET.delta)
+    assert fits * epsilon(STEP, BUDGET.delta) > 1.5 * BUDGET.epsilon  # adding epsilons up would refuse most of them
+    ledger.reserve("patients", STEP * (fits - 1), what="most").settle()
+    ledger.reserve("patients", STEP, what="the last")
+    before = ledger.history()
+    with pytest.raises(BudgetExceeded):
+        ledger.reserve("patients", STEP, what="one too many")
+    assert ledger.history() == before
+
+
+def test_a_refusal_names_what_is_left_and_what_to_do(ledger: Ledger) -> None:
+    ledger.reserve("patients", STEP * 20, what="standing")
+    before = ledger.history()
+    with pytest.raises(BudgetExceeded) as refusal:
+        ledger.reserve("patients", STEP * 500, what="too much")
+    assert ledger.history() == before
+    for part in (
+        "dataset='patients'",
+        f"has spent epsilon={epsilon(STEP * 20, 1e-6):.6g} of 1 at delta=1e-06 (replace-one; runs not settled: 1)",
+        f"costs epsilon={epsilon(STEP * 500, 1e-6):.6g} alone",
+        f"would make it epsilon={epsilon(STEP * 520, 1e-6):.6g}",
+        "Nothing was charged",
+        "`dpmcmc plan`",
+    ):
+        assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize("event", [NonPrivate(), STEP + NonPrivate(), NonPrivate() * 3])
+def test_what_is_not_private_fits_no_budget(event: Event, ledger: Ledger) -> None:
+    ledger.register("generous", Budget(1e6, 0.999), REPLACE_ONE)
+    before = ledger.history()
+    with pytest.raises(BudgetExceeded, match="NonPrivate"):
+        ledger.reserve("generous", event, what="exact")
+    reservation = ledger.reserve("generous", STEP, what="run")
+    with pytest.raises(BudgetExceeded, match="NonPrivate"):
+        reservation.settle(event)
+    assert ledger.history()[:-1] == before
+
+
+def test_adjacencies_are_not_mixed(ledger: Ledger) -> None:
+    ledger.register("visits", BUDGET, ADD_OR_REMOVE_ONE)
+    before = ledger.history()
+    poisson = PoissonGaussian(0.01, 20.0, ADD_OR_REMOVE_ONE)
+    for dataset, event, adjacency in [
+        ("patients", poisson, None),
+        ("visits", FixedBatchGaussian(10, 1000, 20.0), None),
+        ("visits", STEP, REPLACE_ONE),
+        ("patients", STEP, "add-or-remove-one"),
+    ]:
+        with pytest.raises(AdjacencyMismatch, match=f"dataset='{dataset}' is protected under"):
+            ledger.reserve(dataset, event, what="run", adjacency=adjacency)
+    assert ledger.history() == before
+    ledger.reserve("visits", poisson, what="run", adjacency="add_or_remove_one")
+
+
+@pytest.mark.parametrize("blank", ["", "  ", None, 7, "two\nlines", "nul\0", "\ud800"])
+def test_labels_that_no_history_can_show_are_refused(blank, ledger: Ledger) -> None:
+    before = ledger.history()
+    reservation = ledger.reserve("patients", STEP, what="run")
+    attempts = {
+        "dataset": [
+            lambda: ledger.register(blank, BUDGET, REPLACE_ONE),
+            lambda: ledger.reserve(blank, STEP, what="run"),
+            lambda: ledger.account(blank),
+        ],
+        "what": [lambda: ledger.reserve("patients", STEP, what=blank)],
+        "run": [lambda: ledger.reservation(blank)],
+    }
+    if blank is not None:  # None stands for the login name, and for all datasets
+        attempts["dataset"].append(lambda: ledger.history(blank))
+        attempts["who"] = [
+            lambda: ledger.register("others", BUDGET, REPLACE_ONE, who=blank),
+            lambda: ledger.reserve("patients", STEP, what="run", who=blank),
+            lambda: reservation.settle(who=blank),
+        ]
+    for name, calls in attempts.items():
+        for call in calls:
+            with pytest.raises(InvalidArgument, match=f"^{name}="):
+                call()
+    assert ledger.history()[:-1] == before
+
+
+def test_other_types_are_refused(ledger: Ledger) -> None:
+    reservation = ledger.reserve("patients", STEP, what="run")
+    before = ledger.history()
+    for call, message in [
+        (lambda: ledger.register("others", (1.0, 1e-6), REPLACE_ONE), r"^budget=\(1.0, 1e-06\) must be of type Budget"),
+        (lambda: ledger.register("others", BUDGET, "both"), "^adjacency='both' must be one of"),
+        (lambda: ledger.reserve("patients", 0.5, what="run"), "^event=0.5 must be of type Event"),
+        (lambda: ledger.reserve("patients", STEP, what="run", adjacency="both"), "^adjacency='both' must be one of"),
+        (lambda: reservation.settle(0.5), "^spent=0.5 must be of type Event"),
+    ]:
+        with pytest.raises(InvalidArgument, match=message):
+            call()
+    assert ledger.history() == before
+
+
+def test_a_dataset_that_is_not_there(ledger: Ledger) -> None:
+    for attempt in (
+        lambda: ledger.reserve("people", STEP, what="run"),
+        lambda: ledger.account("people"),
+        lambda: ledger.history("people"),
+    ):
+        with pytest.raises(UnknownDataset, match="dataset='people' is not in this ledger; register it"):
+            attempt()
+    assert ledger.datasets() == ["patients"]
+
+
+def test_the_history_tells_who_when_what(ledger: Ledger) -> None:
+    start = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+    reservation = ledger.reserve("patients", STEP * 3, what="été 東京 'quoted'", who="ana")
+    reservation.settle(STEP * 2, who="bo")
+    registered, reserved, settled = ledger.history()
+
+    assert [entry.kind for entry in (registered, reserved, settled)] == ["register", "reserve", "settle"]
+    assert registered.number < reserved.number < settled.number
+    assert (registered.budget, registered.run, registered.event) == (BUDGET, None, None)
+    assert registered.who
+    assert (reserved.who, settled.who) == ("ana", "bo")
+    assert (reserved.event, settled.event) == (STEP * 3, STEP * 2)
+    for entry in (reserved, settled):
+        assert (entry.run, entry.what) == (reservation.run, "été 東京 'quoted'")
+        assert (entry.dataset, entry.adjacency, entry.budget) == ("patients", REPLACE_ONE, None)
+        assert entry.library_version
+        when = datetime.datetime.fromisoformat(entry.when)
+        assert when.utcoffset() == datetime.timedelta(0)
+        assert start <= when <= datetime.datetime.now(datetime.UTC)
+    assert ledger.history("patients") == [registered, reserved, settled]
+
+
+def test_facts_are_ready_for_json(ledger: Ledger) -> None:
+    run = ledger.reserve("patients", STEP * 3, what="run").run
+    account = json.loads(json.dumps(ledger.account("patients").to_dict()))
+    assert account["budget"] == {"epsilon": 1.0, "delta": 1e-6}
+    assert account["epsilon_spent"] == epsilon(STEP * 3, 1e-6)
+    assert account["epsilon_spent"] + account["epsilon_left"] == pytest.approx(1.0)
+    assert (account["adjacency"], account["accountant"], account["standing"]) == ("replace_one", "exact", [run])
+    assert Event.from_dict(account["spent"]) == STEP * 3
+    registered, reserved = (json.loads(json.dumps(entry.to_dict())) for entry in ledger.history())
+    assert (registered["budget"], registered["event"]) == ({"epsilon": 1.0, "delta": 1e-6}, None)
+    assert (reserved["run"], reserved["adjacency"]) == (run, "replace_one")
+    assert Event.from_dict(reserved["event"]) == STEP * 3
+
+
+def test_threads_can_share_a_ledger(ledger: Ledger) -> None:
+    fits = max(k for k in range(1, 500) if delta(STEP * 20 * k, BUDGET.epsilon) <= BUDGET.delta)
+    together = threading.Barrier(fits + 3)
+    outcomes: list[str] = []
+
+    def reserve() -> None:
+        together.wait(30)
+        try:
+            outcomes.append(ledger.reserve("patients", STEP * 20, what="thread").run)
+        except BudgetExceeded:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=reserve) for _ in range(fits + 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert outcomes.count("refused") == 3
+    assert set(outcomes) == {"refused", *ledger.account("patients").standing}
+
+
+EVENTS = st.sampled_from([Gaussian(8.0), Gaussian(40.0), Gaussian(200.0), Approximation(1e-9)])  # quick to account for
+CHARGES = st.lists(st.builds(lambda event, times: event * times, EVENTS, st.integers(0, 40)), max_size=3).map(compose)
+ACTS = st.lists(st.tuples(CHARGES, st.sampled_from(["leave", "settle", "settle half", "give back"])), max_size=8)
+NUMBERS = itertools.count()
+
+
+@given(acts=ACTS)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_sequence_of_runs_breaks_the_budget(ledger: Ledger, acts: list[tuple[Event, str]]) -> None:
+    dataset = f"dataset {next(NUMBERS)}"  # a fresh one for every example
+    ledger.register(dataset, BUDGET, REPLACE_ONE)
+    expected = NOTHING
+    for charge, act in acts:
+        fits = delta(expected + charge, BUDGET.epsilon) <= BUDGET.delta
+        if not fits:
+            with pytest.raises(BudgetExceeded):
+                ledger.reserve(dataset, charge, what="run")
+            continue
+        reservation = ledger.reserve(dataset, charge, what="run")
+        half = compose(part * (times // 2) for part, times in counts(charge).items())
+        spent = {"leave": charge, "settle": charge, "settle half": half, "give back": NOTHING}[act]
+        if act != "leave":
+            reservation.settle(spent)
+        expected = expected + spent
+        account = ledger.account(dataset)
+        assert account.spent == expected
+        assert account.delta_spent <= BUDGET.delta
