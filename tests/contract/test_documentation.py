@@ -7,23 +7,23 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-BLOCKS = [
-    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
-    for page in PAGES
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
-]
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_there_are_blocks_to_run():
-    assert len(BLOCKS) >= 4
+    assert sum(len(blocks(page)) for page in PAGES) >= 4
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_block_runs(block, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    exec(compile(block, "block", "exec"), names)  # noqa: S102
-    assert names, "the block defined nothing"
+    for number, block in enumerate(blocks(page)):
+        exec(compile(block, f"{page.name}, block {number}", "exec"), names)  # noqa: S102
+    assert names, "the blocks defined nothing"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import GaussianModel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit
+from toy import GaussianModel
 
 from dpmcmc.accounting.event import Approximation, LogisticBit, NonPrivate, counts
 from dpmcmc.accounting.event import BarkerTest as BarkerEvent
@@ -200,7 +200,7 @@ def test_barker_test_on_batches_has_the_chance_of_the_mixture_of_batches():
 
     assert errors(observed, chances(1 - b / size)).max() < ALARM
     assert errors(observed, expit(RESTS[:4])).max() < 2 * ALARM  # near the truth: only the number of ups is not normal
-    assert errors(observed, chances(-2.0)).max() > ALARM
+    assert errors(observed, chances(0.0)).max() > ALARM  # the batch's variance forgotten
 
 
 @lru_cache
@@ -323,9 +323,12 @@ def test_one_record_moves_integers_by_no_more_than_declared(rows, replacement, i
     table = np.array([rows[i % len(rows)] for i in range(ROWS)], np.float32)
     other = table.copy()
     other[index] = replacement
-    (odds, moments), (other_odds, other_moments) = probe(table), probe(other)
+    gone = table.copy()
+    gone[index] = np.nan  # adds zero: the record is not there
+    (odds, moments), (other_odds, other_moments), (fewer_odds, _) = probe(table), probe(other), probe(gone)
     moved = np.abs(to_int64(odds) - to_int64(other_odds))
     assert np.all(moved * 2.0**-23 <= 2 * 0.1)  # steps of 2^-23, the largest power of two that puts 0.1 below 2^20
+    assert np.all(np.abs(to_int64(odds) - to_int64(fewer_odds)) * 2.0**-23 <= 0.1)
     assert np.all(np.abs(to_int64(moments.total) - to_int64(other_moments.total)) <= 2 * BOUND)
     spreads = numbers(moments.spread), numbers(other_moments.spread)
     assert all(abs(one - two) <= 4 * (ROWS - 1) * BOUND**2 for one, two in zip(*spreads, strict=True))

@@ -125,8 +125,9 @@ def test_no_record_exceeds_the_bound(bound, entries):
     assert square_norm(QUANTISE[bound](jnp.array(entries, jnp.float32))) <= bound**2
 
 
-@pytest.mark.parametrize("num_coordinates", [1, 2, 10, 100, 3000])
-@pytest.mark.parametrize("bound", [1000, 2**20, 2**24])
+@pytest.mark.parametrize(
+    ("num_coordinates", "bound"), [(1, 2**20), (2, 2**24), (10, 1000), (10, 2**20), (100, 2**24), (3000, 2**20)]
+)
 def test_records_on_the_sphere_stay_inside(num_coordinates, bound):
     """Random directions at, just inside and just outside the clip, and all mass in few coordinates."""
     key_of_direction, key_of_length = jax.random.split(jax.random.key(num_coordinates))

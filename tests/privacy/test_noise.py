@@ -2,12 +2,14 @@ import math
 import random
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.extend.core import jaxpr_as_fun
 from scipy import stats
 
 from dpmcmc.enclave import lattice as lat
@@ -150,8 +152,13 @@ def test_the_tails_are_there():
 # --- draws ----------------------------------------------------------------------------------------------------------
 
 
-def draws(scale, shape, seed=0):
-    return lat.to_int64(jax.jit(lambda key: noise.discrete_gaussian(key, scale, shape))(insecure_key(seed)))
+@cache
+def sampler(scale):
+    return jax.jit(lambda key: noise.discrete_gaussian(key, scale, (100_000,)))
+
+
+def draws(scale, seed=0):
+    return lat.to_int64(sampler(scale)(insecure_key(seed)))
 
 
 def ks_accepts(values):
@@ -165,10 +172,10 @@ def chi_square_accepts(values, num_bins=100):
     return stats.chisquare(np.histogram(values, edges)[0]).pvalue > FALSE_ALARM / 2
 
 
-@pytest.mark.parametrize("scale", [2.0**16, 2.0**20, 2.0**23, 2.0**40])
+@pytest.mark.parametrize("scale", [2.0**16, 2.0**20, 2.0**40])
 def test_noise_has_the_declared_scale_and_no_other(scale):
     """Accepts the scale; rejects 2/3 and 3/2 of it and a uniform law of the right variance."""
-    values = draws(scale, (100_000,)) / scale
+    values = draws(scale) / scale
     assert ks_accepts(values)
     assert chi_square_accepts(values)
     uniform = np.random.default_rng(0).uniform(-math.sqrt(3), math.sqrt(3), values.size)
@@ -177,10 +184,10 @@ def test_noise_has_the_declared_scale_and_no_other(scale):
         assert not chi_square_accepts(mutant)
 
 
-@pytest.mark.parametrize("scale", [2.0**16, 2.0**23])
+@pytest.mark.parametrize("scale", [2.0**16, 2.0**20])
 def test_the_lowest_digits_are_uniform(scale):
     """A fine law on a coarse lattice would show here: chi-square of the last 8 bits, false alarm 1e-4."""
-    counts = np.bincount(draws(scale, (100_000,), seed=1) % 256, minlength=256)
+    counts = np.bincount(draws(scale, seed=1) % 256, minlength=256)
     assert stats.chisquare(counts).pvalue > FALSE_ALARM
 
 
@@ -197,7 +204,7 @@ def counts_accept(values, scale):
 
 @pytest.mark.parametrize("scale", [1.0, 3.0, 10.0])
 def test_small_scales_agree_with_the_law_in_draws_too(scale):
-    values = draws(scale, (100_000,), seed=2)
+    values = draws(scale, seed=2)
     assert counts_accept(values, scale)
     assert not counts_accept(values, scale * 1.05)
 
@@ -231,6 +238,22 @@ def test_transformed_draws_are_the_same_integers():
     np.testing.assert_array_equal(lat.to_int64(jax.jit(jax.vmap(draw))(indices)), scanned)
     text = str(jax.make_jaxpr(draw)(0))
     assert not any(wide_type in text for wide_type in ("i64", "u64", "f64", "f32", "while", "cond"))
+
+
+def test_a_traced_release_can_be_evaluated_again():
+    """What the auditor reads is what runs: the jaxpr, evaluated under jit and under vmap, gives the same bits."""
+    lattice = lat.gradient_lattice(1.0, 20.0, 64, 3)
+    rows = jax.random.normal(jax.random.key(0), (64, 3))
+
+    def release(key, rows):
+        total = lat.sum_chunks(lambda chunk: lat.quantise_vector(chunk, lattice), rows, 10, lattice.bound)
+        return lat.to_float(lat.add(total, noise.discrete_gaussian(key, lattice.scale, (3,))), lattice.granularity)
+
+    keys = jax.random.split(insecure_key(3), 2)
+    traced = jaxpr_as_fun(jax.make_jaxpr(release)(keys[0], rows))
+    plain = [jax.jit(release)(key, rows) for key in keys]
+    np.testing.assert_array_equal(jax.jit(traced)(keys[0], rows)[0], plain[0])
+    np.testing.assert_array_equal(jax.vmap(traced, (0, None))(keys, rows)[0], plain)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan, 2.0**45])

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import GaussianModel
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy import GaussianModel
 
 from dpmcmc.accounting.event import Approximation, Gaussian, counts
 from dpmcmc.enclave.data import PrivateData

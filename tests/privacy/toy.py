@@ -105,7 +105,7 @@ class Entry:
 
 
 def dp_hmc(oracle, position, key, *, num_steps, num_leapfrog, gradient, log_ratio):
-    """000, Algorithm 1: k steps of L leapfrogs with L + 1 fresh gradients and one log-ratio."""
+    """Räisä et al. 2021, Algorithm 1: k steps of L leapfrogs with L + 1 fresh gradients and one log-ratio."""
 
     def step(theta, key):
         of_momentum, of_test = jax.random.split(key)

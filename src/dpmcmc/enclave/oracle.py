@@ -57,14 +57,14 @@ class Oracle:
         return self._model
 
     def force(self, mechanism: NoisySum, position: Any) -> Noisy:
-        """Return the noisy gradient of the log-posterior, shaped like `position` (000, Section 3.1)."""
+        """Return the noisy gradient of the log-posterior, shaped like `position` (Räisä et al. 2021, Section 3.1)."""
         queries, structure = self._flat("position", position)
         (total,) = self._release(mechanism, NoisySum, Term(self._log_likelihood, structure), queries)
         gradient = jax.tree.map(jnp.add, _nest(total, position), jax.grad(self.model.log_prior)(position))
         return Noisy(gradient, mechanism.variance(self.facts, queries))
 
     def log_posterior_ratio(self, mechanism: NoisySum, current: Any, proposed: Any) -> Noisy:
-        """Return the noisy log-posterior at `proposed` less the one at `current` (000, Section 3)."""
+        """Return the noisy log-posterior at `proposed` less the one at `current` (Räisä et al. 2021, Section 3)."""
         queries, term = self._pair(current, proposed)
         (total,) = self._release(mechanism, NoisySum, term, queries)
         ratio = total[0] + self.model.log_prior(proposed) - self.model.log_prior(current)

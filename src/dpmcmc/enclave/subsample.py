@@ -116,11 +116,18 @@ class Poisson:
             object.__setattr__(self, "max_batch_size", size)
 
     def check(self, facts: Facts) -> None:
-        """Refuse a limit whose price would depend on a private number."""
-        if self.max_batch_size is not None and facts.adjacency is not Adjacency.REPLACE_ONE:
+        """Refuse a limit whose price would depend on a private number, or that cuts most batches off."""
+        if self.max_batch_size is None:
+            return
+        if facts.adjacency is not Adjacency.REPLACE_ONE:
             raise AdjacencyMismatch(
                 f"max_batch_size={self.max_batch_size}: how often a batch exceeds it depends on the number of records, "
                 f"which is private under {facts.adjacency.value}; leave max_batch_size out"
+            )
+        if self.distance(facts) > 0.5:
+            mean = self.rate * facts.size
+            validation.refuse(
+                "max_batch_size", self.max_batch_size, f"must be above {mean:g}, the mean size of a batch"
             )
 
     def weight(self, facts: Facts) -> float:  # noqa: ARG002
