@@ -4,10 +4,6 @@ A contribution with an entry that is not finite counts as zero, the whole record
 Clipped values here are floating point, so the bound holds up to rounding; `lattice` makes it hold exactly, in integers.
 """
 
-# jax annotates itself in part only
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -10,10 +10,6 @@ scan and a second evaluation of the traced program, and gives the same bits on C
 int32 within a chunk, so the pair costs two more additions a chunk, not a row.
 """
 
-# jax annotates itself in part only
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

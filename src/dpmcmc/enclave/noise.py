@@ -11,10 +11,6 @@ of independent draws, X_0 ... X_(k-1) of scale 256 and X_k of the scale that mak
 variation for every scale; `total_variation_bound` computes it and `noise.md` proves it.
 """
 
-# jax annotates itself in part only
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false
-
 import math
 import secrets
 from collections.abc import Callable

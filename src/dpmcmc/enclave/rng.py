@@ -9,10 +9,6 @@ different inputs of a pseudo-random function, so a child's stream never meets it
 the other operation. Publishing a key removes the noise it made: keys are never stored, logged or returned.
 """
 
-# jax annotates itself in part only
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false
-
 import secrets
 from collections.abc import Sequence
 from math import prod

@@ -15,10 +15,6 @@ Whatever an ideal batch is missed by (a batch that is cut off, a threshold that 
 variation here and charged by the mechanisms as an `Approximation`. subsampled_gradient.md has the proofs.
 """
 
-# jax annotates itself in part only
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext

@@ -1,9 +1,5 @@
 """The decision of a Barker test on all records: one coin of probability S(lambda). The proof is in barker_bit.md."""
 
-# jax annotates itself in part only
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,9 +1,5 @@
 """The decision of a Barker test on a batch (Heikkilä et al. 2019, Section 3.2). The proof is in barker_test.md."""
 
-# jax annotates itself in part only
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

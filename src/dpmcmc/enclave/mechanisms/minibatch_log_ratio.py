@@ -1,9 +1,5 @@
 """The log-likelihood ratio on a batch, with its penalty (Räisä 2021, Section 3.3). Proof: minibatch_log_ratio.md."""
 
-# jax annotates itself in part only
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,9 +1,5 @@
 """How many records exceed a clip, as a noisy count: the charged clip fraction. The proof is in noisy_count.md."""
 
-# jax annotates itself in part only
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,9 +1,5 @@
 """The noisy gradient of the log-likelihood on a secret batch (Li et al. 2019). Proof: subsampled_gradient.md."""
 
-# jax annotates itself in part only
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownLambdaType=false
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
