@@ -9,6 +9,7 @@ import warnings
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from toy import ToyGradient, ToySum
 
@@ -16,6 +17,7 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Gaussian
 from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.mechanisms.exact import ExactSum
 from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.errors import BudgetExceeded, InvalidArgument, LedgerUnavailable, RecordsRefused
 
@@ -281,3 +283,32 @@ def test_arguments_keep_their_structure_and_type(secret):
     assert result["a"][1].dtype == jnp.int32
     assert result["b"]["flag"].dtype == bool
     assert result["key"].shape == ()
+
+
+# Tables.
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda age, smoker: pd.DataFrame({"age": age, "smoker": smoker}),
+        lambda age, smoker: np.rec.fromarrays([age, smoker], names="age,smoker"),
+        lambda age, smoker: {"age": age, "smoker": smoker},
+    ],
+    ids=["pandas", "structured array", "columns by name"],
+)
+def test_a_table_is_its_columns_by_name(make):
+    table = make(np.array([20.0, 30.0, 200.0]), np.array([True, False, True]))
+    data = PrivateData.without_guarantee(table, bounds={"age": (0, 100)})
+
+    def ages(oracle):
+        return oracle.sum(ExactSum(), lambda record: record["age"] * record["smoker"]).value
+
+    assert float(data.run(ages)[0]) == 120.0  # the impossible age is held to its bound
+    assert "age: float32" in repr(data)
+
+
+def test_text_in_a_table_is_refused_before_anything_is_charged(book):
+    with pytest.raises(InvalidArgument, match="ward"):
+        PrivateData(pd.DataFrame({"ward": ["north", "south"]}), ledger=book, dataset="people")
+    assert book.reserved == []

@@ -29,7 +29,7 @@ from dpmcmc.enclave.mechanisms.base import Facts
 from dpmcmc.enclave.oracle import LogDensity, Oracle
 from dpmcmc.enclave.payer import NobodyPays, Payer, choose_payer
 from dpmcmc.enclave.release import current_line, line_of_error
-from dpmcmc.enclave.schema import admit, leaf_names, parse_bounds
+from dpmcmc.enclave.schema import admit, as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.sealed import sealed
 from dpmcmc.errors import InvalidArgument, LedgerError, RecordsRefused, RunRefused
 
@@ -54,7 +54,7 @@ class PrivateData:
     """Private records, what the public knows of them, and what pays for every look at them.
 
     Args:
-        records: a pytree of arrays with one row a record.
+        records: a pytree of arrays with one row a record, or a table with one.
         bounds: the lowest and highest value of each leaf, by its name; stated by the owner, never read off the data.
         adjacency: which data sets are neighbours; ``replace_one`` makes the number of records public.
         public_size: a stated size, required under ``add_or_remove_one``, where the true number is private.
@@ -79,6 +79,7 @@ class PrivateData:
         chunk_size: int = 1000,
     ) -> None:
         relation = Adjacency.parse("adjacency", adjacency)
+        records = as_tree(records)
         names = leaf_names(records)
         if not names:
             raise InvalidArgument("records holds no array; expected at least one, with one row a record")

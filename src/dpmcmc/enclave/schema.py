@@ -22,6 +22,15 @@ ALLOWED_KINDS = "biuf"
 """Booleans, integers and real numbers."""
 
 
+def as_tree(records: Any) -> Any:
+    """Return a table (pandas, polars, pyarrow, a structured array) as its columns by name, and a pytree as it is."""
+    structured = isinstance(records, np.ndarray) and records.dtype.names
+    names = structured or getattr(records, "column_names", None) or getattr(records, "columns", None)
+    if names is None or isinstance(records, Mapping):
+        return records
+    return {str(name): np.asarray(records[name]) for name in list(names)}
+
+
 def leaf_names(tree: Any) -> list[str]:
     """Return a name for each leaf: its path with dots, ``records`` for a bare array."""
     paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
