@@ -358,7 +358,7 @@ def test_one_fixed_batch_against_the_best_threshold(size: int, population: int, 
 
 @pytest.mark.parametrize(("rate", "noise", "times"), [(0.1, 1.5, 20), (0.01, 1.0, 300)])
 def test_fixed_batches_against_an_own_composition(rate: float, noise: float, times: int) -> None:
-    """Both-direction profile of METHODS 2.3, turned into a loss distribution by second differences, own FFT."""
+    """Both-direction profile, turned into a loss distribution by second differences, own FFT."""
     step = min(rate, 0.02) / noise / 30
     cells = np.arange(-int(6 / step), int(6 / step) + 1)
     grid = np.abs(cells) * step

@@ -64,8 +64,8 @@ LEFT_OUT = {("J_barker_total", "pld_wor_with_vcor")}
 """Fields that are not reproduced: this one counts the correction distribution of the Barker test as privacy noise, and
 the library does not have that distribution yet."""
 
-METHODS_ORDERS = np.concatenate([1 + np.logspace(-2, 1.3, 120), np.linspace(22, 400, 80)])
-"""The grid of orders on which the accept-bit rows were computed (METHODS 8.2)."""
+GOLDEN_ORDERS = np.concatenate([1 + np.logspace(-2, 1.3, 120), np.linspace(22, 400, 80)])
+"""The grid of orders on which the accept-bit rows were computed."""
 
 LOGISTIC_ORDERS = np.concatenate([1 + np.logspace(-2, 1.3, 120), np.linspace(22, 400, 20)])
 """The grid of the full-data Barker rows: coarser above 22 than the listing, which alone is 0.6 % below one of them."""
@@ -378,11 +378,11 @@ def test_iterations_when_only_the_decision_is_shown(row: dict[str, Any]) -> None
     noise, budget = given["tau"] * math.sqrt(given["n"]), (given["eps"], given["delta"])
     agrees(row, "k_exact_gaussian", max_steps(Gaussian(noise), *budget))
     golden = row["output"]["k_accept_bit_rdp"]
-    curve = decisions.accept_bit(METHODS_ORDERS, noise)
+    curve = decisions.accept_bit(GOLDEN_ORDERS, noise)
     on_grid = max(
         k
         for k in range(golden - 50, golden + 51)
-        if rdp.RenyiCurve(METHODS_ORDERS, k * curve).epsilon(given["delta"]) <= given["eps"]
+        if rdp.RenyiCurve(GOLDEN_ORDERS, k * curve).epsilon(given["delta"]) <= given["eps"]
     )
     agrees(row, "k_accept_bit_rdp", on_grid)
     hidden = samplers.dp_penalty(noise, hidden=True)

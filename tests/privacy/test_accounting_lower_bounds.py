@@ -142,7 +142,7 @@ def test_logistic_bits(sensitivity: float, times: int, at: float) -> None:
 
 @pytest.mark.parametrize(("noise_over_root", "at", "most"), [(0.1, 2.0, 319), (0.17, 4.0, 3190)])
 def test_steps_allowed_are_below_the_binomial_adversary(noise_over_root: float, at: float, most: int) -> None:
-    """METHODS 3.4: with n = 1e5 the midpoint adversary breaks the budget beyond `most` steps."""
+    """With n = 1e5 the midpoint adversary breaks the budget beyond `most` steps."""
     noise = noise_over_root * math.sqrt(1e5)
     allowed = max_steps(AcceptBit(noise), at, 1e-6)
     assert allowed <= most
