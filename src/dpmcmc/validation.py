@@ -21,7 +21,10 @@ def number(name: str, value: object) -> float:
     """Return a real number; infinities pass, NaN and booleans do not."""
     if isinstance(value, bool) or not isinstance(value, Real):
         refuse(name, value, "must be a number")
-    converted = float(value)
+    try:
+        converted = float(value)
+    except OverflowError:
+        refuse(name, value, "must be a number that a float can hold")
     if math.isnan(converted):
         refuse(name, value, "must be a number, not NaN")
     return converted

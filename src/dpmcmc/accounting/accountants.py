@@ -14,6 +14,7 @@ from dpmcmc.accounting.event import AcceptBit, Approximation, Event, NonPrivate,
 from dpmcmc.errors import UnsupportedEvent
 
 TIGHT = "tight"
+_LARGEST_EXPONENT = 700.0
 
 
 class Bound(float):
@@ -63,8 +64,8 @@ def log_delta(event: Event, epsilon: float, accountant: str = TIGHT) -> Bound:
         accountant: "tight", or one of `ACCOUNTANTS`.
     """
     epsilon = validation.non_negative("epsilon", epsilon)
-    validation.choice("accountant", accountant, [TIGHT, *ACCOUNTANTS])
-    private, slack = _without_approximations(event)
+    _check(event, accountant)
+    private, slack = without_approximations(event)
     if private is None:
         return Bound(0.0, accountant)
     best = min(Bound(curve.log_delta(epsilon), name) for name, curve in curves(private, accountant).items())
@@ -88,8 +89,8 @@ def epsilon(event: Event, delta: float, accountant: str = TIGHT) -> Bound:
         accountant: "tight", or one of `ACCOUNTANTS`.
     """
     delta = validation.probability("delta", delta)
-    validation.choice("accountant", accountant, [TIGHT, *ACCOUNTANTS])
-    private, slack = _without_approximations(event)
+    _check(event, accountant)
+    private, slack = without_approximations(event)
     if private is None:
         return Bound(math.inf, accountant)
     return min(
@@ -116,11 +117,17 @@ def curves(event: Event, accountant: str) -> dict[str, PrivacyCurve]:
         return {"exact": exact}  # nothing beats the exact curve of Gaussians
     # a hidden decision is a Gaussian release to the loss distributions, so "exact" stands in for them
     best_loss = {"exact": exact} if exact is not None else {"pld": pld.curve(event)}
-    asked: dict[str, PrivacyCurve | None] = {**best_loss, "rdp": rdp.curve(event)}
+    asked: dict[str, PrivacyCurve | None] = {**best_loss, "rdp": rdp.curve(event), "zcdp": zcdp.curve(event)}
     return {name: curve for name, curve in asked.items() if curve is not None}
 
 
-def _without_approximations(event: Event) -> tuple[Event | None, float]:
+def _check(event: Event, accountant: str) -> None:
+    if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        validation.refuse("event", event, "must be an Event")
+    validation.choice("accountant", accountant, [TIGHT, *ACCOUNTANTS])
+
+
+def without_approximations(event: Event) -> tuple[Event | None, float]:
     """Split off the samplers' distance from their ideal laws; None if something exact left."""
     if NonPrivate in event.held:
         return None, 0.0
@@ -137,18 +144,19 @@ def _epsilon_with_slack(curve: PrivacyCurve, delta: float, slack: float) -> floa
     if not slack:
         return bound
     while True:
-        left = delta - slack * (1 + 1.01 * math.exp(min(bound, 700.0)))  # a little room, so that two rounds suffice
+        # a little room, so that two rounds suffice
+        left = delta - slack * (1 + 1.01 * math.exp(bound)) if bound < _LARGEST_EXPONENT else 0.0
         if left <= 0:
             return math.inf
-        bound = _rounded_up(curve, left)
-        if math.exp(curve.log_delta(bound)) + slack * (1 + math.exp(min(bound, 700.0))) <= delta:
+        bound = max(_rounded_up(curve, left), bound)
+        if bound < _LARGEST_EXPONENT and math.exp(curve.log_delta(bound)) + slack * (1 + math.exp(bound)) <= delta:
             return bound
 
 
 def _rounded_up(curve: PrivacyCurve, delta: float) -> float:
     """Return the curve's epsilon, nudged up until its own delta there is within `delta`."""
-    bound, target, step = curve.epsilon(delta), math.log(delta), 1e-15
-    while math.isfinite(bound) and curve.log_delta(bound) > target:
+    bound, step = curve.epsilon(delta), 1e-15
+    while math.isfinite(bound) and math.exp(curve.log_delta(bound)) > delta:
         bound, step = bound * (1 + step) + 1e-300, 2 * step
     return bound
 

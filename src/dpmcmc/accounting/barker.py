@@ -27,6 +27,7 @@ _SLACK = 1e-6  # relative; covers the grid over m
 _MEANS = np.linspace(-1, 1, 801)
 _PROFILE_NODES = 2000
 _NEGLIGIBLE = 1e-22
+_LARGEST_EXPONENT = 700.0
 
 
 def closed_form(orders: NDArray[np.float64], event: BarkerTest) -> NDArray[np.float64]:
@@ -79,8 +80,9 @@ def profile(event: BarkerTest) -> Profile:
         return _hockey_stick(epsilons, gap, first, second).max(axis=0) * (1 + _SLACK)
 
     reach = 10 * float(np.max(gap)) / math.sqrt(event.variance - event.clip_fraction)
-    while worst(np.array([reach]))[0] > _NEGLIGIBLE:
+    while reach < _LARGEST_EXPONENT and worst(np.array([reach]))[0] > _NEGLIGIBLE:
         reach *= 1.5
+    reach = min(reach, _LARGEST_EXPONENT)  # beyond it the last value stands: a profile falls
     nodes = np.linspace(0, reach, _PROFILE_NODES)
     values = np.minimum.accumulate(worst(nodes))
 
@@ -121,7 +123,9 @@ def _hockey_stick(
         """P - e^epsilon Q of the half line above (sign 1) or below (sign -1) `point`."""
         above_first = special.log_ndtr(-sign * (point - gap) / np.sqrt(first))
         above_second = special.log_ndtr(-sign * point / np.sqrt(second))
-        return np.exp(above_first) - np.exp(epsilon + above_second)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.exp(above_first) - np.exp(epsilon + above_second)
 
-    both = tail(near, 1.0) + np.where(square > 0, tail(far, -1.0), -tail(far, 1.0))
+    with np.errstate(invalid="ignore"):  # of a branch that `where` does not choose
+        both = tail(near, 1.0) + np.where(square > 0, tail(far, -1.0), -tail(far, 1.0))
     return np.clip(np.where(discriminant > 0, both, 0.0), 0.0, 1.0)

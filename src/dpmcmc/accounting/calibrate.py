@@ -12,9 +12,9 @@ from scipy import optimize
 
 from dpmcmc import validation
 from dpmcmc.accounting import gaussian
-from dpmcmc.accounting.accountants import TIGHT, curves, log_delta
+from dpmcmc.accounting.accountants import TIGHT, curves, log_delta, without_approximations
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event, Gaussian, NonPrivate, compose
+from dpmcmc.accounting.event import Event, Gaussian, compose
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument
 
 _LARGEST_LOG_NOISE = math.log(1e12)
@@ -35,12 +35,11 @@ def max_steps(per_step: Event, epsilon: float, delta: float, once: Event | None 
     if not per_step.held:
         raise InvalidArgument(f"per_step={per_step!r} must release something: any number of empty steps fits")
     base = once if once is not None else compose([])
-    if _excess(base, budget, accountant) > 0:
-        return 0
-    if NonPrivate in per_step.held:
+    private, _ = without_approximations(per_step + base)
+    if private is None or _excess(base, budget, accountant) > 0:
         return 0
     # the best accountant at the boundary allows the most steps, so each is searched alone, on its own smooth curve
-    return max(_largest_count(per_step, base, budget, name) for name in curves(per_step + base, accountant))
+    return max(_largest_count(per_step, base, budget, name) for name in curves(private, accountant))
 
 
 def noise_for(make_event: Callable[[float], Event], epsilon: float, delta: float, accountant: str = TIGHT) -> float:
@@ -91,6 +90,8 @@ def split(budget: Budget, shares: Mapping[str, float]) -> dict[str, Gaussian]:
     weights = {name: validation.positive(f"shares[{name!r}]", weight) for name, weight in shares.items()}
     total = math.fsum(weights.values())
     mean = gaussian.mean_for(budget.epsilon, budget.delta)
+    if not mean:
+        raise BudgetUnreachable(f"{budget} is too small for any Gaussian release; ask for a larger epsilon or delta")
     # a few units in the last place, so that the composed sum does not round across the boundary
     noises = {name: math.sqrt(total / (2 * mean * weight)) * (1 + 1e-14) for name, weight in weights.items()}
     return {name: Gaussian(noise) for name, noise in noises.items()}

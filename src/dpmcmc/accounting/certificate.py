@@ -28,6 +28,7 @@ from dpmcmc.accounting.event import (
 )
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
+_LARGEST_EXPONENT = 700.0
 _CURVE_EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
 
 _ALWAYS = (
@@ -104,9 +105,13 @@ class Certificate:
             return f"No privacy guarantee at delta = {self.delta:g} ({self.adjacency.words} adjacency)."
         return (
             f"({_up(self.epsilon)}, {self.delta:g})-differentially private: if {_MEANING[self.adjacency]}, the "
-            f"probability of any result changes by a factor of at most e^epsilon = {_up(math.exp(self.epsilon))} "
+            f"probability of any result changes by a factor of at most e^epsilon{self._factor} "
             f"and by delta = {self.delta:g} ({self.adjacency.words} adjacency)."
         )
+
+    @property
+    def _factor(self) -> str:
+        return f" = {_up(math.exp(self.epsilon))}" if self.epsilon < _LARGEST_EXPONENT else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as plain values, ready for JSON; infinity is written as the text "infinity"."""
@@ -136,12 +141,13 @@ class Certificate:
         """
         try:
             plain = cast(dict[str, Any], json.loads(document))
+            assumptions = cast(list[Any], plain["assumptions"] if isinstance(plain["assumptions"], list) else [None])
             certificate = cls(
                 event=Event.from_dict(plain["event"]),
                 adjacency=plain["adjacency"],
                 delta=plain["delta"],
-                assumptions=tuple(plain["assumptions"]),
-                library_version=plain["library_version"],
+                assumptions=tuple(assumptions),
+                library_version=validation.text("library_version", plain["library_version"]),
             )
             claimed = math.inf if plain["epsilon"] == "infinity" else validation.number("epsilon", plain["epsilon"])
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:

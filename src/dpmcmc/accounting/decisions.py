@@ -29,7 +29,8 @@ def accept_bit(orders: NDArray[np.float64], noise_multiplier: float) -> NDArray[
     shift = 1 / noise_multiplier
     gaussian = orders * shift**2 / 2
     spread = orders * shift
-    result = 2 / math.pi * gaussian * (1 + _SLACK + spread**2)
+    with np.errstate(over="ignore"):
+        result = 2 / math.pi * gaussian * (1 + _SLACK + spread**2)
     searched = (spread >= _NARROW) & (spread <= _WIDE)
     if np.any(searched):
         result[searched] = _worst_threshold(orders[searched], shift) * (1 + _SLACK)
@@ -90,7 +91,7 @@ def logistic_bit(orders: NDArray[np.float64], sensitivity: float) -> NDArray[np.
     growth = orders * sensitivity
     # log x*, every power divided by E^(alpha + 1) so that nothing overflows
     shrink = np.exp(-sensitivity)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         numerator = shrink * (1 - np.exp(-growth) * (orders * np.exp(sensitivity) - orders + 1))
         denominator = (orders - 1) - orders * shrink + np.exp(-growth)
         log_x = np.log(numerator) - np.log(denominator)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, cast
 
 from dpmcmc import validation
 from dpmcmc.accounting.adjacency import Adjacency
@@ -62,8 +62,10 @@ class Event:
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> "Event":
         """Build the event that `to_dict` described."""
+        if not isinstance(plain, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # it comes from a file
+            raise InvalidArgument("an event must be a JSON object with a 'kind'")
         kind = plain.get("kind")
-        if kind not in Event.kinds:
+        if not isinstance(kind, str) or kind not in Event.kinds:
             validation.refuse("kind", kind, f"must be one of {', '.join(sorted(Event.kinds))}")
         return Event.kinds[kind].from_fields({name: value for name, value in plain.items() if name != "kind"})
 
@@ -74,12 +76,10 @@ class Event:
             plain = json.loads(document)
         except ValueError as error:
             raise InvalidArgument(f"the event is not JSON: {error}") from error
-        if not isinstance(plain, dict):
-            raise InvalidArgument("the event must be a JSON object with a 'kind'")
-        return Event.from_dict(cast(dict[str, Any], plain))
+        return Event.from_dict(plain)
 
     @classmethod
-    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+    def from_fields(cls, values: Mapping[str, Any]) -> "Event":
         """Build the event from its fields."""
         if set(values) != set(_field_names(cls)):
             raise InvalidArgument(f"{cls.__name__} has the fields {list(_field_names(cls))}, not {sorted(values)}")
@@ -98,7 +98,7 @@ class Gaussian(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        self._set(noise_multiplier=validation.positive("noise_multiplier", self.noise_multiplier))
+        self._set(noise_multiplier=_noise("noise_multiplier", self.noise_multiplier))
 
     @cached_property
     def gaussian_mean(self) -> float:
@@ -121,7 +121,7 @@ class PoissonGaussian(Event):
     def __post_init__(self) -> None:
         self._set(
             rate=validation.fraction("rate", self.rate),
-            noise_over_clip=validation.positive("noise_over_clip", self.noise_over_clip),
+            noise_over_clip=_noise("noise_over_clip", self.noise_over_clip),
             adjacency=Adjacency.parse("adjacency", self.adjacency),
         )
 
@@ -144,7 +144,7 @@ class FixedBatchGaussian(Event):
 
     def __post_init__(self) -> None:
         _check_batch(self)
-        self._set(noise_multiplier=validation.positive("noise_multiplier", self.noise_multiplier))
+        self._set(noise_multiplier=_noise("noise_multiplier", self.noise_multiplier))
 
     @property
     def required_adjacency(self) -> Adjacency:
@@ -159,7 +159,7 @@ class AcceptBit(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        self._set(noise_multiplier=validation.positive("noise_multiplier", self.noise_multiplier))
+        self._set(noise_multiplier=_noise("noise_multiplier", self.noise_multiplier))
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class LogisticBit(Event):
     sensitivity: float
 
     def __post_init__(self) -> None:
-        self._set(sensitivity=validation.positive("sensitivity", self.sensitivity))
+        self._set(sensitivity=_noise("sensitivity", self.sensitivity))
 
 
 @dataclass(frozen=True)
@@ -229,6 +229,8 @@ class Composed(Event):
     """Distinct events with their counts, in a canonical order."""
 
     def __init__(self, parts: Mapping[Event, int]) -> None:
+        for times in parts.values():
+            validation.integer("count", times, at_least=0)
         held = frozenset(type(part) for part, times in parts.items() if times)
         if Composed in held:
             raise InvalidArgument("a Composed event holds elementary events alone; add composed events with +")
@@ -254,13 +256,15 @@ class Composed(Event):
         return {"kind": "Composed", "parts": [{"event": part.to_dict(), "count": times} for part, times in self.parts]}
 
     @classmethod
-    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+    def from_fields(cls, values: Mapping[str, Any]) -> Event:
         """Build the event from its parts."""
-        try:
-            items = [(Event.from_dict(item["event"]), item["count"]) for item in values["parts"]]
-        except (KeyError, TypeError) as error:
-            raise InvalidArgument("Composed has a list of parts, each with an 'event' and a 'count'") from error
-        return cls(counts(compose(part * times for part, times in items)))
+        items = cast(Any, values.get("parts"))
+        if set(values) != {"parts"} or not isinstance(items, list) or not all(map(_is_part, cast(list[Any], items))):
+            raise InvalidArgument("Composed has a list of parts, each with an 'event' and a 'count', and nothing else")
+        return compose(
+            Event.from_dict(item["event"]) * validation.integer("count", item["count"], at_least=1)
+            for item in cast(list[dict[str, Any]], items)
+        )
 
     def __repr__(self) -> str:
         return " + ".join(f"{part!r} * {times}" for part, times in self.parts) or "Composed({})"
@@ -277,8 +281,10 @@ def compose(events: Iterable[Event]) -> Event:
     for event in events:
         if isinstance(event, Composed):
             total.update(dict(event.parts))
-        else:
+        elif isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             total[event] += 1
+        else:
+            validation.refuse("events", event, "must be an Event")
     return _canonical(total)
 
 
@@ -296,6 +302,18 @@ def _order(event: Event) -> tuple[Any, ...]:
 @cache
 def _field_names(kind: type[Event]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(cast(Any, kind)))
+
+
+def _is_part(item: Any) -> bool:
+    return isinstance(item, dict) and set(cast(Any, item)) == {"event", "count"} and isinstance(item["event"], dict)
+
+
+def _noise(name: str, value: object) -> float:
+    """Return a ratio of noise and sensitivity whose square is a float."""
+    noise = validation.positive(name, value)
+    if not 1e-100 <= noise <= 1e100:
+        validation.refuse(name, value, "must be between 1e-100 and 1e100")
+    return noise
 
 
 def _check_batch(event: FixedBatchGaussian | BarkerTest) -> None:

@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
+from dpmcmc.accounting import zcdp
 from dpmcmc.accounting.event import AcceptBit, Event, Gaussian, counts
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _CLOSE = 0.5  # below this distance of a and b, sixteen nodes integrate erfcx' to full precision
+_FAR = 1e6  # above this argument 1 / (sqrt(pi) x) is erfcx(x) to full precision
 _ASYMPTOTIC = 50.0  # above this argument the series of erfcx' beats its closed form
 
 
@@ -70,7 +72,10 @@ def log_delta(mean: float, epsilon: ArrayLike) -> NDArray[np.float64]:
         return -(start**2) + np.log(0.5 * _erfcx_drop(start, distance))
     # delta close to one is written as 1 - x, delta close to zero as a product; both parts are finite everywhere
     beyond, inside = np.maximum(start, 0.0), np.minimum(start, 0.0)
-    small = -(start**2) + np.log(0.5 * (special.erfcx(beyond) - special.erfcx(beyond + distance)))
+    drop = special.erfcx(beyond) - special.erfcx(beyond + distance)
+    far = np.maximum(beyond, _ASYMPTOTIC)  # where the difference above has lost its digits, its series has them
+    series = distance / (far * (far + distance)) / math.sqrt(math.pi)
+    small = -(start**2) + np.log(0.5 * np.where(beyond > _FAR, series, drop))
     remainder = special.erfc(-inside) + np.exp(-(inside**2)) * special.erfcx(inside + distance)
     return np.where(start > 0, small, np.log1p(-0.5 * remainder))
 
@@ -85,17 +90,23 @@ def _erfcx_drop(start: NDArray[np.float64], distance: float) -> NDArray[np.float
 
 
 def mean_for(epsilon: float, delta: float) -> float:
-    """Return the largest mean privacy loss whose curve passes below (epsilon, delta), rounded down."""
+    """Return the largest mean privacy loss whose curve passes below (epsilon, delta), rounded down; 0 if none does.
+
+    The search starts below: at the concentrated bound, and at delta(0) = erf(sqrt(m) / 2), above every delta(epsilon).
+    """
     target = math.log(delta)
 
-    def excess(log_mean: float) -> float:
-        return float(log_delta(math.exp(log_mean), epsilon)) - target
+    def excess(mean: float) -> float:
+        return float(log_delta(mean, epsilon)) - target
 
-    low, high = -60.0, 0.0
+    low = max(zcdp.rho_for(epsilon, delta), 4 * float(special.erfinv(delta)) ** 2) * (1 - 1e-9)
+    if low == 0:
+        return 0.0
+    high = 2 * low
     while excess(high) <= 0:
-        high += 2.0
-    root = math.exp(optimize.brentq(excess, low, high, xtol=1e-14, rtol=1e-15)) if excess(low) < 0 else 0.0
+        high *= 2
+    root = float(optimize.brentq(excess, low, high, xtol=low * 1e-14, rtol=1e-14))
     step = 1e-15
-    while root > 0 and float(log_delta(root, epsilon)) > target:
+    while excess(root) > 0:
         root, step = root * (1 - step), 2 * step
     return root

@@ -33,20 +33,27 @@ def connect_the_dots(interval: float, forward: NDArray[np.float64], backward: ND
     `forward` holds H(P || Q) at 0, 1, 2 ... intervals and `backward` H(Q || P); the negative half of the profile is
     1 - e^x + e^x backward(-x). Between its nodes a profile is replaced by a chord in e^epsilon, above it by convexity.
     """
+    above, below = _masses_above(interval, forward), _masses_above(interval, backward)
+    # a loss of -x is a loss of x with the pair exchanged, e^-x times as likely: no difference of numbers near one
     falling = -interval * np.arange(forward.size - 1, 0, -1)
-    deltas = np.concatenate([-np.expm1(falling) + np.exp(falling) * backward[:0:-1], forward])
-    deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
-    drops = -np.diff(deltas)
-    masses = np.zeros_like(deltas)
-    masses[0] = 1 - deltas[0]
+    masses = np.concatenate([np.exp(falling) * below[:0:-1], above])
+    masses[forward.size - 1] = max(1 - float(forward[-1]) - float(masses.sum()), 0.0)
+    return Masses(interval, 1 - forward.size, masses, float(forward[-1]))
+
+
+def _masses_above(interval: float, profile: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the masses at 1, 2 ... intervals of the chords between the profile's values; zero stands for that at 0."""
+    drops = -np.diff(np.minimum.accumulate(np.clip(profile, 0.0, 1.0)))
+    masses = np.zeros_like(profile)
     masses[1:] += drops / -math.expm1(-interval)
-    masses[:-1] -= drops / math.expm1(interval)
-    return Masses(interval, 1 - forward.size, np.maximum(masses, 0.0), float(deltas[-1]))
+    masses[1:-1] -= drops[1:] / math.expm1(interval)
+    return np.maximum(masses, 0.0)
 
 
 def compose(steps: list[tuple[Masses, int]]) -> Masses:
     """Return the distribution of the sum of independent losses, each taken so many times."""
-    interval = steps[0][0].interval
+    total = sum(times for _, times in steps)
+    steps = [(_trimmed(step, _TAIL / total), times) for step, times in steps]
     low, high = _window(steps)
     size = fft.next_fast_len(high - low + 1, real=True)
     product = np.ones(size // 2 + 1, dtype=np.complex128)
@@ -54,40 +61,51 @@ def compose(steps: list[tuple[Masses, int]]) -> Masses:
     for step, times in steps:
         wrapped = np.bincount(step.cells % size, weights=step.masses, minlength=size)
         product *= fft.rfft(wrapped) ** times
-        finite += times * math.log1p(-step.infinity)
+        finite += times * math.log1p(-min(step.infinity, 1 - 1e-16))
     masses = np.maximum(fft.irfft(product, size), 0.0)
     # a transform is wrong by up to log2(size) units in the last place, and its power by so many times as much
-    rounding = sum(times for _, times in steps) * float(np.finfo(np.float64).eps) * math.log2(size + 1)
+    rounding = total * float(np.finfo(np.float64).eps) * math.log2(size + 1)
     infinity = min(-math.expm1(finite) + 2 * _TAIL + rounding, 1.0)
-    return Masses(interval, low, np.roll(masses, -(low % size)), infinity)
+    return Masses(steps[0][0].interval, low, np.roll(masses, -(low % size)), infinity)
+
+
+def _trimmed(step: Masses, negligible: float) -> Masses:
+    """Cut off tails of negligible mass: the upper one becomes infinite, the lower one moves up to the rest."""
+    down, up = np.cumsum(step.masses), np.cumsum(step.masses[::-1])
+    start = int(np.searchsorted(down, negligible, side="right"))
+    stop = step.masses.size - int(np.searchsorted(up, negligible, side="right"))
+    if start >= stop:
+        return step
+    masses = step.masses[start:stop].copy()
+    masses[0] += float(step.masses[:start].sum())
+    return Masses(step.interval, step.first + start, masses, step.infinity + float(step.masses[stop:].sum()))
 
 
 def _window(steps: list[tuple[Masses, int]]) -> tuple[int, int]:
     """Return the grid points between which all but a negligible part of the composed loss lies (Chernoff bounds)."""
     interval = steps[0][0].interval
-    longest = max(max(-step.first, step.first + step.masses.size) for step, _ in steps)
-    losses = interval * np.arange(-longest, longest + 1, dtype=np.float64)
-    starts = [longest + step.first for step, _ in steps]
-
-    def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return each step's expectation of a function given on the long grid."""
-        return np.array(
-            [
-                np.sum(step.masses * values[at : at + step.masses.size])
-                for (step, _), at in zip(steps, starts, strict=True)
-            ]
-        )
-
-    times = np.array([times for _, times in steps], dtype=np.float64)
-    deviation = math.sqrt(float(times @ np.maximum(total(losses**2) - total(losses) ** 2, 0.0))) + interval
-    rate = math.sqrt(-2 * math.log(_TAIL)) / deviation
+    spread = sum(times * _variance(step) for step, times in steps)
+    rate = math.sqrt(-2 * math.log(_TAIL)) / (math.sqrt(spread) + interval)
     bounds = {-1: -math.inf, 1: math.inf}
-    for tilt in rate * np.geomspace(0.1, 2, 8):
+    for tilt in rate * np.geomspace(1e-3, 2, 12):
         for side in bounds:
-            with np.errstate(over="ignore"):
-                moments = total(np.exp(np.minimum(side * tilt * losses, 700.0)))
-            bound = side * (float(times @ np.log(moments)) - math.log(_TAIL)) / tilt
-            bounds[side] = side * min(side * bound, side * bounds[side])
-    reach_down = sum(step.first * n for step, n in steps)
-    reach_up = sum((step.first + step.masses.size - 1) * n for step, n in steps)
+            log_moment = math.fsum(times * _log_moment(step, side * tilt) for step, times in steps)
+            bound = (log_moment - math.log(_TAIL)) / tilt
+            bounds[side] = side * min(bound, side * bounds[side])
+    reach_down = sum(step.first * times for step, times in steps)
+    reach_up = sum((step.first + step.masses.size - 1) * times for step, times in steps)
     return max(math.floor(bounds[-1] / interval), reach_down), min(math.ceil(bounds[1] / interval), reach_up)
+
+
+def _variance(step: Masses) -> float:
+    losses = step.interval * step.cells
+    mean = float(np.sum(step.masses * losses))
+    return float(np.sum(step.masses * (losses - mean) ** 2))
+
+
+def _log_moment(step: Masses, tilt: float) -> float:
+    """Return ln E[e^(tilt * loss)] of the finite losses, shifted by its largest term so that nothing overflows."""
+    with np.errstate(divide="ignore", under="ignore"):
+        exponents = tilt * step.interval * step.cells + np.log(step.masses)
+        largest = float(exponents.max())
+        return largest + math.log(float(np.sum(np.exp(exponents - largest))))

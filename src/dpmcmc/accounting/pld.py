@@ -34,7 +34,8 @@ Values: TypeAlias = NDArray[np.float64]
 _SUPPORTED = {Gaussian, AcceptBit, PoissonGaussian, FixedBatchGaussian, LogisticBit, BarkerTest}
 _CELLS_PER_DEVIATION = 20  # discretisation adds at most 1/1600 to the variance of the loss
 _COARSEST = 1e-3
-_LARGEST_GRID = 2**21
+_LARGEST_GRID = 2**20
+_LARGEST_LOSS = 1e3  # of one step; beyond it nothing is private and a grid would have to be absurd
 _LOG_NEGLIGIBLE = -50.0
 
 
@@ -60,6 +61,8 @@ def curve(event: Event) -> LossCurve | None:
     if not event.held <= _SUPPORTED:
         return None
     parts = schedule.shortened(schedule.hidden_as_gaussian(counts(event)))
+    if max(_full_loss(part) for part in parts) > _LARGEST_LOSS:
+        return LossCurve(PrivacyLossDistribution(Masses(1.0, 0, np.zeros(1), infinity=1.0)))
     interval = _interval(parts)
     steps = [(_step(part, interval), times) for part, times in parts.items()]
     remove = loss.compose([(step.remove, times) for step, times in steps])
@@ -172,26 +175,28 @@ def _gaussian_profile(epsilon: Values, noise_multiplier: float) -> Values:
 def _poisson_add_profile(epsilon: Values, rate: float, noise: float) -> Values:
     """Return H(N(0, s^2) || (1-q) N(0, s^2) + q N(1, s^2)) at epsilon >= 0: nothing at or above -ln(1 - q).
 
-    It is 1 - e^x + e^x H'(-x) with H' the divergence of the pair in the other order, q * full(ln(1 + (e^-x - 1)/q)).
+    With r = 1 - (1-q) e^epsilon it is r * full(epsilon + ln(q / r)).
     """
-    inner = 1 + np.expm1(-epsilon) / rate
-    below = np.log(np.maximum(inner, 1e-300))
-    full = -np.expm1(below) + np.exp(below) * _gaussian_profile(-below, noise)
-    # 1 - e^x + e^x q (1 - inner + inner * full(-below)) loses its first terms against each other exactly
-    return np.where(inner > 0, np.exp(epsilon) * rate * (full + np.expm1(below)), 0.0)
+    if rate == 1:
+        return _gaussian_profile(epsilon, noise)
+    room = -np.expm1(np.minimum(epsilon + math.log1p(-rate), 0.0))
+    some = room > 0
+    shifted = epsilon + math.log(rate) - np.log(np.where(some, room, 1.0))
+    return np.where(some, room * _gaussian_profile(np.maximum(shifted, 0.0), noise), 0.0)
 
 
 def _poisson_replace_profile(epsilon: Values, rate: float, noise: float) -> Values:
     """Return H of (1-q) N(0, s^2) + q N(1, s^2) against (1-q) N(0, s^2) + q N(-1, s^2) at epsilon >= 0.
 
-    Opposite records at the clip are the worst pair (checked numerically). The likelihood ratio is
-    monotone; with w = e^(x/s^2) it equals e^epsilon at the positive root of a quadratic.
+    Opposite records at the clip are the worst pair (checked numerically). The likelihood ratio is monotone; with
+    w = e^(x/s^2), h = (1-q)(e^epsilon - 1)/2 and c = e^(-1/(2 s^2)) it equals e^epsilon where
+    q c w = h + sqrt(h^2 + q^2 c^2 e^epsilon). All of it in logarithms, since noise far below the clip overflows.
     """
-    shrink = math.exp(-1 / (2 * noise**2))
-    half = (1 - rate) * np.expm1(epsilon) / 2
-    with np.errstate(over="ignore", divide="ignore"):
-        root = np.log(half + np.sqrt(half**2 + (rate * shrink) ** 2 * np.exp(epsilon))) - math.log(rate)
-    threshold = noise**2 * (root + 1 / (2 * noise**2))
-    middle, far = special.ndtr(-threshold / noise), special.log_ndtr(-(threshold + 1) / noise)
-    near = special.ndtr(-(threshold - 1) / noise)
-    return np.maximum(rate * (near - np.exp(epsilon + far)) - 2 * half * middle, 0.0)
+    with np.errstate(divide="ignore"):
+        log_half = np.log((1 - rate) / 2) + epsilon + np.log(-np.expm1(-epsilon))
+    log_root = np.logaddexp(log_half, np.logaddexp(2 * log_half, 2 * math.log(rate) - noise**-2 + epsilon) / 2)
+    threshold = noise**2 * (log_root - math.log(rate)) + 0.5
+    near = math.log(rate) + special.log_ndtr(-(threshold - 1) / noise)
+    far = math.log(rate) + epsilon + special.log_ndtr(-(threshold + 1) / noise)
+    middle = math.log(2) + log_half + special.log_ndtr(-threshold / noise)
+    return np.maximum(np.exp(near) - np.exp(far) - np.exp(middle), 0.0)

@@ -59,7 +59,7 @@ def curve(event: Event) -> RenyiCurve | None:
     """Return the curve of the composition at `ORDERS`; None if an event in it has no Renyi bound."""
     total = np.zeros_like(ORDERS)
     for part, times in schedule.shortened(counts(event)).items():
-        if type(part) not in _CURVES or getattr(part, "adjacency", None) is Adjacency.REPLACE_ONE:
+        if type(part) not in _CURVES:
             return None
         total += times * _elementary(part)
     return RenyiCurve(ORDERS, total)
@@ -83,7 +83,11 @@ def _logistic_bit(orders: Orders, event: LogisticBit) -> NDArray[np.float64]:
 
 
 def _poisson(orders: Orders, event: PoissonGaussian) -> NDArray[np.float64]:
-    return between_whole_orders(orders, _WHOLE, poisson_at_whole_orders(_WHOLE, event))
+    """Return the curve under add-or-remove; under replace-one that of a full sample, a bound by quasi-convexity."""
+    if event.adjacency is Adjacency.REPLACE_ONE:
+        return orders * 2 / event.noise_over_clip**2
+    sampled = between_whole_orders(orders, _WHOLE, poisson_at_whole_orders(_WHOLE, event))
+    return np.minimum(sampled, orders / (2 * event.noise_over_clip**2))
 
 
 def poisson_at_whole_orders(orders: Orders, event: PoissonGaussian) -> NDArray[np.float64]:
@@ -122,7 +126,8 @@ def subsampled_at_whole_orders(orders: Orders, rate: float, base: Callable[[Orde
     divergences = base(j)
     log_terms = math.log(2) + j * math.log(rate) + (j - 1) * divergences
     pair = float(divergences[0])
-    log_terms[0] = 2 * math.log(rate) + min(math.log(4) + math.log(math.expm1(pair)), math.log(2) + pair)
+    log_growth = pair + math.log(-math.expm1(-pair))  # ln(e^pair - 1)
+    log_terms[0] = 2 * math.log(rate) + min(math.log(4) + log_growth, math.log(2) + pair)
     alpha = orders[:, None]
     chosen = _log_binomial(alpha, j)
     terms = np.logaddexp.reduce(np.where(j <= alpha, log_terms, 0.0) + chosen, axis=1)

@@ -14,7 +14,8 @@ class ConcentratedCurve:
 
     def log_delta(self, epsilon: float) -> float:
         """Return -(epsilon - rho)^2 / (4 rho) above rho, else 0."""
-        return -(max(epsilon - self.rho, 0.0) ** 2) / (4 * self.rho) if self.rho else -math.inf
+        above = max(epsilon - self.rho, 0.0)
+        return -above * (above / (4 * self.rho)) if self.rho else -math.inf
 
     def epsilon(self, delta: float) -> float:
         """Return rho + 2 sqrt(rho ln(1/delta))."""

@@ -1,0 +1,109 @@
+"""What the package promises by name: the public names, the tree of errors, and that accounting needs no JAX."""
+
+import inspect
+import re
+import subprocess
+import sys
+
+import pytest
+
+import dpmcmc.accounting
+from dpmcmc import errors
+
+PROMISED = {
+    "AcceptBit",
+    "Adjacency",
+    "BarkerTest",
+    "Budget",
+    "Certificate",
+    "Composed",
+    "FixedBatchGaussian",
+    "Gaussian",
+    "Ledger",
+    "LogisticBit",
+    "NonPrivate",
+    "PoissonGaussian",
+    "delta",
+    "epsilon",
+    "log_delta",
+    "max_steps",
+    "noise_for",
+    "split",
+}
+"""The names that other code calls; they stay."""
+
+
+def test_public_names_are_sorted_and_exist() -> None:
+    names = dpmcmc.accounting.__all__
+    assert names == sorted(names)
+    assert len(set(names)) == len(names)
+    assert all(hasattr(dpmcmc.accounting, name) for name in names)
+
+
+def test_public_names_are_complete() -> None:
+    assert set(dpmcmc.accounting.__all__) >= PROMISED
+    imported = {
+        name
+        for name, value in vars(dpmcmc.accounting).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert imported == set(dpmcmc.accounting.__all__)
+
+
+def test_every_event_is_public() -> None:
+    assert set(dpmcmc.accounting.Event.kinds) <= set(dpmcmc.accounting.__all__)
+
+
+@pytest.mark.parametrize("name", dpmcmc.accounting.__all__)
+def test_public_names_are_documented(name: str) -> None:
+    value = getattr(dpmcmc.accounting, name)
+    if inspect.isclass(value) or inspect.isfunction(value):
+        assert (value.__doc__ or "").strip()
+
+
+def drawn_tree(drawing: str) -> dict[str, str]:
+    """Return child to parent, read from a tree drawn with box characters, four columns a level."""
+    parents: dict[str, str] = {}
+    path: list[str] = []
+    for line in drawing.splitlines():
+        found = re.match(r"^    (?P<branch>[│├└─ ]*)(?P<name>[A-Z]\w+)", line)
+        if not found:
+            continue
+        level = len(found["branch"]) // 4
+        path[level:] = [found["name"]]
+        if level:
+            parents[found["name"]] = path[level - 1]
+        else:
+            parents[found["name"]] = "Exception"
+    return parents
+
+
+def test_the_tree_of_errors_is_as_drawn() -> None:
+    assert errors.__doc__
+    drawn = drawn_tree(errors.__doc__)
+    defined = {
+        name: value.__bases__[0].__name__
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, Exception)
+    }
+    assert drawn == defined
+    assert len(drawn) >= 10
+
+
+def test_errors_that_are_also_value_errors_say_so() -> None:
+    assert errors.__doc__
+    for name, value in vars(errors).items():
+        if inspect.isclass(value) and issubclass(value, ValueError):
+            line = next(line for line in errors.__doc__.splitlines() if re.search(rf"\b{name}\b", line))
+            assert "also a ValueError" in line
+
+
+def test_accounting_does_not_import_jax() -> None:
+    program = (
+        "import sys, dpmcmc.accounting as a\n"
+        "a.epsilon(a.Gaussian(2.0) + a.PoissonGaussian(0.1, 2.0, 'replace_one'), 1e-6)\n"
+        "print(sorted(name for name in ('jax', 'jaxlib', 'numpyro') if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
