@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import dpmcmc
 import dpmcmc.accounting
 from dpmcmc import errors
 
@@ -107,3 +108,18 @@ def test_accounting_does_not_import_jax() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+def test_names_of_the_package_are_sorted_and_exist() -> None:
+    assert dpmcmc.__all__ == sorted(dpmcmc.__all__)
+    assert all(inspect.isclass(getattr(dpmcmc, name)) for name in dpmcmc.__all__)
+    assert dir(dpmcmc) == dpmcmc.__all__
+    with pytest.raises(AttributeError, match="has no attribute 'Posterior'"):
+        dpmcmc.Posterior  # noqa: B018
+
+
+def test_names_of_the_enclave_are_sorted_and_exist() -> None:
+    from dpmcmc import enclave
+
+    assert enclave.__all__ == sorted(enclave.__all__)
+    assert all(inspect.isclass(getattr(enclave, name)) for name in enclave.__all__)

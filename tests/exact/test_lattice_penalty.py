@@ -1,4 +1,4 @@
-"""The penalty test on a lattice is exact when the variance is a whole number of steps (METHODS 5, golden group L)."""
+"""The penalty test on a lattice is exact when the variance is a whole number of steps (golden group L)."""
 
 import json
 import math

@@ -87,7 +87,7 @@ def gradient_lattice(clip: ArrayLike, noise_over_clip: float, num_records: int, 
 
 
 def penalty_lattice(clip: ArrayLike, noise_over_clip: float, num_records: int) -> Lattice:
-    """Return the lattice for a log-ratio that a penalty test reads: sigma^2 / granularity is an integer (METHODS 5).
+    """Return the lattice for a log-ratio that a penalty test reads: sigma^2 / granularity is an integer.
 
     As `gradient_lattice`, with the granularity a whole multiple of 1 / s^2: then sigma^2 / granularity =
     s^2 * granularity is whole, and a(lambda) = e^lambda a(-lambda) for every lambda. Clip and noise move together by

@@ -1,4 +1,4 @@
-"""The noisy log-likelihood ratio of two positions, and the penalty test on it (000, Section 3; 002, Section 3.1).
+"""The noisy log-likelihood ratio of two positions, and the penalty test on it (Räisä et al. 2021, Section 3).
 
 The proof is in log_ratio.md.
 """
@@ -52,7 +52,7 @@ class LogRatio:
 
     One record's ratio is held to abs(r) <= clip * distance of the positions; `clip` is the papers' b_l, a bound on the
     slope of one record's log-likelihood. Noise and clip grow together, so the price does not depend on the positions.
-    The variance over the granularity is a whole number: a penalty test on the value is exact (METHODS 5).
+    The variance over the granularity is a whole number: a penalty test on the value is exact (log_ratio.md).
     """
 
     clip: float
@@ -92,7 +92,7 @@ class PenaltyTest:
     """The decision of a penalty test alone: accept if log u < R + noise - variance / 2 + the public rest.
 
     R is the sum that `LogRatio` releases; here it stays in the enclave, and so does u, which makes the release cheaper
-    (`AcceptBit`, METHODS 3.4).
+    (`AcceptBit`).
     """
 
     clip: float
