@@ -97,13 +97,28 @@ def executable(program: Any, audited: Audit, facts: Facts) -> Callable[..., list
     """Return ``function(records, key, *arguments)``: the audited program with each release performed, ready for jit."""
 
     def function(records: Any, key: jax.Array, *arguments: Any) -> list[Any]:
+        prepared = {
+            release: _prepare(release, contribution, facts, records)
+            for release, contribution in audited.contributions.items()
+        }
+
         def perform(equation: JaxprEqn, queries: list[Any], keys: Any) -> Sequence[Any]:
             contribution = audited.contributions[identity(equation)]
-            return equation.params["mechanism"].compute(facts, contribution, records, queries, keys)
+            own_records = prepared[identity(equation)]
+            return equation.params["mechanism"].compute(facts, contribution, own_records, queries, keys)
 
         return execute(program, arguments, key, perform)
 
     return function
+
+
+def _prepare(release: Any, contribution: Callable[..., jax.Array], facts: Facts, records: Any) -> Any:
+    """Let a mechanism make what it needs of the records alone: once a run, before the loops."""
+    mechanism, _, shapes = release
+    if not hasattr(mechanism, "prepare"):
+        return records
+    queries = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in shapes]
+    return mechanism.prepare(facts, contribution, records, queries)
 
 
 def _releases(jaxpr: Jaxpr, times: int) -> Iterator[tuple[JaxprEqn, int]]:

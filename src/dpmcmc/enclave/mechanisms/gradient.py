@@ -1,4 +1,4 @@
-"""The noisy gradient of the log-likelihood (000, Section 3.1; 001, Algorithm 1). The proof is in gradient.md."""
+"""The noisy gradient of the log-likelihood (Räisä et al. 2021, Section 3.1; Li et al. 2019). The proof is in gradient.md."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,15 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import Event
+from dpmcmc.enclave.linear_predictor import Rows, find_rows, finer
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
-from dpmcmc.enclave.mechanisms.lattice_sum import lattice_event, noise_variance, noisy_vector_sum, vector_lattice
+from dpmcmc.enclave.mechanisms.lattice_sum import (
+    lattice_event,
+    noise_variance,
+    noisy_row_sum,
+    noisy_vector_sum,
+    vector_lattice,
+)
 
 
 def num_coordinates(queries: Sequence[Any]) -> int:
@@ -61,10 +68,20 @@ class GradientSum:
         """Return the gradient of one record's log-likelihood."""
         return flat_gradient(term)
 
+    def prepare(self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[Any]) -> Any:
+        """Return the records as `compute` reads them best: with their rows in integers, if there are rows."""
+        lattice = vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(queries))
+        rows = find_rows(facts, contribution, queries, records) if finer(lattice) else None
+        return rows or records
+
     def compute(
         self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
     ) -> Sequence[jax.Array]:
-        """Return the noisy gradient of each chain."""
-        coordinates = num_coordinates([query[0] for query in queries])
-        lattice = vector_lattice(self.clip, self.noise_multiplier, facts, coordinates)
+        """Return the noisy gradient of each chain; `records` as they are, or prepared."""
+        of_one_chain = [query[0] for query in queries]
+        lattice = vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(of_one_chain))
+        if not isinstance(records, Rows):
+            records = self.prepare(facts, contribution, records, of_one_chain)
+        if isinstance(records, Rows):
+            return [noisy_row_sum(lattice, records, queries, keys)]
         return [noisy_vector_sum(lattice, facts, contribution, records, queries, keys)]

@@ -5,7 +5,7 @@ proves what the mechanisms built on it claim.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import Approximation, Event, Gaussian
 from dpmcmc.enclave.lattice import Lattice, Wide, add, gradient_lattice, quantise_vector, sum_chunks, to_float
+from dpmcmc.enclave.linear_predictor import Rows, finer, on_gpu, sum_rows
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
 from dpmcmc.enclave.noise import discrete_gaussian, gaussian_curve_gap, total_variation_bound
 
@@ -20,10 +21,17 @@ CLIPS_MOVED = {Adjacency.REPLACE_ONE: 2, Adjacency.ADD_OR_REMOVE_ONE: 1}
 """By how many clips a neighbour moves a clipped sum: one record leaves and another enters, or only one of the two."""
 
 
+ENTRIES_AT_ONCE = 2**23
+"""How many entries of contributions a GPU holds at least: short loops would leave it idle."""
+
+
 def approximation(noise_multiplier: float, facts: Facts, num_coordinates: int) -> Event:
-    """Return how far the noise of one release is from a Gaussian that is rounded to the lattice."""
-    scale = vector_lattice(1.0, noise_multiplier, facts, num_coordinates).scale
-    return Approximation(total_variation_bound(num_coordinates, scale) + gaussian_curve_gap(num_coordinates, scale))
+    """Return how far the noise of one release is from a Gaussian that is rounded to the lattice, coarse or fine."""
+    lattice = vector_lattice(1.0, noise_multiplier, facts, num_coordinates)
+    fine = finer(lattice)
+    scales = (lattice.scale, lattice.scale * fine[1] if fine else lattice.scale)
+    gaps = (total_variation_bound(num_coordinates, s) + gaussian_curve_gap(num_coordinates, s) for s in scales)
+    return Approximation(max(gaps))
 
 
 def lattice_event(noise_multiplier: float, facts: Facts, num_coordinates: int) -> Event:
@@ -82,8 +90,24 @@ def noisy_lattice_sum(
 
         return jax.vmap(of_chain, out_axes=1)(list(queries), lattices)
 
-    total = sum_chunks(steps, records, facts.chunk_size, lattices.bound)
+    entries = len(keys) * jax.eval_shape(contribution, [query[0] for query in queries], facts.record).size
+    chunk_size = max(facts.chunk_size, ENTRIES_AT_ONCE // entries) if on_gpu() else facts.chunk_size
+    total = sum_chunks(steps, records, chunk_size, lattices.bound)
+    return _with_noise(total, lattices, keys)
 
+
+def noisy_row_sum(lattice: Lattice, rows: Rows, queries: Sequence[jax.Array], keys: jax.Array) -> jax.Array:
+    """Return what `noisy_vector_sum` does, up to rounding, for contributions that are residuals times rows.
+
+    `lattice` is the coarse one, of those that `finer` refines.
+    """
+    of_residuals, refined = cast(tuple[Lattice, int], finer(lattice))
+    total = sum_rows(rows, of_residuals, queries)
+    granularities = jnp.full(keys.shape, of_residuals.granularity, jnp.float32)
+    return _with_noise(total, Lattice(granularities, of_residuals.bound, refined * lattice.scale), keys)
+
+
+def _with_noise(total: Wide, lattices: Lattice, keys: jax.Array) -> jax.Array:
     def release(total: Wide, key: jax.Array, lattice: Lattice) -> jax.Array:
         noise = discrete_gaussian(key, lattice.scale, total.high.shape)
         return to_float(add(total, noise), lattice.granularity)

@@ -1,0 +1,301 @@
+"""The exact sum of clipped gradients of the form residual * row, as one product of integer matrices.
+
+`factors` finds the form in the audited jaxpr. Then nobody has to write a record's gradient down: its norm is that of
+the residuals times that of the row, and the sum over the records is a matrix product, one for all chains. Both factors
+are integers: the row, rounded once when the run starts to a multiple of its own norm over 2^15, and the residuals,
+which are clipped and rounded on the lattice. linear_predictor.md proves that the sensitivity holds exactly.
+
+The walk has blocks whose size depends on the shape of the row and not on the chunk size: a residual's bits come from
+the same compiled operations wherever its record stands. Sums are exact, so nothing else could depend on the order.
+"""
+
+# jax annotates itself in part only
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import enable_x64, lax
+
+from dpmcmc.enclave.clip import largest_entry
+from dpmcmc.enclave.factors import Factors, factorise
+from dpmcmc.enclave.lattice import Lattice, Wide, add, quantise_scalar, quantise_vector, zero
+from dpmcmc.enclave.mechanisms.base import Contribution, Facts
+
+ROW_BOUND = 127 * 256
+"""The largest norm of a row in integers, and so of an entry: two signed bytes, neither of them -128."""
+
+FINEST_SCALE = 2.0**36
+"""Lattices are refined up to this scale of the noise, if the bound allows: then rounding moves a sum of n records by at
+most n / 2^21 standard deviations."""
+
+LARGEST_SCALE = 2.0**44
+"""The largest scale of the noise that can be drawn; used where the bound would be smaller than"""
+
+LEAST_BOUND, MOST_BOUND = 2**5, 2**18
+"""the least number of steps that a residual may have on either side of zero; and the largest one."""
+
+MOST_RECORDS = 2**29
+"""So many contributions of at most MOST_BOUND * ROW_BOUND add up to less than 2^62."""
+
+_FEW_RESIDUALS = 4
+_WIDE_ROW = 32  # from so many entries on a tile of rows is held row by row, below it entry by entry
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the walk over the records is cut: residuals are evaluated by blocks of tiles, sums are made by tiles."""
+
+    tile: int
+    tiles_in_block: int
+
+    @staticmethod
+    def of(width: int, num_records: int) -> "Shape":
+        """Return the shape for rows of one width; few records get a smaller tile, a GPU a larger one."""
+        most, entries = (2**17, 2**26) if on_gpu() else (2**14, 2**18)
+        tile = min(max(_power_of_two(entries // width), 4096), most, max(_power_of_two(num_records), 128))
+        block = min(max(_power_of_two(4 * entries // width), tile), 8 * most)
+        return Shape(tile, block // tile)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["records", "tiles", "units"], meta_fields=["factors", "shape"])
+@dataclass(frozen=True)
+class Rows:
+    """Records with their rows in integers: what a run makes once, before its first release."""
+
+    factors: Factors
+    shape: Shape
+    records: Any
+    tiles: tuple[jax.Array, ...]
+    """For each group of residuals its rows, int16, the norm of each at most ROW_BOUND. (tiles, tile, entries) where
+    the row is wide, else (tiles, entries, tile); the last rows, to a whole number of tiles, are zero."""
+    units: jax.Array
+    """What one step of a row is worth, shape (groups, tiles * tile); zero for a row that is not finite or not there."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Residuals that multiply the same features."""
+
+    residuals: tuple[int, ...]
+    features: tuple[int, ...]
+    """The features of the row, -1 for the number one; a feature of two coordinates stands here twice."""
+    coordinates: tuple[tuple[int, ...], ...]
+    """Which coordinate it is that each residual (outer) gives with each feature (inner)."""
+
+
+def find_rows(facts: Facts, contribution: Contribution, queries: Sequence[Any], records: Any) -> Rows | None:
+    """Return the records with their rows in integers if the contribution is residual * row, else None.
+
+    `queries` are those of one chain; their shapes alone are used.
+    """
+    factors = factorise(contribution, queries, facts.record)
+    return None if factors is None or _num_rows(records) > MOST_RECORDS else make_rows(factors, records)
+
+
+def make_rows(factors: Factors, records: Any) -> Rows:
+    """Return the records with their rows in integers, tile by tile: no copy of the rows in floating point exists."""
+    groups = groups_of(factors)
+    shape = Shape.of(max(len(group.features) for group in groups), _num_rows(records))
+
+    def tile(rows: Any) -> tuple[list[jax.Array], jax.Array]:
+        features = jax.vmap(factors.features)(rows)
+        extended = jnp.concatenate([features, jnp.ones((shape.tile, 1), features.dtype)], axis=1)
+        tiles, units = [], []
+        for group in groups:
+            wanted = np.array(group.features)
+            own = features if np.array_equal(wanted, np.arange(features.shape[1])) else extended[:, wanted]
+            steps, unit = quantise_rows(own)
+            tiles.append(steps if _is_wide(group) else steps.T)
+            units.append(unit)
+        return tiles, jnp.stack(units)
+
+    whole = _num_rows(records) // shape.tile
+    parts = []
+    if whole:
+        parts = [lax.map(lambda index: tile(_rows(records, index * shape.tile, shape.tile)), jnp.arange(whole))]
+    if whole * shape.tile < _num_rows(records):
+        rest, unit = tile(_rest(records, whole * shape.tile, shape.tile))
+        unit = jnp.where(jnp.arange(shape.tile) < _num_rows(records) - whole * shape.tile, unit, 0)
+        parts.append(jax.tree.map(lambda leaf: leaf[None], (rest, unit)))
+    tiles, units = jax.tree.map(lambda *made: jnp.concatenate(made), *parts)
+    return Rows(factors, shape, records, tuple(tiles), jnp.moveaxis(units, 1, 0).reshape(len(groups), -1))
+
+
+def quantise_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return integers near each row over its unit, int16, of norm <= ROW_BOUND, and the units.
+
+    The norm comes from 20-bit integers, whose squares add up exactly in float64: its bits depend on the row alone.
+    The bound is verified on the integers that are returned. A row that is not finite becomes zero.
+    """
+    num_entries = rows.shape[1]
+    largest = largest_entry(rows, 1)
+    finite = jnp.isfinite(largest) & (largest > 0)
+    target = ROW_BOUND - 1 - num_entries**0.5 / 2
+    # the power of two that takes the largest entry to [2^19, 2^20), in two factors that float32 holds
+    power = 146 - (lax.bitcast_convert_type(jnp.where(finite, largest, 1), jnp.int32) >> 23)
+    powers = [lax.bitcast_convert_type((127 + part) << 23, jnp.float32) for part in (power >> 1, power - (power >> 1))]
+    with enable_x64(True):
+        exact = jnp.where(finite, rows, 0).astype(jnp.float64)
+        shift = powers[0].astype(jnp.float64) * powers[1].astype(jnp.float64)
+        fine = jnp.rint(exact * shift)
+        norm = jnp.sqrt(jnp.sum(fine * fine, axis=1, keepdims=True)) / shift
+        steps = jnp.rint(exact * jnp.where(finite, target / norm, 0))
+        steps = jnp.clip(steps, -ROW_BOUND, ROW_BOUND)
+        held = jnp.sum(steps * steps, axis=1, keepdims=True) <= float(ROW_BOUND) ** 2
+        unit = jnp.where(finite & held, norm / target, 0).astype(jnp.float32)
+        steps = jnp.where(held, steps, 0).astype(jnp.int16)
+    return steps, unit[:, 0]
+
+
+def groups_of(factors: Factors) -> tuple[Group, ...]:
+    """Return the residuals, those with the same features together."""
+    own: dict[int, list[tuple[int, int]]] = {}
+    for coordinate, (residual, feature) in enumerate(zip(factors.residual_of, factors.feature_of, strict=True)):
+        if residual >= 0:
+            own.setdefault(residual, []).append((feature, coordinate))
+    together: dict[tuple[int, ...], list[int]] = {}
+    for residual, pairs in own.items():
+        together.setdefault(tuple(feature for feature, _ in sorted(pairs)), []).append(residual)
+    return tuple(
+        Group(
+            tuple(residuals),
+            features,
+            tuple(tuple(coordinate for _, coordinate in sorted(own[residual])) for residual in residuals),
+        )
+        for features, residuals in together.items()
+    )
+
+
+def finer(lattice: Lattice) -> tuple[Lattice, int] | None:
+    """Return the lattice of the residuals, and the power of two by which it is finer than the given one.
+
+    Bound and scale of the sum grow by the same factor, so that their quotient, which decides the privacy, stays. With
+    residuals of norm <= bound and rows of norm <= ROW_BOUND a contribution is within the bound of the sum. None where
+    the noise is so large that a lattice that can hold it has no room for two factors.
+    """
+    refined = 1
+    while refined * lattice.bound < MOST_BOUND * ROW_BOUND // 2 and 2 * refined * lattice.scale <= FINEST_SCALE:
+        refined *= 2
+    while refined * lattice.bound < LEAST_BOUND * ROW_BOUND and 2 * refined * lattice.scale <= LARGEST_SCALE:
+        refined *= 2
+    bound = min(refined * lattice.bound // ROW_BOUND, MOST_BOUND)
+    return None if bound < LEAST_BOUND else (Lattice(lattice.granularity / refined, bound), refined)
+
+
+def sum_rows(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wide:
+    """Return the exact sum of residual * row for each chain, shape (chains, coordinates), in steps of the fine lattice.
+
+    `lattice` is the one of the residuals, from `finer`.
+    """
+    groups, shape = groups_of(rows.factors), rows.shape
+    order = np.concatenate([group.residuals for group in groups])
+    group_of = np.concatenate([[number] * len(group.residuals) for number, group in enumerate(groups)])
+    num_chains, num_rows = queries[0].shape[0], _num_rows(rows.records)
+    in_order = np.array_equal(order, np.arange(len(order)))
+
+    def of_record(queries: Sequence[jax.Array], record: Any) -> jax.Array:
+        residuals = rows.factors.residuals(queries, record)
+        return residuals if in_order else residuals[order]
+
+    of_part = jax.vmap(jax.vmap(of_record, in_axes=(None, 0), out_axes=1), in_axes=(0, None))
+
+    def add_part(totals: list[Wide], part: Any, first_tile: Any, num_tiles: int) -> list[Wide]:
+        """Add the sums of consecutive records, a whole number of tiles."""
+        rows_of_part = num_tiles * shape.tile
+        units = lax.dynamic_slice_in_dim(rows.units, first_tile * shape.tile, rows_of_part, axis=1)
+        worth = of_part(list(queries), part) * units[group_of]
+        steps = quantise_scalar(worth, lattice) if len(order) == 1 else quantise_vector(worth, lattice, axis=1)
+        ends = np.cumsum([0, *(len(group.residuals) for group in groups)])
+        own = [steps[:, a:b].reshape(-1, rows_of_part) for a, b in pairwise(ends)]
+
+        def add_tile(tile: Any, totals: list[Wide]) -> list[Wide]:
+            sums = (
+                _product(
+                    lax.dynamic_slice_in_dim(steps, tile * shape.tile, shape.tile, axis=1),
+                    lax.dynamic_index_in_dim(table, first_tile + tile, keepdims=False),
+                    wide=_is_wide(group),
+                )
+                for group, steps, table in zip(groups, own, rows.tiles, strict=True)
+            )
+            return [add(total, more) for total, more in zip(totals, sums, strict=True)]
+
+        return lax.fori_loop(0, num_tiles, add_tile, totals)
+
+    def add_block(block: Any, totals: list[Wide]) -> list[Wide]:
+        first_tile = block * shape.tiles_in_block
+        part = _rows(rows.records, first_tile * shape.tile, shape.tiles_in_block * shape.tile)
+        return add_part(totals, part, first_tile, shape.tiles_in_block)
+
+    totals = [zero((num_chains * len(group.residuals), len(group.features))) for group in groups]
+    num_blocks = num_rows // (shape.tiles_in_block * shape.tile)
+    if num_blocks:
+        totals = lax.fori_loop(0, num_blocks, add_block, totals)
+    first_tile = num_blocks * shape.tiles_in_block
+    if first_tile * shape.tile < num_rows:
+        num_tiles = -(-num_rows // shape.tile) - first_tile
+        part = _rest(rows.records, first_tile * shape.tile, num_tiles * shape.tile)
+        totals = add_part(totals, part, first_tile, num_tiles)
+    coordinates = np.concatenate([np.ravel(group.coordinates) for group in groups])
+
+    def assemble(*words: jax.Array) -> jax.Array:
+        flat = jnp.concatenate([word.reshape(num_chains, -1) for word in words], axis=1)
+        if np.array_equal(coordinates, np.arange(len(rows.factors.residual_of))):
+            return flat
+        return jnp.zeros((num_chains, len(rows.factors.residual_of)), flat.dtype).at[:, coordinates].set(flat)
+
+    return jax.tree.map(assemble, *totals)
+
+
+def _product(steps: jax.Array, tile: jax.Array, wide: bool) -> Wide:
+    """Return the exact sums over the records of a tile, shape (residuals, entries).
+
+    Every partial sum is an integer of at most MOST_BOUND * ROW_BOUND * 2^17 < 2^50, so float64 is exact in any order.
+    """
+    with enable_x64(True):
+        steps, tile = steps.astype(jnp.float64), tile.astype(jnp.float64)
+        if on_gpu() and len(steps) < _FEW_RESIDUALS:  # a sum that is fused with the conversion reads the integers alone
+            total = jnp.sum(steps[:, None] * (tile.T if wide else tile)[None], axis=2)
+        else:
+            contracted = (((1,), (0 if wide else 1,)), ((), ()))
+            total = lax.dot_general(steps, tile, contracted, precision=lax.Precision.HIGHEST)
+        high = jnp.floor(total * 2.0**-32)
+        return Wide(high.astype(jnp.int32), (total - high * 2.0**32).astype(jnp.uint32))
+
+
+def on_gpu() -> bool:
+    """Say whether programs are compiled for a GPU: loops are cut larger there."""
+    return jax.default_backend() == "gpu"
+
+
+def _is_wide(group: Group) -> bool:
+    return len(group.features) >= _WIDE_ROW and not on_gpu()
+
+
+def _power_of_two(number: int) -> int:
+    """Return the largest power of two that is at most `number`."""
+    return 1 << (max(number, 1).bit_length() - 1)
+
+
+def _num_rows(records: Any) -> int:
+    return jax.tree.leaves(records)[0].shape[0]
+
+
+def _rows(records: Any, start: Any, count: int) -> Any:
+    return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, count), records)
+
+
+def _rest(records: Any, start: int, count: int) -> Any:
+    """Return the last records, filled up to `count` with zeros."""
+
+    def filled(leaf: jax.Array) -> jax.Array:
+        return jnp.pad(leaf[start:], [(0, start + count - leaf.shape[0]), *[(0, 0)] * (leaf.ndim - 1)])
+
+    return jax.tree.map(filled, records)

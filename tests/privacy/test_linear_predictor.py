@@ -1,0 +1,351 @@
+"""The fast path for GLMs: which models take it, that it sums what the general path sums, and what one record can do."""
+
+import os
+import subprocess
+import sys
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.scipy.special import gammaln
+
+from dpmcmc.enclave import linear_predictor
+from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.factors import factorise
+from dpmcmc.enclave.lattice import to_int64
+from dpmcmc.enclave.linear_predictor import ROW_BOUND, Rows, finer, groups_of, make_rows, quantise_rows, sum_rows
+from dpmcmc.enclave.mechanisms.base import Term
+from dpmcmc.enclave.mechanisms.gradient import GradientSum, flat_gradient
+from dpmcmc.enclave.mechanisms.lattice_sum import noisy_vector_sum, vector_lattice
+from dpmcmc.enclave.rng import insecure_key
+
+D, K = 5, 4
+VECTOR, MATRIX, NUMBER = np.zeros(D, np.float32), np.zeros((D, K), np.float32), np.float32(0)
+
+
+def logistic(w, r):
+    return r["y"] * (r["x"] @ w) - jnp.logaddexp(0.0, r["x"] @ w)
+
+
+def linear(w, r):
+    return -0.5 * (r["y"] - jnp.sum(r["x"] * w)) ** 2
+
+
+def poisson(w, r):
+    return r["c"] * (w @ r["x"]) - jnp.exp(w @ r["x"]) - gammaln(r["c"] + 1.0)
+
+
+def robust(w, r):
+    return -2.5 * jnp.log1p((r["y"] - r["x"] @ w) ** 2 / 4)
+
+
+def softmax(p, r):
+    return jax.nn.log_softmax(r["x"] @ p["w"] + p["b"])[r["c"]]
+
+
+def intercept_and_scale(p, r):
+    return -0.5 * ((r["y"] - p["w"] @ r["x"] - p["b"]) * jnp.exp(-p["s"])) ** 2 - p["s"]
+
+
+def intercept_first(w, r):
+    return jax.nn.log_sigmoid((2 * r["y"] - 1) * (w[0] + r["x"] @ w[1:]))
+
+
+def two_predictors(p, r):
+    return -0.5 * (r["y"] - r["x"] @ p["w"]) ** 2 * jnp.exp(-(r["x"][:3] @ p["v"])) - 0.5 * (r["x"][:3] @ p["v"])
+
+
+def transformed_row(w, r):
+    return jax.nn.log_sigmoid(jnp.concatenate([jnp.ones(1), jnp.where(r["x"] > 0, r["x"] ** 2, 0.0)]) @ w)
+
+
+SIX = np.zeros(D + 1, np.float32)
+GLMS = {  # the model, its position, how many residuals and how many groups of them
+    "logistic": (logistic, VECTOR, 1, 1),
+    "logistic, jitted": (jax.jit(logistic), VECTOR, 1, 1),
+    "linear": (linear, VECTOR, 1, 1),
+    "Poisson": (poisson, VECTOR, 1, 1),
+    "robust": (robust, VECTOR, 1, 1),
+    "softmax": (softmax, {"w": MATRIX, "b": MATRIX[0]}, K, 1),
+    "intercept and scale": (intercept_and_scale, {"w": VECTOR, "b": NUMBER, "s": NUMBER}, 2, 2),
+    "intercept first": (intercept_first, SIX, 1, 1),
+    "two predictors": (two_predictors, {"w": VECTOR, "v": VECTOR[:3]}, 2, 2),
+    "transformed row": (transformed_row, SIX, 1, 1),
+}
+OTHERS = {
+    "a mean": (lambda w, r: -0.5 * jnp.sum((r["x"] - w) ** 2), VECTOR),
+    "a penalty on the position": (lambda w, r: linear(w, r) - r["y"] * jnp.sum(w**2), VECTOR),
+    "a normalised position": (lambda w, r: linear(w / jnp.sqrt(1 + jnp.sum(w**2)), r), VECTOR),
+    "a transformed position": (lambda w, r: linear(w**2, r), VECTOR),
+    "a sum of exponentials": (lambda w, r: -0.5 * (r["y"] - jnp.sum(jnp.exp(r["x"] * w))) ** 2, VECTOR),
+    "two rows for one coefficient": (lambda w, r: linear(w, r) - jnp.logaddexp(0.0, (r["x"] ** 2) @ w), VECTOR),
+    "a mixture": (lambda w, r: jnp.logaddexp(-jnp.sum((r["x"] - w) ** 2), -2 - jnp.sum((r["x"] + w) ** 2)), VECTOR),
+    "a network": (lambda p, r: -((r["y"] - jnp.tanh(r["x"] @ p["a"]) @ p["b"]) ** 2), {"a": MATRIX, "b": MATRIX[0]}),
+}
+
+
+def records(size, seed=0):
+    generator = np.random.default_rng(seed)
+    return {
+        "x": generator.normal(size=(size, D)).astype(np.float32),
+        "y": generator.integers(0, 2, size).astype(np.float32),
+        "c": generator.integers(0, K, size).astype(np.int32),
+    }
+
+
+def problem(model, position, size, chains=3):
+    """The contribution, the facts, the records and positions for each chain."""
+    leaves, structure = jax.tree.flatten((position,))
+    table = records(size)
+    generator = np.random.default_rng(1)
+    queries = [jnp.asarray(generator.normal(size=(chains, *leaf.shape)).astype(np.float32)) for leaf in leaves]
+    facts = PrivateData.without_guarantee(table).facts
+    return flat_gradient(Term(model, structure)), facts, jax.tree.map(jnp.asarray, table), queries
+
+
+def find(contribution, facts, queries):
+    return factorise(contribution, [query[0] for query in queries], facts.record)
+
+
+def num_coordinates(queries):
+    return sum(query[0].size for query in queries)
+
+
+# What takes the path.
+
+
+@pytest.mark.parametrize("name", GLMS)
+def test_glms_are_found(name):
+    model, position, num_residuals, num_groups = GLMS[name]
+    contribution, facts, table, queries = problem(model, position, 4)
+    factors = find(contribution, facts, queries)
+    assert factors.num_residuals == num_residuals
+    assert len(groups_of(factors)) == num_groups
+    for chain in range(3):
+        own, record = [query[chain] for query in queries], jax.tree.map(lambda leaf, i=chain: leaf[i], table)
+        residuals = jnp.append(factors.residuals(own, record), 0.0)[np.array(factors.residual_of)]
+        features = jnp.append(factors.features(record), 1.0)[np.array(factors.feature_of)]
+        np.testing.assert_allclose(residuals * features, contribution(own, record), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_near_misses_are_not(name):
+    contribution, facts, _, queries = problem(*OTHERS[name], 4)
+    assert find(contribution, facts, queries) is None
+
+
+def test_a_run_takes_the_path_without_being_told(monkeypatch):
+    calls = []
+    monkeypatch.setattr(linear_predictor, "make_rows", lambda *arguments: calls.append(1) or make_rows(*arguments))
+
+    class Model:
+        temperature = 0.5
+        log_prior = staticmethod(lambda w: -0.5 * jnp.sum(w**2))
+        log_likelihood = staticmethod(logistic)
+
+    def program(oracle, start):
+        def step(position, _):
+            force = oracle.force(GradientSum(1.0, 5.0), position)
+            return position + 1e-3 * force.value, None
+
+        return jax.lax.scan(step, start, None, length=4)[0]
+
+    result = PrivateData.without_guarantee(records(300)).run(program, jnp.zeros(D), model=Model())
+    assert np.all(np.isfinite(result))
+    assert calls == [1]  # once, before the loop
+
+
+# The sum.
+
+
+@pytest.mark.parametrize("size", [1, 4200])
+@pytest.mark.parametrize("name", GLMS)
+def test_the_sum_is_the_clipped_sum(name, size):
+    model, position, _, _ = GLMS[name]
+    contribution, facts, table, queries = problem(model, position, size)
+    clip = 0.8
+    lattice, _ = finer(vector_lattice(clip, 3.0, facts, num_coordinates(queries)))
+    rows = jax.jit(partial(make_rows, find(contribution, facts, queries)))(table)
+    total = to_int64(jax.jit(sum_rows)(rows, lattice, queries)) * float(lattice.granularity)
+    each = np.asarray(jax.vmap(jax.vmap(contribution, (None, 0)), (0, None))(queries, table), float)
+    norms = np.linalg.norm(each, axis=2, keepdims=True)
+    assert size == 1 or (np.any(norms > clip) and np.any(norms < clip))
+    expected = (each * np.minimum(1, clip / norms)).sum(1)
+    np.testing.assert_allclose(total, expected, atol=3e-4 * clip * size, rtol=3e-4)
+
+
+def test_both_paths_release_the_same_with_the_same_event_and_variance():
+    contribution, facts, table, queries = problem(logistic, VECTOR, 400)
+    mechanism = GradientSum(0.8, 0.004)
+    keys = jax.random.split(insecure_key(3), 3)
+    lattice = vector_lattice(0.8, 0.004, facts, D)
+    (fast,) = mechanism.compute(facts, contribution, table, queries, keys)
+    general = noisy_vector_sum(lattice, facts, contribution, table, queries, keys)
+    sigma = float(jnp.sqrt(mechanism.variance(facts, [query[0] for query in queries])))
+    assert sigma == pytest.approx(2 * 0.004 * 0.8, rel=1e-4)
+    np.testing.assert_allclose(fast, general, atol=8 * sigma + 3e-4 * 0.8 * 400)
+
+
+def test_the_noise_of_the_fine_lattice_has_the_declared_scale():
+    facts = PrivateData.without_guarantee(records(40)).facts
+    table = jax.tree.map(lambda leaf: jnp.zeros((40, *leaf.shape), leaf.dtype), facts.record)
+    contribution = flat_gradient(Term(linear, jax.tree.structure((0,))))
+    keys = jax.random.split(insecure_key(4), 4000)
+    mechanism = GradientSum(2.0, 3.0)
+    (values,) = mechanism.compute(facts, contribution, table, [jnp.ones((4000, D))], keys)
+    error = 4 * np.sqrt(2 / values.size)  # four standard errors of a variance: one false alarm in 16,000
+    assert np.mean(np.var(values, axis=0)) / 12.0**2 == pytest.approx(1, abs=error)
+    assert mechanism.variance(facts, [jnp.ones(D)]) == pytest.approx(12.0**2, rel=1e-4)
+
+
+# The same bits.
+
+SEEDED = """
+import sys; sys.path[:0] = {path!r}
+import jax, numpy as np
+import test_linear_predictor as tests
+from dpmcmc.enclave.lattice import sum_across, to_int64
+from jax.sharding import Mesh, PartitionSpec
+contribution, facts, table, queries = tests.problem(tests.logistic, tests.VECTOR, 4000)
+factors = tests.find(contribution, facts, queries)
+lattice, _ = tests.finer(tests.vector_lattice(0.8, 3.0, facts, tests.D))
+
+def one(table):
+    return tests.sum_rows(tests.make_rows(factors, table), lattice, queries)
+
+alone = to_int64(jax.jit(one)(table))
+mesh = Mesh(np.array(jax.devices()), ("shards",))
+spec = PartitionSpec("shards")
+shard = lambda table: sum_across(one(table), "shards")
+options = dict(mesh=mesh, in_specs=(spec,), out_specs=PartitionSpec(), check_vma=False)
+together = to_int64(jax.jit(jax.shard_map(shard, **options))(table))
+assert len(jax.devices()) == 8
+np.testing.assert_array_equal(alone, together)
+print("equal")
+"""
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax", "intercept and scale"])
+@pytest.mark.parametrize("size", [100, 4500])
+def test_chunks_and_order_change_no_bit(name, size):
+    model, position, _, _ = GLMS[name]
+    structure = jax.tree.structure((position,))
+    table = records(size)
+    queries = problem(model, position, 4)[3]
+    contribution = flat_gradient(Term(model, structure))
+    keys = jax.random.split(insecure_key(5), 3)
+    shuffled = np.random.default_rng(2).permutation(size)
+
+    def release(table, chunk_size):
+        facts = PrivateData.without_guarantee(table, chunk_size=chunk_size).facts
+        compute = partial(GradientSum(0.8, 3.0).compute, facts, contribution)
+        return jax.jit(lambda table, keys: compute(table, queries, keys))(table, keys)[0]
+
+    expected = release(table, 1000)
+    for chunk_size in (1, 7, 1000, size):
+        np.testing.assert_array_equal(release(table, chunk_size), expected)
+    for order in (slice(None, None, -1), shuffled):
+        np.testing.assert_array_equal(release(jax.tree.map(lambda leaf, o=order: leaf[o], table), 1000), expected)
+
+
+def test_eight_devices_give_the_bits_of_one():
+    path = [os.path.dirname(__file__), *[entry for entry in sys.path if entry]]  # noqa: PTH120
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", SEEDED.format(path=path)], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.stdout.strip().endswith("equal"), done.stderr
+
+
+# What one record can do: the bound holds in integers.
+
+VALUES = st.sampled_from(
+    [0.0, -0.0, 1.0, -1.0, 0.3, 1e-40, 1e-30, 1e20, -1e20, 1e38, 3.4e38, np.inf, -np.inf, np.nan]
+) | st.floats(width=32)
+
+
+def extreme(name):
+    """The factors of a model, the lattice of its sum, and two chains of positions, one of them far out."""
+    contribution, facts, _, queries = problem(*GLMS[name][:2], 4)
+    queries = [jnp.concatenate([query[:1], 1e18 * query[1:2]]) for query in queries]
+    return find(contribution, facts, queries), vector_lattice(0.8, 3.0, facts, num_coordinates(queries)), queries
+
+
+PROBES = {name: extreme(name) for name in ("logistic", "Poisson", "softmax", "intercept and scale", "two predictors")}
+
+
+@jax.jit
+def integers(table):
+    return [
+        sum_rows(make_rows(factors, table), finer(lattice)[0], queries) for factors, lattice, queries in PROBES.values()
+    ]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(VALUES, min_size=D, max_size=D), VALUES)
+def test_one_record_is_within_the_bound_exactly(x, y):
+    table = {"x": np.array([x], np.float32), "y": np.array([y], np.float32), "c": np.array([1], np.int32)}
+    for total, (_, lattice, _) in zip(integers(table), PROBES.values(), strict=True):
+        bound = finer(lattice)[1] * lattice.bound
+        for chain in to_int64(total):
+            assert sum(int(step) ** 2 for step in chain) <= bound**2
+
+
+QUANTISE = jax.jit(quantise_rows)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(VALUES, min_size=D, max_size=D))
+def test_rows_are_within_their_bound_and_near_themselves(row):
+    row = np.array([row], np.float32)
+    steps, units = QUANTISE(row)
+    assert sum(int(step) ** 2 for step in steps[0]) <= ROW_BOUND**2
+    if not np.all(np.isfinite(row)):
+        assert not np.any(steps)
+        assert units[0] == 0
+    elif 1e-30 < np.max(np.abs(row)) < 1e37:
+        error = np.asarray(steps[0], float) * float(units[0]) - np.asarray(row[0], float)
+        assert np.max(np.abs(error)) <= 0.6 * np.linalg.norm(row.astype(float)) / (ROW_BOUND - 8)
+
+
+@pytest.mark.parametrize("noise_multiplier", [0.002, 1.0, 1e2, 1e5, 1e6])
+@pytest.mark.parametrize("clip", [1e-6, 1.0, 1e6])
+def test_a_finer_lattice_keeps_the_privacy(clip, noise_multiplier):
+    facts = PrivateData.without_guarantee(records(10)).facts
+    lattice = vector_lattice(clip, noise_multiplier, facts, D)
+    of_residuals, refined = finer(lattice)
+    assert refined & (refined - 1) == 0
+    assert of_residuals.bound * ROW_BOUND <= refined * lattice.bound
+    assert 32 <= of_residuals.bound <= 2**18
+    assert of_residuals.granularity * refined == lattice.granularity
+    assert lattice.scale * refined <= 2**44
+
+
+def test_noise_that_leaves_no_room_for_two_factors_takes_the_general_path():
+    contribution, facts, table, queries = problem(logistic, VECTOR, 10)
+    assert finer(vector_lattice(1.0, 1e8, facts, D)) is None
+    mechanism = GradientSum(1.0, 1e8)
+    assert mechanism.prepare(facts, contribution, table, [query[0] for query in queries]) is table
+    assert np.all(
+        np.isfinite(mechanism.compute(facts, contribution, table, queries, jax.random.split(insecure_key(1), 3)))
+    )
+
+
+def test_memory_is_flat_in_the_number_of_records():
+    contribution, facts, _, queries = problem(logistic, VECTOR, 4)
+    factors = find(contribution, facts, queries)
+    lattice, _ = finer(vector_lattice(0.8, 3.0, facts, D))
+
+    def temporary(size):
+        table = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape), leaf.dtype), facts.record)
+        rows = jax.eval_shape(partial(make_rows, factors), table)
+        assert isinstance(rows, Rows)
+        made = jax.jit(partial(make_rows, factors)).lower(table).compile().memory_analysis()
+        added = jax.jit(sum_rows).lower(rows, lattice, queries).compile().memory_analysis()
+        return max(made.temp_size_in_bytes - made.output_size_in_bytes, added.temp_size_in_bytes)
+
+    assert temporary(2**22) <= temporary(2**18) + 2**20
