@@ -1,4 +1,4 @@
-"""The noisy gradient of the log-likelihood (Räisä et al. 2021, Section 3.1; Li et al. 2019). The proof is in gradient.md."""
+"""The noisy gradient of the log-likelihood (Räisä et al. 2021, Section 3.1). The proof is in gradient.md."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
