@@ -34,6 +34,7 @@ sys.modules["dpmcmc.accounting"] = package
 
 from dpmcmc.accounting.adjacency import Adjacency  # noqa: E402
 from dpmcmc.enclave.data import PrivateData  # noqa: E402
+from dpmcmc.enclave.linear_predictor import Rows  # noqa: E402
 from dpmcmc.enclave.mechanisms.base import Facts, Term  # noqa: E402
 from dpmcmc.enclave.mechanisms.gradient import GradientSum  # noqa: E402
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio  # noqa: E402
@@ -102,8 +103,12 @@ def preparation(model: Any, records: Records, positions: jax.Array) -> tuple[Cal
     """What ours does once a run: rows in integers, where the model has rows."""
     mechanism, facts = GradientSum(CLIP, NOISE), facts_of(records)
     contribution = mechanism.contribution(Term(model, jax.tree.structure((0,))))
-    compiled = jax.jit(lambda records: mechanism.prepare(facts, contribution, records, [positions[0]])).lower(records)
-    compiled = compiled.compile()
+
+    def made(records: Records) -> Any:
+        prepared = mechanism.prepare(facts, contribution, records, [positions[0]])
+        return (prepared.tiles, prepared.units) if isinstance(prepared, Rows) else ()  # the records stay where they are
+
+    compiled = jax.jit(made).lower(records).compile()
     memory = compiled.memory_analysis()
     peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes if memory else 0
     return lambda: compiled(records), peak

@@ -7,11 +7,13 @@ evaluates our curves on that grid to meet the digits, and asserts that the defau
 import json
 import math
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from dpmcmc.accounting import (
     AcceptBit,
@@ -29,12 +31,15 @@ from dpmcmc.accounting import (
     epsilon,
     gaussian,
     log_delta,
+    loss,
     max_steps,
+    pld,
     published,
     rdp,
     samplers,
     zcdp,
 )
+from dpmcmc.enclave.correction import Correction, linear_program
 
 ROWS = json.loads((Path(__file__).parent / "golden.json").read_text())["rows"]
 
@@ -59,10 +64,6 @@ ROWS_IN_GROUP = {
 """How many rows of each accounting group the file holds; the other groups (K, L, N, Q) are not about accounting."""
 
 NOT_ACCOUNTING = {"K", "L", "N", "Q"}
-
-LEFT_OUT = {("J_barker_total", "pld_wor_with_vcor")}
-"""Fields that are not reproduced: this one counts the correction distribution of the Barker test as privacy noise, and
-the library does not have that distribution yet."""
 
 GOLDEN_ORDERS = np.concatenate([1 + np.logspace(-2, 1.3, 120), np.linspace(22, 400, 80)])
 """The grid of orders on which the accept-bit rows were computed."""
@@ -109,11 +110,6 @@ def test_that_every_group_has_a_test_here() -> None:
     source = Path(__file__).read_text()
     missing = [group for group in ROWS_IN_GROUP if f'@of_group("{group}")' not in source]
     assert not missing
-
-
-def test_that_what_is_left_out_is_in_the_file() -> None:
-    for group, field in LEFT_OUT:
-        assert all(field in row["output"] for row in ROWS if row["name"].startswith(group + "/"))
 
 
 @of_group("A_gauss_delta")
@@ -314,15 +310,51 @@ def test_totals_of_the_barker_test(row: dict[str, Any]) -> None:
     tight = epsilon(event, given["delta"])
     assert tight <= epsilon(event, given["delta"], "pld")
     assert tight.accountant == "pld"
-    assert set(row["output"]) - LEFT_OUT_FIELDS == {
+    corrected = loss.compose([(step_with_correction(step), given["T"])])
+    agrees(row, "pld_wor_with_vcor", pld.LossCurve(PrivacyLossDistribution(corrected)).epsilon(given["delta"]))
+    assert set(row["output"]) == {
         "paper",
         "tight_rdp_wbk_mironov",
         "tight_rdp_wbk_improved_conv",
         "pld_wor_gaussian",
+        "pld_wor_with_vcor",
     }
 
 
-LEFT_OUT_FIELDS = {field for group, field in LEFT_OUT if group == "J_barker_total"}
+@cache
+def step_with_correction(step: BarkerTest) -> loss.Masses:
+    """One step's losses if the correction distribution, here the one of least cdf error, counts as privacy noise.
+
+    The released number is a normal one plus that distribution; its hockey sticks are integrated on a grid. The library
+    does not claim this smaller cost: the worst pair was searched for on a few means only.
+    """
+    correction = linear_program(step.variance, criterion="cdf")
+    x, spacing = np.linspace(-18, 18, 7201, retstep=True)
+    epsilons = np.linspace(0, 1.2, 241)
+    b, kappa = step.batch_size, step.clip_fraction
+    worst = np.zeros_like(epsilons)
+    for m in np.linspace(0, 0.6, 7):
+        first, second = (
+            mixture(x - np.sqrt(kappa / b) * side, correction, normal)
+            for side in (1.0, -1.0)
+            for normal in [step.variance - kappa * ((b - 1) / b * (1 - m * m) + (b - 1) / b**2 * (side - m) ** 2)]
+        )
+        for one, other in ((first, second), (second, first)):
+            sticks = [np.sum(np.maximum(one - np.exp(e) * other, 0)) * spacing for e in epsilons]
+            worst = np.maximum(worst, sticks)
+    rate, interval = b / step.population, 3e-7
+    grid = np.arange(math.ceil(math.log1p(rate * math.expm1(1.2)) / interval) + 1) * interval
+    profile = rate * np.interp(np.expm1(grid) / rate, np.expm1(epsilons), np.minimum.accumulate(worst))
+    return loss.connect_the_dots(interval, profile, profile)
+
+
+def mixture(x: np.ndarray, correction: Correction, variance: float) -> np.ndarray:
+    """The density of a centred normal variable of this variance plus the correction."""
+    total = np.zeros_like(x)
+    for atom, weight, spread in zip(correction.atoms, correction.weights, correction.spreads, strict=True):
+        own = variance + spread**2
+        total += weight * np.exp(-((x - atom) ** 2) / (2 * own)) / np.sqrt(2 * np.pi * own)
+    return total
 
 
 def test_the_headline_of_the_barker_test() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dpmcmc.accounting.event import AcceptBit, Event, FixedBatchGaussian, Gaussian, LogisticBit, PoissonGaussian
 
 _MOST_DISTINCT = 256  # a schedule of more different steps than this is rounded
-_ROUNDED_TO = 256
+_ROUNDED_TO = 192
 
 
 def shortened(parts: Mapping[Event, int]) -> dict[Event, int]:
