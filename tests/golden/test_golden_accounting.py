@@ -93,7 +93,7 @@ def gaussian_with_mean(mean: float) -> Gaussian:
     return Gaussian(1 / math.sqrt(2 * mean))
 
 
-def agrees(row: dict[str, Any], field: str, value: float) -> None:
+def assert_agrees(row: dict[str, Any], field: str, value: float) -> None:
     """Assert that a value meets a field of the row within the row's own tolerance."""
     reference, tolerance = row["output"][field], row["tolerance"]
     allowed = tolerance["abs"] if "abs" in tolerance else tolerance["rel"] * abs(reference)
@@ -128,7 +128,7 @@ def test_delta_of_gaussians(row: dict[str, Any]) -> None:
 def test_epsilon_of_gaussians(row: dict[str, Any]) -> None:
     event = gaussian_with_mean(row["inputs"]["mu_pld"])
     for accountant in ("exact", "tight"):
-        agrees(row, "eps", epsilon(event, row["inputs"]["delta"], accountant))
+        assert_agrees(row, "eps", epsilon(event, row["inputs"]["delta"], accountant))
 
 
 @of_group("C_penalty_iters")
@@ -137,8 +137,8 @@ def test_iterations_of_the_penalty_sampler(row: dict[str, Any]) -> None:
     noise = given["tau"] * math.sqrt(given["n"])
     assert noise == pytest.approx(given["noise_multiplier"], rel=1e-12)
     cost = samplers.dp_penalty(noise)
-    agrees(row, "k_exact", max_steps(cost.per_step, given["eps"], given["delta"], once=cost.once))
-    agrees(row, "k_zcdp_thm5", max_steps(cost.per_step, given["eps"], given["delta"], accountant="zcdp"))
+    assert_agrees(row, "k_exact", max_steps(cost.per_step, given["eps"], given["delta"], once=cost.once))
+    assert_agrees(row, "k_zcdp_thm5", max_steps(cost.per_step, given["eps"], given["delta"], accountant="zcdp"))
 
 
 @of_group("D_hmc_iters")
@@ -151,14 +151,14 @@ def test_iterations_of_dp_hmc(row: dict[str, Any]) -> None:
     ):
         cost = samplers.dp_hmc(given["tau_l"] * root, given["tau_g"] * root, given["L"], reuse_gradients=reuse)
         budget = given["eps"], given["delta"]
-        agrees(row, field, max_steps(cost.per_step, *budget, once=cost.once))
-        agrees(row, zcdp_field, max_steps(cost.per_step, *budget, once=cost.once, accountant="zcdp"))
+        assert_agrees(row, field, max_steps(cost.per_step, *budget, once=cost.once))
+        assert_agrees(row, zcdp_field, max_steps(cost.per_step, *budget, once=cost.once, accountant="zcdp"))
 
 
 @of_group("E_zcdp_rho")
 def test_concentrated_budget(row: dict[str, Any]) -> None:
     rho = zcdp.rho_for(row["inputs"]["eps"], row["inputs"]["delta"])
-    agrees(row, "rho", rho)
+    assert_agrees(row, "rho", rho)
     assert epsilon(gaussian_with_mean(rho), row["inputs"]["delta"], "zcdp") == pytest.approx(
         row["inputs"]["eps"], rel=1e-12
     )
@@ -173,7 +173,7 @@ def test_poisson_samples(row: dict[str, Any]) -> None:
     ):
         event = PoissonGaussian(given["q"], given["sigma_over_clip"], adjacency) * given["T"]
         value = epsilon(event, given["delta"], "pld")
-        agrees(row, field, value)
+        assert_agrees(row, field, value)
         assert epsilon(event, given["delta"]) <= value
     add_or_remove = epsilon(
         PoissonGaussian(given["q"], given["sigma_over_clip"], Adjacency.ADD_OR_REMOVE_ONE) * given["T"], given["delta"]
@@ -213,7 +213,7 @@ def sghmc_003(given: dict[str, Any]) -> Event:
 @of_group("H_sghmc003")
 def test_schedules_of_003(row: dict[str, Any]) -> None:
     event = sghmc_003(row["inputs"])
-    agrees(row, "eps", epsilon(event, row["inputs"]["delta"], "pld"))
+    assert_agrees(row, "eps", epsilon(event, row["inputs"]["delta"], "pld"))
     assert epsilon(event, row["inputs"]["delta"]) <= epsilon(event, row["inputs"]["delta"], "pld")
 
 
@@ -222,27 +222,27 @@ def test_claims_of_001(row: dict[str, Any]) -> None:
     name, given = row["name"].split("/")[1], row["inputs"]
     match name:
         case "mnist_sigma":
-            agrees(row, "sigma_over_clip", mnist_noise(given))
+            assert_agrees(row, "sigma_over_clip", mnist_noise(given))
         case "mnist_eps_printed_addremove" | "mnist_eps_printed_replace":
             adjacency = Adjacency.REPLACE_ONE if name.endswith("replace") else Adjacency.ADD_OR_REMOVE_ONE
             event = PoissonGaussian(given["batch"] / given["N"], mnist_noise(given), adjacency)
-            agrees(row, "eps", epsilon(event * given["T"], given["delta"]))
+            assert_agrees(row, "eps", epsilon(event * given["T"], given["delta"]))
         case "wang_stepsize":
-            agrees(row, "eta", wang_step_size(given))
+            assert_agrees(row, "eta", wang_step_size(given))
             # the printed bound is on the safe side of our accountant
             assert epsilon(full_sample_001(given, wang_step_size(given)) * given["T"], given["delta"]) < given["eps"]
         case "gdp_mu_eps0.1_delta1e-5":
-            agrees(row, "mu_gdp", math.sqrt(2 * gaussian.mean_for(given["eps"], given["delta"])))
+            assert_agrees(row, "mu_gdp", math.sqrt(2 * gaussian.mean_for(given["eps"], given["delta"])))
         case "stepsize_limit_decreasing":
             total = math.fsum(t ** (-1 / 3) for t in range(1, given["T"] + 1))
-            agrees(row, "eta1", step_size_limit(given, total))
+            assert_agrees(row, "eta1", step_size_limit(given, total))
         case "stepsize_limit_fixed":
-            agrees(row, "eta", step_size_limit(given, given["T"]))
+            assert_agrees(row, "eta", step_size_limit(given, given["T"]))
         case "eps_at_eta0.103_decreasing_batch128":
             steps = (poisson_001(given, given["eta1"] * t ** (-1 / 3)) for t in range(1, given["T"] + 1))
-            agrees(row, "eps", epsilon(compose(steps), given["delta"]))
+            assert_agrees(row, "eps", epsilon(compose(steps), given["delta"]))
         case "eps_at_fixed_eta0.1_batch128":
-            agrees(row, "eps", epsilon(poisson_001(given, given["eta"]) * given["T"], given["delta"]))
+            assert_agrees(row, "eps", epsilon(poisson_001(given, given["eta"]) * given["T"], given["delta"]))
         case _:
             pytest.fail(f"no test for {row['name']}")
 
@@ -286,9 +286,9 @@ def test_renyi_divergence_of_a_barker_batch(row: dict[str, Any]) -> None:
     event = barker_2019_event(batch_size, batch_size)
     exact, closed = barker.divergence(order, event).item(), barker.closed_form(order, event).item()
     paper = barker.theorem_2(order, batch_size).item()
-    agrees(row, "exact_sup", exact)
-    agrees(row, "tight_closed_form", closed)
-    agrees(row, "paper_eq21", paper)
+    assert_agrees(row, "exact_sup", exact)
+    assert_agrees(row, "tight_closed_form", closed)
+    assert_agrees(row, "paper_eq21", paper)
     assert exact <= closed <= paper
 
 
@@ -301,17 +301,19 @@ def test_totals_of_the_barker_test(row: dict[str, Any]) -> None:
     amplified = given["T"] * rdp.subsampled_at_whole_orders(
         BARKER_ORDERS, rate, lambda orders: barker.divergence(orders, step)
     )
-    agrees(row, "paper", epsilon(event, given["delta"], "barker_2019"))
-    agrees(row, "tight_rdp_wbk_mironov", published.MomentsCurve(BARKER_ORDERS, amplified).epsilon(given["delta"]))
-    agrees(row, "tight_rdp_wbk_improved_conv", rdp.RenyiCurve(BARKER_ORDERS, amplified).epsilon(given["delta"]))
-    agrees(row, "pld_wor_gaussian", epsilon(event, given["delta"], "pld"))
+    assert_agrees(row, "paper", epsilon(event, given["delta"], "barker_2019"))
+    assert_agrees(
+        row, "tight_rdp_wbk_mironov", published.MomentsCurve(BARKER_ORDERS, amplified).epsilon(given["delta"])
+    )
+    assert_agrees(row, "tight_rdp_wbk_improved_conv", rdp.RenyiCurve(BARKER_ORDERS, amplified).epsilon(given["delta"]))
+    assert_agrees(row, "pld_wor_gaussian", epsilon(event, given["delta"], "pld"))
     default = epsilon(event, given["delta"], "rdp")
     assert default <= row["output"]["tight_rdp_wbk_improved_conv"] * (1 + ORDER_SPACING)
     tight = epsilon(event, given["delta"])
     assert tight <= epsilon(event, given["delta"], "pld")
     assert tight.accountant == "pld"
     corrected = loss.compose([(step_with_correction(step), given["T"])])
-    agrees(row, "pld_wor_with_vcor", pld.LossCurve(PrivacyLossDistribution(corrected)).epsilon(given["delta"]))
+    assert_agrees(row, "pld_wor_with_vcor", pld.LossCurve(PrivacyLossDistribution(corrected)).epsilon(given["delta"]))
     assert set(row["output"]) == {
         "paper",
         "tight_rdp_wbk_mironov",
@@ -368,17 +370,17 @@ def test_the_headline_of_the_barker_test() -> None:
 def test_sensitivity_of_the_minibatch_ratio(row: dict[str, Any]) -> None:
     given = row["inputs"]
     size, scale, clip = given["b"], given["scale_nT_over_b"], given["clip"]
-    agrees(row, "joint", samplers.minibatch_ratio_sensitivity(clip, scale, size))
+    assert_agrees(row, "joint", samplers.minibatch_ratio_sensitivity(clip, scale, size))
     # the worst pair of batches, and what its parts move by: the mean's part, the variance's part, both together
     batch = np.full(size, clip)
     other = batch.copy()
     other[0] = -clip
     ratio = scale * (batch.sum() - other.sum())
     half_variance = scale**2 * size / 2 * (other.var() - batch.var())
-    agrees(row, "delta_lambda", ratio)
-    agrees(row, "half_delta_sigma2_tight", half_variance)
-    agrees(row, "half_delta_sigma2_thesis", 1.5 * half_variance)
-    agrees(row, "joint", ratio + half_variance)
+    assert_agrees(row, "delta_lambda", ratio)
+    assert_agrees(row, "half_delta_sigma2_tight", half_variance)
+    assert_agrees(row, "half_delta_sigma2_thesis", 1.5 * half_variance)
+    assert_agrees(row, "joint", ratio + half_variance)
 
 
 @of_group("O_barker_fulldata")
@@ -386,11 +388,11 @@ def test_full_data_barker(row: dict[str, Any]) -> None:
     given = row["inputs"]
     sensitivity, times, at = 2 * given["B"], given["T"], given["delta"]
     event = LogisticBit(sensitivity) * times
-    agrees(row, "paper_thm1_C2_mironov", epsilon(event, at, "barker_2019"))
-    agrees(row, "gaussian_C2_exact", epsilon(Gaussian(math.sqrt(2) / sensitivity) * times, at))
-    agrees(row, "logistic_pld", epsilon(event, at, "pld"))
+    assert_agrees(row, "paper_thm1_C2_mironov", epsilon(event, at, "barker_2019"))
+    assert_agrees(row, "gaussian_C2_exact", epsilon(Gaussian(math.sqrt(2) / sensitivity) * times, at))
+    assert_agrees(row, "logistic_pld", epsilon(event, at, "pld"))
     on_grid = rdp.RenyiCurve(LOGISTIC_ORDERS, times * decisions.logistic_bit(LOGISTIC_ORDERS, sensitivity))
-    agrees(row, "accept_bit_rdp_improved", on_grid.epsilon(at))
+    assert_agrees(row, "accept_bit_rdp_improved", on_grid.epsilon(at))
     renyi = epsilon(event, at, "rdp")
     assert renyi <= row["output"]["accept_bit_rdp_improved"] * (1 + ORDER_SPACING)
     assert epsilon(event, at) <= min(renyi, epsilon(event, at, "pld"))
@@ -400,15 +402,15 @@ def test_full_data_barker(row: dict[str, Any]) -> None:
 def test_renyi_divergence_of_an_accept_bit(row: dict[str, Any]) -> None:
     order, noise = np.array([float(row["inputs"]["alpha"])]), 1 / row["inputs"]["dval"]
     value = decisions.accept_bit(order, noise).item()
-    agrees(row, "rdp", value)
-    agrees(row, "ratio_to_gaussian", value / (order.item() / (2 * noise**2)))
+    assert_agrees(row, "rdp", value)
+    assert_agrees(row, "ratio_to_gaussian", value / (order.item() / (2 * noise**2)))
 
 
 @of_group("O_accept_bit_iters")
 def test_iterations_when_only_the_decision_is_shown(row: dict[str, Any]) -> None:
     given = row["inputs"]
     noise, budget = given["tau"] * math.sqrt(given["n"]), (given["eps"], given["delta"])
-    agrees(row, "k_exact_gaussian", max_steps(Gaussian(noise), *budget))
+    assert_agrees(row, "k_exact_gaussian", max_steps(Gaussian(noise), *budget))
     golden = row["output"]["k_accept_bit_rdp"]
     curve = decisions.accept_bit(GOLDEN_ORDERS, noise)
     on_grid = max(
@@ -416,7 +418,7 @@ def test_iterations_when_only_the_decision_is_shown(row: dict[str, Any]) -> None
         for k in range(golden - 50, golden + 51)
         if rdp.RenyiCurve(GOLDEN_ORDERS, k * curve).epsilon(given["delta"]) <= given["eps"]
     )
-    agrees(row, "k_accept_bit_rdp", on_grid)
+    assert_agrees(row, "k_accept_bit_rdp", on_grid)
     hidden = samplers.dp_penalty(noise, hidden=True)
     allowed = max_steps(hidden.per_step, *budget, once=hidden.once)
     assert golden * (1 - ORDER_SPACING) <= allowed
@@ -426,5 +428,5 @@ def test_iterations_when_only_the_decision_is_shown(row: dict[str, Any]) -> None
 @of_group("P_rdp_conversion")
 def test_conversion_of_renyi_divergences(row: dict[str, Any]) -> None:
     order, divergence = np.array([float(row["inputs"]["alpha"])]), np.array([row["inputs"]["rdp"]])
-    agrees(row, "eps_mironov", published.MomentsCurve(order, divergence).epsilon(row["inputs"]["delta"]))
-    agrees(row, "eps_improved", rdp.RenyiCurve(order, divergence).epsilon(row["inputs"]["delta"]))
+    assert_agrees(row, "eps_mironov", published.MomentsCurve(order, divergence).epsilon(row["inputs"]["delta"]))
+    assert_agrees(row, "eps_improved", rdp.RenyiCurve(order, divergence).epsilon(row["inputs"]["delta"]))

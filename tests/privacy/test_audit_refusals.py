@@ -43,7 +43,7 @@ def line_with(marker):
 
 
 @pytest.fixture
-def refuse(data, book, model):
+def check_refused(data, book, model):
     """Run a program that must be refused: the message names the operation and the marked line; nothing is charged."""
 
     def check(program, *arguments, error, operation, marker=None):
@@ -60,81 +60,83 @@ def refuse(data, book, model):
 # Records outside a release. A program is handed no record, so it can only try the vault itself or a copy of the table.
 
 
-def test_exact_log_likelihood_returned(refuse, table, model):
+def test_exact_log_likelihood_returned(check_refused, table, model):
     def program(oracle, theta):
         oracle.sum(SUM, identity)
         return jax.vmap(model.log_likelihood, in_axes=(None, 0))(theta, table).sum()  # exact likelihood
 
-    refuse(program, THETA, error=RecordsRefused, operation="shape .50, 3. is closed over|table itself")
+    check_refused(program, THETA, error=RecordsRefused, operation="shape .50, 3. is closed over|table itself")
 
 
-def test_exact_likelihood_on_a_copy_names_the_line(refuse, table):
+def test_exact_likelihood_on_a_copy_names_the_line(check_refused, table):
     copy = jnp.array(table) * 2
 
     def program(oracle, theta):
         return jnp.sum(theta - copy)  # copy of the table
 
-    refuse(program, THETA, error=RecordsRefused, operation="closed over", marker="copy of the table")
+    check_refused(program, THETA, error=RecordsRefused, operation="closed over", marker="copy of the table")
 
 
-def test_the_table_itself_names_the_line(refuse, table):
+def test_the_table_itself_names_the_line(check_refused, table):
     def program(oracle, theta):
         return jnp.add(theta, table[:2])  # view of the table
 
-    refuse(program, THETA, error=RecordsRefused, operation="table itself", marker="view of the table")
+    check_refused(program, THETA, error=RecordsRefused, operation="table itself", marker="view of the table")
 
 
-def test_clip_counter(refuse, data):
+def test_clip_counter(check_refused, data):
     def program(oracle, theta):
         return jnp.sum(jnp.abs(data) > 1.0)  # clip counter
 
-    refuse(program, THETA, error=RecordsRefused, operation="a JAX operation", marker="clip counter")
+    check_refused(program, THETA, error=RecordsRefused, operation="a JAX operation", marker="clip counter")
 
 
-def test_clip_counter_beside_the_release(refuse, table):
+def test_clip_counter_beside_the_release(check_refused, table):
     norms = jnp.linalg.norm(jnp.asarray(table), axis=1)
 
     def program(oracle, theta):
         return oracle.sum(SUM, identity).value, (norms > 1.0).sum()  # clip counter of a copy
 
-    refuse(program, THETA, error=RecordsRefused, operation="closed over", marker="clip counter of a copy")
+    check_refused(program, THETA, error=RecordsRefused, operation="closed over", marker="clip counter of a copy")
 
 
-def test_custom_reduction_over_records(refuse, data):
+def test_custom_reduction_over_records(check_refused, data):
     def program(oracle, theta):
         return jax.lax.reduce(data, 0.0, jax.lax.add, (0,))  # custom reduction
 
-    refuse(program, THETA, error=RecordsRefused, operation="reduce_sum", marker="custom reduction")
+    check_refused(program, THETA, error=RecordsRefused, operation="reduce_sum", marker="custom reduction")
 
 
-def test_records_in_the_carry(refuse, data):
+def test_records_in_the_carry(check_refused, data):
     def program(oracle, theta):
         return jax.lax.scan(lambda c, _: (c, None), data, None, length=3)  # records in the carry
 
-    refuse(program, THETA, error=RecordsRefused, operation="a JAX operation", marker="records in the carry")
+    check_refused(program, THETA, error=RecordsRefused, operation="a JAX operation", marker="records in the carry")
 
 
-def test_records_in_the_carry_of_a_copy(refuse, table):
+def test_records_in_the_carry_of_a_copy(check_refused, table):
     copy = jnp.array(table) + 1
 
     def program(oracle, theta):
         return jax.lax.scan(lambda c, _: (c * 2, None), copy, None, length=3)[0].sum()  # copy in the carry
 
-    refuse(program, THETA, error=RecordsRefused, operation="closed over", marker="copy in the carry")
+    check_refused(program, THETA, error=RecordsRefused, operation="closed over", marker="copy in the carry")
 
 
-def test_branch_on_data(refuse, data):
+def test_branch_on_data(check_refused, data):
     def program(oracle, theta):
         return theta if data > 0 else -theta  # branch on data
 
-    refuse(program, THETA, error=RecordsRefused, operation="__gt__", marker="branch on data")
+    check_refused(program, THETA, error=RecordsRefused, operation="__gt__", marker="branch on data")
 
 
-def test_traced_branch_on_data(refuse, data):
+def test_traced_branch_on_data(check_refused, data):
     def program(oracle, theta):
         return jax.lax.cond(data, jnp.sin, jnp.cos, theta)  # traced branch on data
 
-    refuse(program, THETA, error=RecordsRefused, operation="__array__|a JAX operation", marker="traced branch on data")
+    check_refused(
+        program, THETA, error=RecordsRefused, operation="__array__|a JAX operation", marker="traced branch on data"
+    )
 
 
 @pytest.mark.parametrize("part", ["log_prior", "log_likelihood"])
@@ -167,13 +169,13 @@ def test_the_table_as_an_argument(data, book, table, model):
     assert book.reserved == []
 
 
-def test_a_closed_over_array_larger_than_any_constant(refuse):
+def test_a_closed_over_array_larger_than_any_constant(check_refused):
     big = jnp.zeros(100_001)
 
     def program(oracle, theta):
         return big.sum() + theta  # big constant
 
-    refuse(program, THETA, error=RecordsRefused, operation="closed over", marker="big constant")
+    check_refused(program, THETA, error=RecordsRefused, operation="closed over", marker="big constant")
 
 
 # Side effects.
@@ -207,22 +209,24 @@ CALLBACKS = [
 
 @pytest.mark.parametrize(("call", "name", "marker"), CALLBACKS)
 @pytest.mark.parametrize("loop", [False, True])
-def test_callbacks_in_the_program(refuse, call, name, marker, loop):
+def test_callbacks_in_the_program(check_refused, call, name, marker, loop):
     def program(oracle, theta):
         value = call(oracle.sum(SUM, identity).value)
         if loop:
             value = jax.lax.scan(lambda c, _: (jax.jit(call)(c), None), value, None, length=2)[0]
         return value
 
-    refuse(program, THETA, error=OperationRefused, operation=name, marker=marker)
+    check_refused(program, THETA, error=OperationRefused, operation=name, marker=marker)
 
 
 @pytest.mark.parametrize(("call", "name", "marker"), CALLBACKS)
-def test_callbacks_on_records(refuse, call, name, marker):
+def test_callbacks_on_records(check_refused, call, name, marker):
     def program(oracle, theta):
         return oracle.sum(SUM, lambda record: call(record)).value
 
-    refuse(program, THETA, error=OperationRefused, operation=f"{name} at .* is applied to records", marker=marker)
+    check_refused(
+        program, THETA, error=OperationRefused, operation=f"{name} at .* is applied to records", marker=marker
+    )
 
 
 def test_a_callback_hidden_in_a_derivative_rule(data, book):
@@ -250,14 +254,14 @@ def test_a_callback_hidden_in_a_derivative_rule(data, book):
     assert book.reserved == []
 
 
-def test_a_mutable_reference(refuse):
+def test_a_mutable_reference(check_refused):
     box = jax.new_ref(jnp.zeros(3))
 
     def program(oracle, theta):
         box[...] = oracle.sum(SUM, identity).value  # mutable reference
         return theta
 
-    refuse(program, THETA, error=OperationRefused, operation="swap|addupdate", marker="mutable reference")
+    check_refused(program, THETA, error=OperationRefused, operation="swap|addupdate", marker="mutable reference")
 
 
 def test_python_sees_no_record_even_without_jit(data):
@@ -365,18 +369,20 @@ UNCOUNTED = [
 
 
 @pytest.mark.parametrize(("program", "operation", "marker"), UNCOUNTED)
-def test_releases_that_cannot_be_counted(refuse, program, operation, marker):
-    refuse(program, THETA, error=ReleaseRefused, operation=operation, marker=marker)
+def test_releases_that_cannot_be_counted(check_refused, program, operation, marker):
+    check_refused(program, THETA, error=ReleaseRefused, operation=operation, marker=marker)
 
 
-def test_differentiated_release(refuse):
+def test_differentiated_release(check_refused):
     def program(oracle, theta):
         def energy(t):
             return oracle.force(ToyGradient(), t).value.sum()  # differentiated
 
         return jax.grad(energy)(theta)
 
-    refuse(program, THETA, error=ReleaseRefused, operation="dp_release is differentiated", marker="differentiated")
+    check_refused(
+        program, THETA, error=ReleaseRefused, operation="dp_release is differentiated", marker="differentiated"
+    )
 
 
 def test_a_release_outside_a_run(data, model):
@@ -403,7 +409,7 @@ def test_a_release_of_another_data_set(data, book, table, model):
     assert book.reserved == []
 
 
-def test_mechanisms_that_nobody_proved(refuse):
+def test_mechanisms_that_nobody_proved(check_refused):
     @dataclass(frozen=True)
     class Cheap(ToySum):
         def event(self, facts, outputs):
@@ -412,23 +418,23 @@ def test_mechanisms_that_nobody_proved(refuse):
     def program(oracle, theta):
         return oracle.sum(Cheap(), identity).value  # uncertified
 
-    refuse(program, THETA, error=ReleaseRefused, operation="Cheap", marker="uncertified")
+    check_refused(program, THETA, error=ReleaseRefused, operation="Cheap", marker="uncertified")
 
     def around_the_oracle(oracle, theta):
         return release(oracle.facts, Cheap(), Term(identity, jax.tree.structure(())), [])  # around the oracle
 
-    refuse(around_the_oracle, THETA, error=ReleaseRefused, operation="no certified", marker="around the oracle")
+    check_refused(around_the_oracle, THETA, error=ReleaseRefused, operation="no certified", marker="around the oracle")
 
 
-def test_the_wrong_kind_of_mechanism(refuse):
+def test_the_wrong_kind_of_mechanism(check_refused):
     def program(oracle, theta):
         return oracle.accept(SUM, theta, theta)  # wrong kind
 
-    refuse(program, THETA, error=ReleaseRefused, operation="of the kind Decision", marker="wrong kind")
+    check_refused(program, THETA, error=ReleaseRefused, operation="of the kind Decision", marker="wrong kind")
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_a_statistic_that_closes_over_a_traced_value(refuse, loop):
+def test_a_statistic_that_closes_over_a_traced_value(check_refused, loop):
     def program(oracle, theta):
         def step(carry, _):
             shifted = carry + 1
@@ -436,7 +442,7 @@ def test_a_statistic_that_closes_over_a_traced_value(refuse, loop):
 
         return jax.lax.scan(step, theta, None, length=2)[0] if loop else step(theta, None)[0]
 
-    refuse(program, THETA, error=ReleaseRefused, operation="is closed over", marker="traced closure")
+    check_refused(program, THETA, error=ReleaseRefused, operation="is closed over", marker="traced closure")
 
 
 def test_a_release_inside_the_likelihood(data, book, model):
@@ -462,11 +468,11 @@ def test_a_release_inside_the_likelihood(data, book, model):
         lambda oracle, key, theta: oracle.log_posterior_ratio(ToyRatio(), theta, {"k": key}),
     ],
 )
-def test_a_release_takes_no_key(refuse, ask):
+def test_a_release_takes_no_key(check_refused, ask):
     def program(oracle, key, theta):
         return ask(oracle, key, theta)
 
-    refuse(
+    check_refused(
         program, jax.random.key(0), THETA, error=NoiseKeyRefused, operation="is a random key at .*" + re.escape(HERE)
     )
 

@@ -19,12 +19,13 @@ from dpmcmc.accounting.event import BarkerTest as BarkerEvent
 from dpmcmc.enclave.correction import linear_program
 from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.lattice import Wide, to_int64
+from dpmcmc.enclave.limbs import limbs
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit, ExactBarkerBit, public_steps
 from dpmcmc.enclave.mechanisms.barker_test import BOUND, BarkerTest, decision_error, draw_correction
 from dpmcmc.enclave.mechanisms.base import Term
 from dpmcmc.enclave.noise import discrete_gaussian
 from dpmcmc.enclave.rng import insecure_key
-from dpmcmc.enclave.subsample import Batch, Moments, limbs
+from dpmcmc.enclave.subsample import Batch, Moments
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
 MODEL = GaussianModel()

@@ -299,7 +299,6 @@ def test_positions_that_do_not_match(table):
 
 
 def test_a_budget_does_not_pay_for_exact_mechanisms(table):
-    pytest.importorskip("dpmcmc.accounting.ledger")
     from dpmcmc.accounting.budget import Budget
 
     data = PrivateData(table, budget=Budget(1.0, 1e-6))

@@ -244,7 +244,6 @@ def test_a_book_that_cannot_be_written_after_the_run_leaves_the_charge_standing(
 
 
 def test_a_budget_pays_until_it_is_spent():
-    pytest.importorskip("dpmcmc.accounting.ledger")
     data = PrivateData(np.zeros((20, 2)), budget=Budget(1.0, 1e-6))
     ask = lambda oracle: oracle.sum(Sum(clip=1.0, noise_multiplier=8.0), lambda record: record).value  # noqa: E731
     with pytest.raises(BudgetExceeded, match="Nothing was charged"):

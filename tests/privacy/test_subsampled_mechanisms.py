@@ -20,7 +20,7 @@ from dpmcmc.accounting.event import (
     PoissonGaussian,
     counts,
 )
-from dpmcmc.enclave import subsample
+from dpmcmc.enclave import limbs, subsample
 from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.lattice import Wide, to_float, to_int64
 from dpmcmc.enclave.mechanisms.base import Term
@@ -528,11 +528,11 @@ def test_digits_are_exact():
 
     @jax.jit
     def compute(a, b):
-        a, b = subsample.limbs(a), subsample.limbs(b)
-        product = subsample.times(subsample.times(a, b), subsample.limbs(3**40))
-        smaller = [jnp.where(subsample.less(a, b), x, y) for x, y in zip(a, b, strict=True)]
-        larger = [jnp.where(subsample.less(a, b), y, x) for x, y in zip(a, b, strict=True)]
-        return product, subsample.minus(larger, smaller), subsample.shifted_right(subsample.times(a, b), 69)
+        a, b = limbs.limbs(a), limbs.limbs(b)
+        product = limbs.times(limbs.times(a, b), limbs.limbs(3**40))
+        smaller = [jnp.where(limbs.less(a, b), x, y) for x, y in zip(a, b, strict=True)]
+        larger = [jnp.where(limbs.less(a, b), y, x) for x, y in zip(a, b, strict=True)]
+        return product, limbs.minus(larger, smaller), limbs.shifted_right(limbs.times(a, b), 69)
 
     product, difference, shifted = compute(wide(first), wide(second))
     number = lambda digits, i: sum(int(digit[i]) << (16 * place) for place, digit in enumerate(digits))  # noqa: E731

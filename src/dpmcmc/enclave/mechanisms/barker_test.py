@@ -15,23 +15,12 @@ from dpmcmc.accounting.event import Approximation, Event
 from dpmcmc.accounting.event import BarkerTest as BarkerEvent
 from dpmcmc.enclave.correction import LOGISTIC_VARIANCE, Correction, linear_program
 from dpmcmc.enclave.lattice import Lattice, Wide, add, magnitude, shift_left, to_float
+from dpmcmc.enclave.limbs import less, limbs, minus, times
 from dpmcmc.enclave.mechanisms.barker_bit import public_steps
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
 from dpmcmc.enclave.noise import discrete_gaussian, gaussian_curve_gap, total_variation_bound
-from dpmcmc.enclave.subsample import (
-    Batch,
-    Limbs,
-    Moments,
-    WithoutReplacement,
-    batch_moments,
-    draw_batches,
-    draw_index,
-    less,
-    limbs,
-    minus,
-    times,
-)
+from dpmcmc.enclave.subsample import Batch, Limbs, Moments, WithoutReplacement, batch_moments, draw_batches, draw_index
 
 BOUND = 2**12
 """The steps B of the lattice that a clipped ratio of one record may take."""

@@ -13,19 +13,11 @@ import jax.numpy as jnp
 from dpmcmc import validation
 from dpmcmc.accounting.event import Approximation, Event, FixedBatchGaussian
 from dpmcmc.enclave.lattice import Lattice, Wide, add, magnitude, negate, to_float
+from dpmcmc.enclave.limbs import limbs, shifted_right, times
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.log_ratio import distance, log_ratio
 from dpmcmc.enclave.noise import discrete_gaussian, gaussian_curve_gap, total_variation_bound
-from dpmcmc.enclave.subsample import (
-    Batch,
-    Moments,
-    WithoutReplacement,
-    batch_moments,
-    draw_batches,
-    limbs,
-    shifted_right,
-    times,
-)
+from dpmcmc.enclave.subsample import Batch, Moments, WithoutReplacement, batch_moments, draw_batches
 
 _SENSITIVITY_BITS = 30  # of one record in steps of the lattice: what fits into an int32
 _SCALE_BITS = 44  # of the largest noise
