@@ -11,15 +11,57 @@ if TYPE_CHECKING:
     from dpmcmc.enclave import (
         BarkerBit,
         BarkerTest,
+        ExactBarkerBit,
+        ExactGradientSum,
+        ExactLogRatio,
+        ExactSubsampledGradientSum,
+        ExactSum,
         GradientSum,
         LogRatio,
         MinibatchLogRatio,
         NoisyCount,
         PenaltyTest,
+        Poisson,
         PrivateData,
         SubsampledGradientSum,
         Sum,
+        WithoutReplacement,
     )
+    from dpmcmc.kernels import (
+        Stage,
+        citation,
+        dp_barker,
+        dp_hmc,
+        dp_penalty,
+        dp_sghmc,
+        dp_sgld,
+        dp_sgnht,
+        guided_walk,
+        polynomial_steps,
+    )
+    from dpmcmc.model import Model, from_numpyro
+    from dpmcmc.posterior import Posterior
+    from dpmcmc.run import price, sample
+
+_HOMES = {
+    "accounting": ("Adjacency", "Budget", "Certificate", "Ledger"),
+    "kernels": (
+        "Stage",
+        "citation",
+        "dp_barker",
+        "dp_hmc",
+        "dp_penalty",
+        "dp_sghmc",
+        "dp_sgld",
+        "dp_sgnht",
+        "guided_walk",
+        "polynomial_steps",
+    ),
+    "model": ("Model", "from_numpyro"),
+    "posterior": ("Posterior",),
+    "run": ("price", "sample"),
+}
+"""Where a name comes from, if it is not the enclave."""
 
 __all__ = [
     "Adjacency",
@@ -27,22 +69,44 @@ __all__ = [
     "BarkerTest",
     "Budget",
     "Certificate",
+    "ExactBarkerBit",
+    "ExactGradientSum",
+    "ExactLogRatio",
+    "ExactSubsampledGradientSum",
+    "ExactSum",
     "GradientSum",
     "Ledger",
     "LogRatio",
     "MinibatchLogRatio",
+    "Model",
     "NoisyCount",
     "PenaltyTest",
+    "Poisson",
+    "Posterior",
     "PrivateData",
+    "Stage",
     "SubsampledGradientSum",
     "Sum",
+    "WithoutReplacement",
+    "citation",
+    "dp_barker",
+    "dp_hmc",
+    "dp_penalty",
+    "dp_sghmc",
+    "dp_sgld",
+    "dp_sgnht",
+    "from_numpyro",
+    "guided_walk",
+    "polynomial_steps",
+    "price",
+    "sample",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'dpmcmc' has no attribute {name!r}; it has {', '.join(__all__)}")
-    home = "accounting" if name in {"Adjacency", "Budget", "Certificate", "Ledger"} else "enclave"
+    home = next((home for home, names in _HOMES.items() if name in names), "enclave")
     return getattr(import_module(f"dpmcmc.{home}"), name)
 
 

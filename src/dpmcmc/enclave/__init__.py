@@ -15,6 +15,8 @@ from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount
 from dpmcmc.enclave.mechanisms.subsampled_gradient import ExactSubsampledGradientSum, SubsampledGradientSum
 from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.enclave.oracle import Noisy, Oracle
+from dpmcmc.enclave.paid import PaidRun
+from dpmcmc.enclave.subsample import Poisson, WithoutReplacement
 
 __all__ = [
     "Audit",
@@ -32,8 +34,11 @@ __all__ = [
     "Noisy",
     "NoisyCount",
     "Oracle",
+    "PaidRun",
     "PenaltyTest",
+    "Poisson",
     "PrivateData",
     "SubsampledGradientSum",
     "Sum",
+    "WithoutReplacement",
 ]

@@ -8,8 +8,8 @@ nothing; once records were read the charge stays, whatever happens after.
 
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
@@ -27,6 +27,7 @@ from dpmcmc.enclave import rng
 from dpmcmc.enclave.audit import Audit, audit, executable
 from dpmcmc.enclave.mechanisms.base import Facts
 from dpmcmc.enclave.oracle import LogDensity, Oracle
+from dpmcmc.enclave.paid import PaidRun
 from dpmcmc.enclave.payer import NobodyPays, Payer, choose_payer
 from dpmcmc.enclave.release import current_line, line_of_error
 from dpmcmc.enclave.schema import admit, as_tree, leaf_names, parse_bounds
@@ -114,6 +115,18 @@ class PrivateData:
         """What the public knows of the records."""
         return self._facts
 
+    @property
+    def dataset(self) -> str:
+        """The name under which the ledger knows the records."""
+        return self._dataset
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget that the ledger grants the records, where a ledger pays."""
+        from dpmcmc.accounting.ledger import Ledger
+
+        return self._payer.account(self._dataset).budget if isinstance(self._payer, Ledger) else None
+
     def price(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Event:
         """Return what `run` would charge for the program. Reads no record and charges nothing."""
         return self.audit(program, *arguments, model=model).event
@@ -135,18 +148,38 @@ class PrivateData:
         The noise is new in every run. `insecure_seed` fixes it, for tests: whoever knows the seed knows the noise, so
         such a run is `NonPrivate` and only a vault `without_guarantee` pays for it.
         """
+        event, _ = self._ready(program, arguments, model)
+        with self.reserve(event, what=what, insecure_seed=insecure_seed) as paid:
+            return paid.run(program, *arguments, model=model)
+
+    @contextmanager
+    def reserve(self, event: Event, *, what: str = "run", insecure_seed: int | None = None) -> Generator[PaidRun]:
+        """Set a price aside, and yield what executes programs up to that price; what was not used is given back.
+
+        The charge stands from the moment it is made: if the process dies, all of it stays.
+        """
+        price = event if insecure_seed is None else event + NonPrivate()
+        reservation = self._payer.reserve(self._dataset, price, what=what, adjacency=self._facts.adjacency)
+        paid = PaidRun(event, self._ready, insecure_seed)
+        try:
+            yield paid
+        finally:
+            _settle(reservation, paid.close())
+
+    def _ready(
+        self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None
+    ) -> tuple[Event, Callable[[jax.Array], Any]]:
+        """Audit and compile a program; return its price, and what executes it under a key once that is paid."""
         public = self._public(arguments)
         prepared = self._prepare(program, public, model)
-        execute = prepared.compile()
-        key = rng.fresh_key() if insecure_seed is None else rng.insecure_key(insecure_seed)
-        event = prepared.audit.event if insecure_seed is None else prepared.audit.event + NonPrivate()
-        reservation = self._payer.reserve(self._dataset, event, what=what, adjacency=self._facts.adjacency)
-        try:
+        compiled = prepared.compile()
+
+        def execute(key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
-                results = jax.block_until_ready(execute(self._records, key, *jax.tree.leaves(public)))
-        finally:
-            _settle(reservation)
-        return jax.tree.unflatten(prepared.outputs, results)
+                results = jax.block_until_ready(compiled(self._records, key, *jax.tree.leaves(public)))
+            return jax.tree.unflatten(prepared.outputs, results)
+
+        return prepared.audit.event, execute
 
     def _public(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments as arrays, after refusing records and tracers among them."""
@@ -259,9 +292,9 @@ def _array(leaf: Any) -> jax.Array:
     return jnp.asarray(array, dtype=array.dtype)
 
 
-def _settle(reservation: Any) -> None:
+def _settle(reservation: Any, spent: Event) -> None:
     """Close the charge. A book that cannot be written leaves it standing, which errs toward more loss."""
     try:
-        reservation.settle()
+        reservation.settle(spent)
     except LedgerError as error:
         warnings.warn(f"the run is paid but not settled, its charge stands: {error}", RuntimeWarning, stacklevel=3)

@@ -61,7 +61,9 @@ class Oracle:
         queries, structure = self._flat("position", position)
         (total,) = self._release(mechanism, NoisySum, Term(self._log_likelihood, structure), queries)
         gradient = jax.tree.map(jnp.add, _nest(total, position), jax.grad(self.model.log_prior)(position))
-        return Noisy(gradient, mechanism.variance(self.facts, queries))
+        with jax.ensure_compile_time_eval():  # known while the program is traced, where it depends on no query
+            variance = mechanism.variance(self.facts, queries)
+        return Noisy(gradient, variance)
 
     def log_posterior_ratio(self, mechanism: NoisySum, current: Any, proposed: Any) -> Noisy:
         """Return the noisy log-posterior at `proposed` less the one at `current` (Räisä et al. 2021, Section 3)."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import Approximation, Event, NonPrivate
+from dpmcmc.accounting.samplers import sghmc_noise_over_clip, sgld_noise_over_clip
 from dpmcmc.enclave.lattice import Lattice, Wide, add, gradient_lattice, quantise_vector, to_float
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.exact import exact_sum
@@ -49,6 +50,23 @@ class SubsampledGradientSum:
         """Return the mechanism on fixed batches; the noise is in units of the sensitivity, which is two clips."""
         multiplier = validation.positive("noise_multiplier", noise_multiplier)
         return cls(clip, 2 * multiplier, WithoutReplacement(batch_size))
+
+    @classmethod
+    def for_sgld(cls, clip: float, rate: float, step_size: float, max_batch_size: int | None = None) -> Self:
+        """Return the mechanism on Poisson batches whose noise is all the noise that `dp_sgld` needs at that step."""
+        step_size = validation.positive("step_size", step_size)
+        return cls.poisson(clip, sgld_noise_over_clip(rate, clip, step_size), rate, max_batch_size)
+
+    @classmethod
+    def for_sghmc(
+        cls, clip: float, rate: float, step_size: float, friction: float, max_batch_size: int | None = None
+    ) -> Self:
+        """Return the mechanism on Poisson batches whose noise is all that `dp_sghmc` needs, or `dp_sgnht`.
+
+        `friction` is the net one: C - B for `dp_sghmc`, the diffusion A for `dp_sgnht`.
+        """
+        step_size, friction = validation.positive("step_size", step_size), validation.positive("friction", friction)
+        return cls.poisson(clip, sghmc_noise_over_clip(rate, clip, step_size, friction), rate, max_batch_size)
 
     def lattice(self, num_coordinates: int, num_rows: int = 1) -> Lattice:
         """Return the lattice of a batch sum."""

@@ -1,0 +1,46 @@
+"""Accept or reject a proposal, by whichever test the mechanism pays for."""
+
+import jax
+import jax.numpy as jnp
+
+from dpmcmc.kernels.base import DecisionMechanism, Oracle
+
+
+def accept(
+    key: jax.Array,
+    oracle: Oracle,
+    mechanism: object,
+    current: jax.Array,
+    proposed: jax.Array,
+    log_correction: jax.Array | float = 0.0,
+) -> tuple[jax.Array, jax.Array]:
+    """Return whether to move, and whether the proposal left the finite numbers, which is a rejection.
+
+    The oracle is asked either way, at a place where it can answer: what a step costs must not depend on where it goes.
+
+    Args:
+        key: for the uniform of the test, unless the mechanism keeps the test to itself.
+        oracle: what answers.
+        mechanism: releases a noisy log-ratio, to which the penalty test is applied, or the decision of its own test.
+        current: the position of the chain.
+        proposed: where it might go.
+        log_correction: the rest of the log acceptance ratio: momenta, or an asymmetric proposal.
+    """
+    is_finite = jnp.all(jnp.isfinite(proposed)) & jnp.isfinite(log_correction)
+    safe = jnp.where(is_finite, proposed, current)
+    if isinstance(mechanism, DecisionMechanism):
+        decision = oracle.accept(mechanism, current, safe, jnp.where(is_finite, log_correction, 0.0))
+    else:
+        ratio = oracle.log_posterior_ratio(mechanism, current, safe)
+        decision = penalty_test(key, ratio.value + log_correction, ratio.variance)
+    return decision & is_finite, ~is_finite
+
+
+def penalty_test(key: jax.Array, noisy_log_ratio: jax.Array, variance: jax.Array) -> jax.Array:
+    """Accept with probability min(1, exp(noisy log-ratio - variance / 2)) (Ceperley and Dewing 1999).
+
+    Averaged over noise of that variance, a(l) = E min(1, exp(l + noise - variance / 2)) obeys a(l) / a(-l) = e^l: the
+    chain keeps the exact target although it never sees the exact ratio. Without noise it is the Metropolis test.
+    """
+    minus_log_uniform = jax.random.exponential(key)
+    return -minus_log_uniform < noisy_log_ratio - variance / 2

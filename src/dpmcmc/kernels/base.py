@@ -1,0 +1,94 @@
+"""What every sampler is: a way to start and a way to step, over vectors, asking an oracle.
+
+Kernels are untrusted post-processing. They hold no record, import neither the enclave nor the accountants, and get
+their mechanisms as arguments: what they release and what it costs is read off the traced program by others.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from inspect import signature
+from typing import Any, NamedTuple, ParamSpec, Protocol, runtime_checkable
+
+import jax
+
+
+class Noisy(Protocol):
+    """A released value with the variance of its own noise."""
+
+    @property
+    def value(self) -> Any:
+        """The released value."""
+        ...
+
+    @property
+    def variance(self) -> jax.Array:
+        """The variance of the noise on each coordinate."""
+        ...
+
+
+class Oracle(Protocol):
+    """What a kernel may ask."""
+
+    def force(self, mechanism: Any, position: jax.Array, /) -> Noisy:
+        """Return the noisy gradient of the log-posterior."""
+        ...
+
+    def log_posterior_ratio(self, mechanism: Any, current: jax.Array, proposed: jax.Array, /) -> Noisy:
+        """Return the noisy log-posterior at `proposed` less the one at `current`."""
+        ...
+
+    def accept(self, mechanism: Any, current: jax.Array, proposed: jax.Array, log_correction: Any, /) -> jax.Array:
+        """Return the bare decision of a test of `proposed` against `current`."""
+        ...
+
+
+@runtime_checkable
+class DecisionMechanism(Protocol):
+    """A mechanism that releases the decision of a test and not the value it rests on."""
+
+    @property
+    def acceptance(self) -> str:
+        """The name of the acceptance rule that the bit obeys."""
+        ...
+
+
+class Info(NamedTuple):
+    """What a step tells about itself: all of it follows from releases."""
+
+    is_accepted: jax.Array
+    is_divergent: jax.Array
+    """Whether the step left the finite numbers; such a step does not move."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A sampler with its settings.
+
+    Attributes:
+        name: the name of the function that made it.
+        settings: the arguments of that function.
+        init: ``init(key, position, oracle) -> state``; every state has a `position`.
+        step: ``step(key, state, oracle) -> (state, info)``.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    init: Callable[[jax.Array, jax.Array, Oracle], Any] = field(repr=False)
+    step: Callable[[jax.Array, Any, Oracle], tuple[Any, Info]] = field(repr=False)
+
+
+Parameters = ParamSpec("Parameters")
+
+
+def kernel(make: Callable[Parameters, tuple[Callable[..., Any], Callable[..., Any]]]) -> Callable[Parameters, Kernel]:
+    """Turn a function that returns ``init, step`` into one that returns a `Kernel` that remembers its settings."""
+
+    @wraps(make)
+    def named(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Kernel:
+        init, step = make(*args, **kwargs)
+        bound = signature(make).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return Kernel(make.__name__, dict(bound.arguments), init, step)
+
+    return named

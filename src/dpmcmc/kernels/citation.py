@@ -1,0 +1,98 @@
+"""How to cite a sampler."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.kernels.base import Kernel
+
+_ENTRIES: Mapping[str, str] = {
+    "raisa2021hmc": r"""@misc{raisa2021hmc,
+  author = {R{\"a}is{\"a}, Ossi and Koskela, Antti and Honkela, Antti},
+  title  = {Differentially Private {H}amiltonian {M}onte {C}arlo},
+  year   = {2021},
+  eprint = {2106.09376},
+  archiveprefix = {arXiv}
+}""",
+    "raisa2021thesis": r"""@mastersthesis{raisa2021thesis,
+  author = {R{\"a}is{\"a}, Ossi},
+  title  = {Differentially Private {M}arkov Chain {M}onte {C}arlo},
+  school = {University of Helsinki},
+  year   = {2021}
+}""",
+    "yildirim2019": r"""@article{yildirim2019,
+  author  = {Y{\i}ld{\i}r{\i}m, Sinan and Ermi{\c{s}}, Beyza},
+  title   = {Exact {MCMC} with differentially private moves: Revisiting the penalty algorithm
+             in a data privacy framework},
+  journal = {Statistics and Computing},
+  volume  = {29},
+  pages   = {947--963},
+  year    = {2019}
+}""",
+    "ceperley1999": r"""@article{ceperley1999,
+  author  = {Ceperley, David M. and Dewing, Mark},
+  title   = {The penalty method for random walks with uncertain energies},
+  journal = {The Journal of Chemical Physics},
+  volume  = {110},
+  pages   = {9812--9820},
+  year    = {1999}
+}""",
+    "gustafson1998": r"""@article{gustafson1998,
+  author  = {Gustafson, Paul},
+  title   = {A guided walk {M}etropolis algorithm},
+  journal = {Statistics and Computing},
+  volume  = {8},
+  pages   = {357--364},
+  year    = {1998}
+}""",
+    "heikkila2019": r"""@inproceedings{heikkila2019,
+  author    = {Heikkil{\"a}, Mikko A. and J{\"a}lk{\"o}, Joonas and Dikmen, Onur and Honkela, Antti},
+  title     = {Differentially Private {M}arkov Chain {M}onte {C}arlo},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {32},
+  year      = {2019}
+}""",
+    "wang2015": r"""@inproceedings{wang2015,
+  author    = {Wang, Yu-Xiang and Fienberg, Stephen E. and Smola, Alexander J.},
+  title     = {Privacy for Free: Posterior Sampling and Stochastic Gradient {M}onte {C}arlo},
+  booktitle = {International Conference on Machine Learning},
+  year      = {2015}
+}""",
+    "li2019": r"""@inproceedings{li2019,
+  author    = {Li, Bai and Chen, Changyou and Liu, Hao and Carin, Lawrence},
+  title     = {On Connecting Stochastic Gradient {MCMC} and Differential Privacy},
+  booktitle = {International Conference on Artificial Intelligence and Statistics},
+  year      = {2019}
+}""",
+    "chen2014": r"""@inproceedings{chen2014,
+  author    = {Chen, Tianqi and Fox, Emily B. and Guestrin, Carlos},
+  title     = {Stochastic Gradient {H}amiltonian {M}onte {C}arlo},
+  booktitle = {International Conference on Machine Learning},
+  year      = {2014}
+}""",
+    "ding2014": r"""@inproceedings{ding2014,
+  author    = {Ding, Nan and Fang, Youhan and Babbush, Ryan and Chen, Changyou and Skeel, Robert D. and Neven, Hartmut},
+  title     = {Bayesian Sampling Using Stochastic Gradient Thermostats},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {27},
+  year      = {2014}
+}""",
+}
+
+_SOURCES: Mapping[str, tuple[str, ...]] = {
+    "dp_hmc": ("raisa2021hmc", "raisa2021thesis"),
+    "dp_penalty": ("yildirim2019", "ceperley1999", "raisa2021thesis"),
+    "guided_walk": ("yildirim2019", "gustafson1998", "raisa2021thesis"),
+    "dp_barker": ("heikkila2019",),
+    "dp_sgld": ("wang2015", "li2019"),
+    "dp_sghmc": ("chen2014", "li2019"),
+    "dp_sgnht": ("ding2014", "wang2015"),
+}
+
+
+def citation(kernel: Kernel | Callable[..., Any]) -> str:
+    """Return BibTeX for the papers that a sampler comes from; takes a kernel, or the function that makes one."""
+    name = kernel.name if isinstance(kernel, Kernel) else getattr(kernel, "__name__", repr(kernel))
+    if name not in _SOURCES:
+        raise InvalidArgument(f"kernel={name!r} must be one of {', '.join(sorted(_SOURCES))}")
+    return "\n\n".join(_ENTRIES[source] for source in _SOURCES[name])

@@ -1,0 +1,47 @@
+"""What a sampler needs to know about a posterior: a prior, the likelihood of one record, and how to read a position."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import jax
+
+from dpmcmc import validation
+
+
+def _unchanged(position: Any) -> Any:
+    return position
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A posterior over unconstrained positions, in public code.
+
+    The posterior is proportional to exp(log_prior(position)) * product over records of exp(log_likelihood(position,
+    record)) ** temperature. Samplers move in unconstrained space: where a parameter is bounded, `log_prior` has the
+    log-Jacobian of `constrain` in it.
+
+    Attributes:
+        log_prior: ``log_prior(position)``, any additive constant left out if convenient.
+        log_likelihood: ``log_likelihood(position, record)`` of one record, which is a pytree of its values.
+        temperature: the power of the likelihood: one for the posterior, n0 / n for the papers' tempered ones.
+        constrain: maps a position to the parameters that people read, a mapping from names to arrays.
+        unconstrain: maps such parameters to a position; what `constrain` undoes.
+        sample_prior: ``sample_prior(key)`` draws a position from the prior; None if the prior cannot be drawn from.
+        position: shapes and types of a position, as a pytree of `jax.ShapeDtypeStruct`; None if nobody said.
+    """
+
+    log_prior: Callable[[Any], jax.Array]
+    log_likelihood: Callable[[Any, Any], jax.Array]
+    temperature: float = field(default=1.0, kw_only=True)
+    constrain: Callable[[Any], Any] = field(default=_unchanged, kw_only=True)
+    unconstrain: Callable[[Any], Any] = field(default=_unchanged, kw_only=True)
+    sample_prior: Callable[[jax.Array], Any] | None = field(default=None, kw_only=True)
+    position: Any = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "temperature", validation.positive("temperature", self.temperature))
+
+    def tempered(self, temperature: float) -> Self:
+        """Return the same model with its likelihood raised to another power."""
+        return replace(self, temperature=temperature)

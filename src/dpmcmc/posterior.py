@@ -1,0 +1,165 @@
+"""What a run leaves behind: draws, what the chains told, and the certificate of what it cost.
+
+Everything in here may be published. It is made of releases; no record and no exact function of records is in it.
+"""
+
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import tomli_w
+import xarray as xr
+
+from dpmcmc import diagnostics
+from dpmcmc.accounting import Certificate
+from dpmcmc.errors import InvalidArgument
+
+INTERVAL = (0.05, 0.5, 0.95)
+"""The quantiles of a summary."""
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Draws from a posterior.
+
+    Attributes:
+        draws: every step of every chain by parameter, with the axes (chain, step, ...).
+        is_accepted: whether each step moved, (chain, step).
+        num_warmup: how many steps at the beginning are not counted as draws.
+        certificate: what it cost.
+        settings: how it was made: sampler, model temperature, the public facts of the data.
+    """
+
+    draws: Mapping[str, np.ndarray]
+    is_accepted: np.ndarray
+    num_warmup: int
+    certificate: Certificate
+    settings: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        chains, steps = self.is_accepted.shape
+        names = ", ".join(f"{name}{list(values.shape[2:]) or ''}" for name, values in self.draws.items())
+        return (
+            f"Posterior({names}; {chains} chains of {steps} steps, {self.num_warmup} of them warm-up, "
+            f"{self.acceptance_rate:.0%} accepted)\n{self.certificate.statement}"
+        )
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Return the draws of one parameter after the warm-up, (chain, draw, ...)."""
+        if name not in self.draws:
+            raise KeyError(f"there is no parameter {name!r}; there are {', '.join(self.draws)}")
+        return self.draws[name][:, self.num_warmup :]
+
+    @property
+    def acceptance_rate(self) -> float:
+        """The share of the steps after the warm-up that moved."""
+        return float(np.mean(self.is_accepted[:, self.num_warmup :]))
+
+    def matrix(self) -> np.ndarray:
+        """Return all draws after the warm-up, chains pooled, one row a draw and one column a coordinate."""
+        parts = [self[name].reshape(-1, int(np.prod(self.draws[name].shape[2:], dtype=int))) for name in self.draws]
+        return np.concatenate(parts, axis=1)
+
+    @cached_property
+    def datasets(self) -> dict[str, xr.Dataset]:
+        """The draws and what the chains told as xarray, in ArviZ's groups."""
+        steps = {"posterior": slice(self.num_warmup, None), "warmup_posterior": slice(0, self.num_warmup)}
+        groups = {group: _dataset(self.draws, kept) for group, kept in steps.items()}
+        moved = {"accepted": self.is_accepted}
+        groups["sample_stats"] = _dataset(moved, steps["posterior"])
+        groups["warmup_sample_stats"] = _dataset(moved, steps["warmup_posterior"])
+        return groups
+
+    def to_arviz(self) -> Any:
+        """Return the draws in ArviZ's own structure: a DataTree from version 1 on, InferenceData before."""
+        return diagnostics.to_arviz(self.datasets)
+
+    def summary(self) -> pd.DataFrame:
+        """Return mean, standard deviation, quantiles, effective sample size and R-hat of every coordinate."""
+        columns = {label: values for name in self.draws for label, values in _coordinates(name, self[name]).items()}
+        table = pd.DataFrame.from_dict({label: _moments(values) for label, values in columns.items()}, orient="index")
+        chains, draws = next(iter(columns.values())).shape
+        judged = draws >= diagnostics.MINIMUM_DRAWS
+        table["ess_bulk"] = pd.Series(diagnostics.ess(columns)) if judged else np.nan
+        table["r_hat"] = pd.Series(diagnostics.rhat(columns)) if judged and chains > 1 else np.nan
+        return table
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write a run folder: draws.nc, summary.csv, certificate.json, config.toml. The folder must be new.
+
+        It is written beside its place and moved there when it is complete.
+        """
+        place = Path(folder)
+        if place.exists():
+            raise InvalidArgument(f"folder={str(place)!r} exists; choose a new one, a saved run is not overwritten")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}-") as temporary:
+            written = Path(temporary) / "run"
+            written.mkdir()
+            xr.DataTree.from_dict(self.datasets).to_netcdf(written / "draws.nc", engine="h5netcdf")
+            self.summary().to_csv(written / "summary.csv", index_label="parameter")
+            (written / "certificate.json").write_text(self.certificate.to_json() + "\n", encoding="utf-8")
+            config = {"num_warmup": self.num_warmup, **self.settings}
+            (written / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
+            shutil.move(written, place)
+        return place
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Posterior":
+        """Read a run folder; the certificate is checked by computing its epsilon again."""
+        place = Path(folder)
+        missing = [name for name in ("draws.nc", "certificate.json", "config.toml") if not (place / name).is_file()]
+        if missing:
+            raise InvalidArgument(f"folder={str(place)!r} is no run folder: {', '.join(missing)} is missing")
+        config = tomllib.loads((place / "config.toml").read_text(encoding="utf-8"))
+        with xr.open_datatree(place / "draws.nc", engine="h5netcdf") as tree:
+            groups = {name: tree[name].to_dataset().load() for name in tree.children}
+        steps = {
+            name: np.concatenate([groups[f"warmup_{kind}"][name].to_numpy(), groups[kind][name].to_numpy()], axis=1)
+            for kind in ("posterior", "sample_stats")
+            for name in map(str, groups[kind].data_vars)
+        }
+        return cls(
+            is_accepted=steps.pop("accepted").astype(bool),
+            draws=steps,
+            num_warmup=config.pop("num_warmup"),
+            certificate=Certificate.from_json((place / "certificate.json").read_text(encoding="utf-8")),
+            settings=config,
+        )
+
+
+def _dataset(values: Mapping[str, np.ndarray], kept: slice) -> xr.Dataset:
+    """Return arrays (chain, step, ...) as a Dataset with ArviZ's names of axes."""
+    variables = {
+        name: (("chain", "draw", *(f"{name}_dim_{axis}" for axis in range(array.ndim - 2))), array[:, kept])
+        for name, array in values.items()
+    }
+    chains, steps = next(iter(variables.values()))[1].shape[:2]
+    coordinates = {"chain": np.arange(chains), "draw": np.arange(steps)}
+    return xr.Dataset(variables, coords=coordinates)
+
+
+def _coordinates(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Return each number of a parameter by a label of its own, (chain, draw)."""
+    labels = {
+        index: name + (f"[{', '.join(map(str, index))}]" if index else "") for index in np.ndindex(values.shape[2:])
+    }
+    return {label: values[(slice(None), slice(None), *index)] for index, label in labels.items()}
+
+
+def _moments(values: np.ndarray) -> dict[str, float]:
+    """Summarise the draws of one number."""
+    quantiles = np.quantile(values, INTERVAL)
+    return {
+        "mean": float(np.mean(values)),
+        "sd": float(np.std(values, ddof=1)) if values.size > 1 else float("nan"),
+        **{f"q{100 * level:g}": float(value) for level, value in zip(INTERVAL, quantiles, strict=True)},
+    }

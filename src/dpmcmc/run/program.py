@@ -1,0 +1,136 @@
+"""The programs that a run consists of, as the enclave traces them: start the chains, move them, or both at once.
+
+Kernels work on vectors. A `Layout` says how a position of the model, which may be any pytree, becomes a vector.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dpmcmc.enclave import Noisy
+from dpmcmc.enclave import Oracle as EnclaveOracle
+from dpmcmc.kernels import Info, Kernel, Stage
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The structure of a position and the shapes of its arrays, which are laid out one after the other."""
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, position: Any) -> "Layout":
+        """Return the layout of a position, or of the shapes of one."""
+        leaves, structure = jax.tree.flatten(position)
+        return cls(structure, tuple(tuple(jnp.shape(leaf)) for leaf in leaves))
+
+    @property
+    def dimension(self) -> int:
+        """The number of coordinates."""
+        return sum(prod(shape) for shape in self.shapes)
+
+    def ravel(self, position: Any) -> jax.Array:
+        """Return a position as a vector."""
+        return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(position)])
+
+    def unravel(self, vector: jax.Array) -> Any:
+        """Return a vector as a position."""
+        parts: list[jax.Array] = []
+        start = 0
+        for shape in self.shapes:
+            parts.append(vector[start : start + prod(shape)].reshape(shape))
+            start += prod(shape)
+        return jax.tree.unflatten(self.structure, parts)
+
+
+@dataclass(frozen=True)
+class VectorOracle:
+    """An oracle that speaks of vectors, in front of one that speaks of positions."""
+
+    oracle: EnclaveOracle
+    layout: Layout
+
+    def force(self, mechanism: Any, position: jax.Array) -> Noisy:
+        """Return the noisy gradient of the log-posterior."""
+        force = self.oracle.force(mechanism, self.layout.unravel(position))
+        return Noisy(self.layout.ravel(force.value), force.variance)
+
+    def log_posterior_ratio(self, mechanism: Any, current: jax.Array, proposed: jax.Array) -> Noisy:
+        """Return the noisy log-posterior ratio."""
+        return self.oracle.log_posterior_ratio(mechanism, self.layout.unravel(current), self.layout.unravel(proposed))
+
+    def accept(self, mechanism: Any, current: jax.Array, proposed: jax.Array, log_correction: Any) -> jax.Array:
+        """Return the decision of a test."""
+        first, second = self.layout.unravel(current), self.layout.unravel(proposed)
+        return self.oracle.accept(mechanism, first, second, log_correction)
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Start the chains: ``begin(oracle, positions, keys)``, one position and one key a chain."""
+
+    kernel: Kernel
+    layout: Layout
+
+    def __call__(self, oracle: EnclaveOracle, positions: jax.Array, keys: jax.Array) -> Any:
+        """Return the states of the chains."""
+        asked = VectorOracle(oracle, self.layout)
+        return jax.vmap(lambda key, position: self.kernel.init(key, position, asked))(keys, positions)
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Move the chains `length` steps: ``advance(oracle, states, keys, first_step)``.
+
+    Step t of a chain uses its key folded with t, so that proposals do not depend on how a run is cut into segments.
+    """
+
+    kernel: Kernel
+    layout: Layout
+    length: int
+
+    def __call__(self, oracle: EnclaveOracle, states: Any, keys: jax.Array, first_step: jax.Array) -> Any:
+        """Return the new states, and the positions and what was told of every step, one row a step."""
+        asked = VectorOracle(oracle, self.layout)
+
+        def step(states: Any, index: jax.Array) -> tuple[Any, tuple[jax.Array, Info]]:
+            own_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, index)
+            states, info = jax.vmap(lambda key, state: self.kernel.step(key, state, asked))(own_keys, states)
+            return states, (states.position, info)
+
+        return jax.lax.scan(step, states, first_step + jnp.arange(self.length, dtype=jnp.uint32))
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole run in one program, for its price: ``whole(oracle, positions, keys)``."""
+
+    stages: tuple[Stage, ...]
+    layout: Layout
+
+    def __call__(self, oracle: EnclaveOracle, positions: jax.Array, keys: jax.Array) -> jax.Array:
+        """Return where the chains end."""
+        states = None
+        first_step = jnp.zeros((), jnp.uint32)
+        for before, stage in zip((None, *self.stages[:-1]), self.stages, strict=True):
+            if not continues(before, stage):
+                start = positions if states is None else states.position
+                states = Begin(stage.kernel, self.layout)(oracle, start, keys)
+            states, _ = Advance(stage.kernel, self.layout, stage.num_steps)(oracle, states, keys, first_step)
+            first_step = first_step + stage.num_steps
+        return states.position  # pyright: ignore[reportOptionalMemberAccess]  # there is at least one stage
+
+
+def continues(before: Stage | None, stage: Stage) -> bool:
+    """Say whether a stage goes on with the states of the one before: if it is the same sampler in other settings."""
+    return before is not None and before.kernel.name == stage.kernel.name
+
+
+def as_stages(kernel: Kernel | Sequence[Stage], num_steps: int) -> tuple[Stage, ...]:
+    """Return a run as stages."""
+    return (Stage(kernel, num_steps),) if isinstance(kernel, Kernel) else tuple(Stage(*stage) for stage in kernel)

@@ -1,0 +1,59 @@
+"""What a run shows while it goes on: facts that follow from releases, never from records."""
+
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+SECONDS_BETWEEN_LINES = 5.0
+"""How often a run that has no terminal says where it is."""
+
+
+class Watcher:
+    """Told how a run gets on, and shows it: a bar in a terminal, else a line now and then, or nothing."""
+
+    def __init__(self, name: str, total: int, price: str, bar: Progress | None, console: Console | None) -> None:
+        self._name, self._total, self._price = name, total, price
+        self._bar, self._console = bar, console
+        self._task = bar.add_task(name, total=total, pace="compiling") if bar else None
+        self._started = self._last = time.monotonic()
+        self._done = self._accepted = 0.0
+
+    def update(self, steps: int, acceptance: float) -> None:
+        """Take note of so many further steps, and of the share of them that moved."""
+        now = time.monotonic()
+        self._done += steps
+        self._accepted += steps * acceptance
+        if self._bar and self._task is not None:
+            self._bar.update(self._task, completed=self._done, pace=self._pace(now))
+        elif self._console and now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            line = f"{self._name}: {self._done:.0f}/{self._total} steps, {self._pace(now)}"
+            self._console.print(line, highlight=False, soft_wrap=True)
+
+    def _pace(self, now: float) -> str:
+        return (
+            f"{self._done / (now - self._started):.3g} steps/s, {self._accepted / self._done:.0%} accepted, "
+            f"{self._done / self._total:.0%} of {self._price} spent"
+        )
+
+
+@contextmanager
+def watch(name: str, total: int, price: str, show: bool) -> Generator[Watcher]:
+    """Yield what shows the progress of a run, on standard error."""
+    console = Console(file=sys.stderr) if show else None
+    if console is None or not console.is_terminal:
+        yield Watcher(name, total, price, None, console)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total} steps"),
+        TextColumn("{task.fields[pace]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        yield Watcher(name, total, price, bar, None)
