@@ -143,8 +143,7 @@ def _dataset(values: Mapping[str, np.ndarray], kept: slice) -> xr.Dataset:
         for name, array in values.items()
     }
     chains, steps = next(iter(variables.values()))[1].shape[:2]
-    coordinates = {"chain": np.arange(chains), "draw": np.arange(steps)}
-    return xr.Dataset(variables, coords=coordinates)
+    return xr.Dataset(variables, coords={"chain": range(chains), "draw": range(steps)})
 
 
 def _coordinates(name: str, values: np.ndarray) -> dict[str, np.ndarray]:

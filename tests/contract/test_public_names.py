@@ -112,10 +112,10 @@ def test_accounting_does_not_import_jax() -> None:
 
 def test_names_of_the_package_are_sorted_and_exist() -> None:
     assert dpmcmc.__all__ == sorted(dpmcmc.__all__)
-    assert all(inspect.isclass(getattr(dpmcmc, name)) for name in dpmcmc.__all__)
+    assert all(callable(getattr(dpmcmc, name)) and getattr(dpmcmc, name).__doc__ for name in dpmcmc.__all__)
     assert dir(dpmcmc) == dpmcmc.__all__
-    with pytest.raises(AttributeError, match="has no attribute 'Posterior'"):
-        dpmcmc.Posterior  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'Prior'"):
+        dpmcmc.Prior  # noqa: B018
 
 
 def test_names_of_the_enclave_are_sorted_and_exist() -> None:

@@ -59,8 +59,7 @@ def dp_sghmc(
         def update(phase: FrictionState, key: jax.Array) -> tuple[FrictionState, None]:
             position = phase.position + step_size * phase.momentum
             force = oracle.force(gradient, position)
-            needed = 2 * (friction - batch_noise) * step_size
-            noise = missing_noise(key, position, needed, step_size**2 * force.variance)
+            noise = missing_noise(key, force, gain=step_size, needed=2 * (friction - batch_noise) * step_size)
             return FrictionState(
                 position, phase.momentum + step_size * force.value - step_size * friction * phase.momentum + noise
             ), None

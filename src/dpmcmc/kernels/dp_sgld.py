@@ -35,7 +35,7 @@ def dp_sgld(gradient: Any, *, step_size: float) -> Any:
 
     def step(key: jax.Array, state: LangevinState, oracle: Oracle) -> tuple[LangevinState, Info]:
         force = oracle.force(gradient, state.position)
-        noise = missing_noise(key, state.position, step_size, (step_size / 2) ** 2 * force.variance)
+        noise = missing_noise(key, force, gain=step_size / 2, needed=step_size)
         moved, is_lost = move(state, (state.position + step_size / 2 * force.value + noise,))
         return LangevinState(*moved), Info(~is_lost, is_lost)
 

@@ -40,7 +40,7 @@ def dp_sgnht(gradient: Any, *, step_size: float, diffusion: float) -> Any:
 
     def step(key: jax.Array, state: ThermostatState, oracle: Oracle) -> tuple[ThermostatState, Info]:
         force = oracle.force(gradient, state.position)
-        noise = missing_noise(key, state.position, 2 * diffusion * step_size, step_size**2 * force.variance)
+        noise = missing_noise(key, force, gain=step_size, needed=2 * diffusion * step_size)
         momentum = state.momentum + step_size * force.value - step_size * state.friction * state.momentum + noise
         position = state.position + step_size * momentum
         friction = state.friction + step_size * (momentum @ momentum / position.size - 1)

@@ -5,23 +5,26 @@ import jax.core
 import jax.numpy as jnp
 
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.kernels.base import Noisy
 
 TOLERANCE = 1e-4
 """By how much, relatively, the noise of a release may exceed what the dynamics needs: it is rounded to a lattice."""
 
 
-def missing_noise(key: jax.Array, like: jax.Array, needed: float, released: jax.Array) -> jax.Array:
-    """Return N(0, needed - released): an update that holds noise of the variance `released` gets the rest here.
+def missing_noise(key: jax.Array, force: Noisy, gain: float, needed: float) -> jax.Array:
+    """Return N(0, needed - gain^2 * variance): what an update that adds gain * force lacks of the variance `needed`.
 
     More noise than needed would heat the chain; that is refused when the program is traced, before anything is charged.
     """
-    if not isinstance(released, jax.core.Tracer) and float(released) > needed * (1 + TOLERANCE):
+    known = not isinstance(force.variance, jax.core.Tracer)
+    if known and gain**2 * float(force.variance) > needed * (1 + TOLERANCE):
         raise InvalidArgument(
-            f"the noise of the gradient is too large for the step: it puts the variance {float(released):.4g} into an "
-            f"update that needs {needed:.4g}. Take a smaller step_size, a larger batch, or less noise "
-            "(SubsampledGradientSum.for_sgld and for_sghmc match the noise to the step)"
+            f"the noise of the gradient is too large for the step: it puts the variance "
+            f"{gain**2 * float(force.variance):.4g} into an update that needs {needed:.4g}. Take a smaller step_size, "
+            "a larger batch, or less noise (SubsampledGradientSum.for_sgld and for_sghmc match the noise to the step)"
         )
-    return jnp.sqrt(jnp.maximum(needed - released, 0.0)) * jax.random.normal(key, like.shape)
+    missing = jnp.maximum(needed - gain**2 * force.variance, 0.0)
+    return jnp.sqrt(missing) * jax.random.normal(key, force.value.shape)
 
 
 def move(state: tuple[jax.Array, ...], updated: tuple[jax.Array, ...]) -> tuple[tuple[jax.Array, ...], jax.Array]:

@@ -1,5 +1,5 @@
 """Price a run, and run it."""
 
-from dpmcmc.run.sample import price, sample
+from dpmcmc.run.sampling import price, sample
 
 __all__ = ["price", "sample"]

@@ -31,14 +31,12 @@ class Watcher:
             self._bar.update(self._task, completed=self._done, pace=self._pace(now))
         elif self._console and now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
-            line = f"{self._name}: {self._done:.0f}/{self._total} steps, {self._pace(now)}"
+            line = f"{self._name} {self._done:.0f}/{self._total}: {self._pace(now)}"
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def _pace(self, now: float) -> str:
-        return (
-            f"{self._done / (now - self._started):.3g} steps/s, {self._accepted / self._done:.0%} accepted, "
-            f"{self._done / self._total:.0%} of {self._price} spent"
-        )
+        speed, share = self._done / (now - self._started), self._done / self._total
+        return f"{speed:.3g} steps/s, {self._accepted / self._done:.0%} accepted, {share:.0%} of {self._price}"
 
 
 @contextmanager
@@ -49,9 +47,8 @@ def watch(name: str, total: int, price: str, show: bool) -> Generator[Watcher]:
         yield Watcher(name, total, price, None, console)
         return
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total} steps"),
+        TextColumn("{task.description} {task.completed:.0f}/{task.total}"),
+        BarColumn(bar_width=8),
         TextColumn("{task.fields[pace]}"),
         TimeRemainingColumn(),
     )

@@ -206,4 +206,4 @@ def _delta(delta: float | None, data: PrivateData) -> float:
 
 
 def _in_words(event: Event, delta: float) -> str:
-    return f"epsilon {float(accountants.epsilon(event, delta)):.3g} (delta {delta:g})"
+    return f"epsilon {float(accountants.epsilon(event, delta)):.3g}"

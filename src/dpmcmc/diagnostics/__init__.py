@@ -1,0 +1,31 @@
+"""How good draws are: functions of draws alone, never of records.
+
+Distances from a reference posterior (MMD, mean error, sliced Wasserstein, total variation), agreement between chains
+(R-hat, effective sample size), and pictures. Every random choice comes from a generator that the caller passes.
+"""
+
+from dpmcmc.diagnostics.arguments import Draws
+from dpmcmc.diagnostics.arviz_adapter import to_arviz
+from dpmcmc.diagnostics.convergence import MINIMUM_DRAWS, ess, rhat
+from dpmcmc.diagnostics.distance import mean_error, sliced_wasserstein, total_variation
+from dpmcmc.diagnostics.mmd import median_bandwidth, mmd, squared_mmd_unbiased
+from dpmcmc.diagnostics.plots import plot_contour, plot_density, plot_pairs, plot_trace, plot_traces
+
+__all__ = [
+    "MINIMUM_DRAWS",
+    "Draws",
+    "ess",
+    "mean_error",
+    "median_bandwidth",
+    "mmd",
+    "plot_contour",
+    "plot_density",
+    "plot_pairs",
+    "plot_trace",
+    "plot_traces",
+    "rhat",
+    "sliced_wasserstein",
+    "squared_mmd_unbiased",
+    "to_arviz",
+    "total_variation",
+]

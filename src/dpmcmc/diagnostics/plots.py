@@ -1,0 +1,252 @@
+"""Pictures of draws: marginal densities, joint contours, traces.
+
+One look throughout: draws in the colours of Okabe and Ito, which colour-blind readers can tell apart, and the reference
+in black dashes. Each function draws on the Axes that it is given, or on a Figure of its own, and leaves pyplot alone.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from dpmcmc import validation
+from dpmcmc.diagnostics import smoothing
+from dpmcmc.diagnostics.arguments import Array, Draws, Sample, read, read_pair
+from dpmcmc.errors import InvalidArgument
+
+STYLE: dict[str, Any] = {
+    "colours": ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9"),
+    "line": {"linewidth": 2.2},
+    "reference": {"color": "black", "linestyle": (0, (4, 2)), "linewidth": 2.0},
+    "trace": {"linewidth": 1.0, "alpha": 0.85},
+    "fill": (0.25, 0.55),
+    "font_size": 14,
+    "panel": (4.4, 3.2),
+}
+"""The look of every picture; `panel` is the size of one, in inches."""
+
+REGIONS = (0.9, 0.5)
+"""Shares of the draws inside the contours."""
+
+MOST_PANELS = 8
+"""Coordinates in one picture; more could not be read."""
+
+
+def plot_density(
+    draws: Draws,
+    *,
+    reference: Draws | None = None,
+    coordinate: int = 0,
+    by_chain: bool = False,
+    label: str = "draws",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the marginal density of one coordinate; a coordinate that never moves is a vertical line.
+
+    Args:
+        draws: see `dpmcmc.diagnostics.Draws`.
+        reference: draws from the posterior that it should have, in black dashes.
+        coordinate: which, counted over all parameters in their order.
+        by_chain: one line a chain, instead of one for all chains together.
+        label: what the legend calls the draws.
+        ax: where to draw; None for a new Figure, which is ``plot_density(...).figure``.
+    """
+    sample, other = _read(draws, reference)
+    index = _index("coordinate", coordinate, sample)
+    ax = _axes() if ax is None else ax
+    parts = sample.chains if by_chain else sample.pooled[None]
+    for i, part in enumerate(parts):
+        colour = _colour(i)
+        name = f"chain {i}" if by_chain else label
+        _draw_density(ax, part[:, index], fill=len(parts) == 1, color=colour, label=name, **STYLE["line"])
+    if other is not None:
+        _draw_density(ax, other.pooled[:, index], fill=False, label="reference", **STYLE["reference"])
+    ax.set_ylim(bottom=0)
+    ax.set_yticks([])
+    return _dress(ax, xlabel=sample.labels[index], ylabel="density", legend=other is not None or len(parts) > 1)
+
+
+def plot_contour(
+    draws: Draws,
+    *,
+    reference: Draws | None = None,
+    coordinates: tuple[int, int] = (0, 1),
+    label: str = "draws",
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the regions of highest density of two coordinates that hold 50 % and 90 % of the draws.
+
+    Draws that never move in one of the coordinates are points. The other arguments are those of `plot_density`.
+    """
+    sample, other = _read(draws, reference)
+    first, second = (_index("coordinates", coordinate, sample) for coordinate in coordinates)
+    ax = _axes() if ax is None else ax
+    _draw_regions(ax, sample.pooled[:, [first, second]])
+    if other is not None:
+        _draw_outlines(ax, other.pooled[:, [first, second]])
+    handles = _handles(label, reference=True) if other is not None else None
+    return _dress(ax, xlabel=sample.labels[first], ylabel=sample.labels[second], legend=handles)
+
+
+def plot_trace(draws: Draws, *, coordinate: int = 0, ax: Axes | None = None) -> Axes:
+    """Draw one coordinate against the number of the draw, one line a chain."""
+    sample, _ = _read(draws, None)
+    index = _index("coordinate", coordinate, sample)
+    ax = _axes() if ax is None else ax
+    for i, chain in enumerate(sample.chains):
+        ax.plot(chain[:, index], color=_colour(i), label=f"chain {i}", **STYLE["trace"])
+    ax.margins(x=0)
+    return _dress(ax, xlabel="draw", ylabel=sample.labels[index], legend=False)
+
+
+def plot_pairs(draws: Draws, *, reference: Draws | None = None, label: str = "draws") -> Figure:
+    """Return a Figure with every marginal density on the diagonal and every pair's contours below it."""
+    sample, other = _read(draws, reference)
+    size = _few(sample)
+    if size == 1:
+        figure = _figure(1, 1)
+        plot_density(draws, reference=reference, label=label, ax=figure.subplots())
+        return figure
+    figure = _figure(size, size)
+    panels = figure.subplots(size, size, squeeze=False, sharex="col")
+    for row in range(size):
+        for column in range(size):
+            ax = panels[row, column]
+            if column > row:
+                ax.remove()
+            elif column == row:
+                plot_density(draws, reference=reference, coordinate=row, ax=ax)
+            else:
+                plot_contour(draws, reference=reference, coordinates=(column, row), ax=ax)
+            if column <= row:
+                _keep_outer(ax, bottom=row == size - 1, left=column == 0 < row)
+    handles = _handles(label, reference=other is not None)
+    figure.legend(handles=handles, loc="upper right", fontsize=STYLE["font_size"], frameon=False)
+    return figure
+
+
+def plot_traces(draws: Draws, *, reference: Draws | None = None) -> Figure:
+    """Return a Figure with a row for each coordinate: its density chain by chain, and its traces."""
+    sample, _ = _read(draws, reference)
+    size = _few(sample)
+    figure = _figure(size, 2)
+    panels = figure.subplots(size, 2, squeeze=False, width_ratios=(2, 3))
+    for row in range(size):
+        plot_density(draws, reference=reference, coordinate=row, by_chain=True, ax=panels[row, 0])
+        plot_trace(draws, coordinate=row, ax=panels[row, 1])
+        _keep_outer(panels[row, 1], bottom=row == size - 1, left=True)
+        if row and (legend := panels[row, 0].get_legend()):
+            legend.remove()
+    return figure
+
+
+def _read(draws: Draws, reference: Draws | None) -> tuple[Sample, Sample | None]:
+    return (read("draws", draws), None) if reference is None else read_pair(draws, reference)
+
+
+def _index(name: str, coordinate: int, sample: Sample) -> int:
+    index = validation.integer(name, coordinate, at_least=0)
+    if index >= len(sample.labels):
+        validation.refuse(name, coordinate, f"must be below {len(sample.labels)}, the number of coordinates of draws")
+    return index
+
+
+def _few(sample: Sample) -> int:
+    size = len(sample.labels)
+    if size > MOST_PANELS:
+        raise InvalidArgument(
+            f"draws of {size} coordinates must be at most {MOST_PANELS} to be legible in one picture; choose some"
+        )
+    return size
+
+
+def _colour(i: int) -> str:
+    return STYLE["colours"][i % len(STYLE["colours"])]
+
+
+def _figure(rows: int, columns: int) -> Figure:
+    width, height = STYLE["panel"]
+    return Figure(figsize=(width * columns, height * rows), layout="constrained")
+
+
+def _axes() -> Axes:
+    return _figure(1, 1).subplots()
+
+
+def _draw_density(ax: Axes, values: Array, *, fill: bool, **options: Any) -> None:
+    found = smoothing.density(values[:, None])
+    if found is None:
+        ax.axvline(float(np.median(values)), **options)
+        return
+    (middles,), heights = found
+    ax.plot(middles, heights, **options)
+    if fill:
+        ax.fill_between(middles, heights, color=options["color"], alpha=STYLE["fill"][0], linewidth=0)
+
+
+def _draw_regions(ax: Axes, values: Array) -> None:
+    found = smoothing.density(values)
+    colour = _colour(0)
+    if found is None:
+        ax.plot(*values.T, ".", color=colour)
+        return
+    bounds = smoothing.levels(found[1], REGIONS)
+    (x, y), heights = smoothing.crop(*found, bounds[0])
+    fills = [to_rgba(colour, alpha) for alpha in STYLE["fill"][-len(bounds) :]]
+    ax.contourf(x, y, heights.T, levels=[*bounds, 1.01 * float(heights.max())], colors=fills)
+    ax.contour(x, y, heights.T, levels=bounds, colors=colour, linewidths=STYLE["line"]["linewidth"])
+
+
+def _draw_outlines(ax: Axes, values: Array) -> None:
+    found = smoothing.density(values)
+    style = STYLE["reference"]
+    if found is None:
+        ax.plot(*values.T, "x", color=style["color"])
+        return
+    bounds = smoothing.levels(found[1], REGIONS)
+    (x, y), heights = smoothing.crop(*found, bounds[0])
+    options: dict[str, Any] = {"linestyles": [style["linestyle"]], "linewidths": style["linewidth"]}
+    ax.contour(x, y, heights.T, levels=bounds, colors=style["color"], **options)
+
+
+def _handles(label: str, *, reference: bool) -> list[Line2D]:
+    own = Line2D([], [], color=_colour(0), label=label, **STYLE["line"])
+    return [own, Line2D([], [], label="reference", **STYLE["reference"])] if reference else [own]
+
+
+def _dress(ax: Axes, *, xlabel: str, ylabel: str, legend: bool | Sequence[Line2D] | None) -> Axes:
+    size = STYLE["font_size"]
+    ax.set_xlabel(xlabel, fontsize=size)
+    ax.set_ylabel(ylabel, fontsize=size)
+    ax.tick_params(labelsize=size - 2)
+    ax.spines[["top", "right"]].set_visible(False)
+    for axis, most in ((ax.xaxis, 3), (ax.yaxis, 4)):
+        axis.get_offset_text().set_fontsize(size - 2)
+        if len(axis.get_major_locator()()) > 0:
+            axis.set_major_locator(MaxNLocator(most))
+    if legend:
+        handles = legend if isinstance(legend, Sequence) else ax.get_legend_handles_labels()[0]
+        # above the panel, where it hides nothing
+        options: dict[str, Any] = {
+            "loc": "lower center",
+            "bbox_to_anchor": (0.5, 1.0),
+            "ncols": 3,
+            "columnspacing": 1.2,
+        }
+        ax.legend(handles=handles, fontsize=size - 2, frameon=False, **options)
+    return ax
+
+
+def _keep_outer(ax: Axes, *, bottom: bool, left: bool) -> None:
+    """Take the labels off panels that share them with the panel below or to the left, and the legend."""
+    if not bottom:
+        ax.set_xlabel("")
+    if not left:
+        ax.set_ylabel("")
+    if legend := ax.get_legend():
+        legend.remove()

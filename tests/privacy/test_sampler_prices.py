@@ -1,0 +1,123 @@
+"""The price that the auditor reads off each sampler is the formula of its paper, as corrected."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dpmcmc as dp
+from dpmcmc.accounting import Adjacency, Approximation, Gaussian, NonPrivate, compose, samplers
+from dpmcmc.accounting.event import counts
+
+SIZE = 60
+MODEL = dp.Model(lambda theta: -0.5 * jnp.sum(theta**2), lambda theta, x: -0.5 * jnp.sum((x - theta) ** 2))
+RATIO, GRADIENT = dp.LogRatio(clip=2.0, noise_multiplier=5.0), dp.GradientSum(clip=3.0, noise_multiplier=7.0)
+START = jnp.zeros(2)
+
+
+def vault(**facts):
+    rows = np.random.default_rng(0).normal(size=(SIZE, 2))
+    return dp.PrivateData.without_guarantee(rows, bounds={"records": (-4, 4)}, **facts)
+
+
+def without_approximation(event):
+    return compose([part * times for part, times in counts(event).items() if not isinstance(part, Approximation)])
+
+
+def charged(kernel, num_steps=3, num_chains=2, data=None):
+    price = dp.price(
+        kernel, MODEL, vault() if data is None else data, num_steps=num_steps, num_chains=num_chains, init=START
+    )
+    return without_approximation(price)
+
+
+def expected(cost, num_steps=3, num_chains=2):
+    return (cost.per_step * num_steps + cost.once) * num_chains
+
+
+@pytest.mark.parametrize("num_steps", [1, 4, 100])
+@pytest.mark.parametrize("num_leapfrog", [1, 3])
+@pytest.mark.parametrize("num_chains", [1, 5])
+@pytest.mark.parametrize("reuse", [False, True])
+def test_dp_hmc(num_steps, num_leapfrog, num_chains, reuse) -> None:
+    kernel = dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=num_leapfrog, reuse_gradients=reuse)
+    event = charged(kernel, num_steps, num_chains)
+    assert event == expected(samplers.dp_hmc(5.0, 7.0, num_leapfrog, reuse), num_steps, num_chains)
+    gradients = num_steps * num_leapfrog + (1 if reuse else num_steps)
+    assert event.gaussian_mean == pytest.approx(num_chains * (num_steps / 50 + gradients / 98))
+
+
+def test_dp_hmc_with_hidden_tests() -> None:
+    bit = dp.dp_hmc(GRADIENT, dp.PenaltyTest(2.0, 5.0), step_size=0.1, num_leapfrog=3)
+    assert charged(bit) == expected(samplers.dp_hmc(5.0, 7.0, 3, hidden=True))
+    barker = dp.dp_hmc(GRADIENT, dp.BarkerBit(0.3), step_size=0.1, num_leapfrog=3)
+    assert charged(barker) == expected(samplers.dp_barker(0.6)) + Gaussian(7.0) * 4 * 3 * 2
+
+
+@pytest.mark.parametrize("one_component", [False, True])
+def test_dp_penalty(one_component) -> None:
+    kernel = dp.dp_penalty(RATIO, proposal_scale=0.1, one_component=one_component)
+    assert charged(kernel) == expected(samplers.dp_penalty(5.0))
+    hidden = dp.dp_penalty(dp.PenaltyTest(2.0, 5.0), proposal_scale=0.1, one_component=one_component)
+    assert charged(hidden) == expected(samplers.dp_penalty(5.0, hidden=True))
+
+
+def test_guided_walk() -> None:
+    assert charged(dp.guided_walk(RATIO, proposal_scale=0.1)) == expected(samplers.dp_penalty(5.0))
+
+
+def test_minibatch_penalty() -> None:
+    kernel = dp.dp_penalty(dp.MinibatchLogRatio(10, 2.0, 5.0), proposal_scale=0.1)
+    assert charged(kernel) == expected(samplers.minibatch_penalty(5.0, 10, SIZE))
+
+
+def test_dp_barker() -> None:
+    assert charged(dp.dp_barker(dp.BarkerBit(0.3), proposal_scale=0.1)) == expected(samplers.dp_barker(0.6))
+    batch = dp.dp_barker(dp.BarkerTest(10, 2.0, 1.0), proposal_scale=0.1)
+    assert charged(batch) == expected(samplers.subsampled_barker(10, SIZE))
+    everything = dp.dp_barker(dp.BarkerTest(SIZE, 2.0, 1.0), proposal_scale=0.1)
+    assert charged(everything) == expected(samplers.subsampled_barker(SIZE, SIZE))
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_stochastic_gradients(adjacency) -> None:
+    data = vault(adjacency=adjacency, **({} if adjacency is Adjacency.REPLACE_ONE else {"public_size": 50}))
+    rate, clip, step, friction = 0.1, 2.0, 1e-4, 3.0
+    langevin = dp.dp_sgld(dp.SubsampledGradientSum.for_sgld(clip, rate, step), step_size=step)
+    noise = samplers.sgld_noise_over_clip(rate, clip, step)
+    assert noise == pytest.approx(2 * rate / (clip * np.sqrt(step)))
+    assert charged(langevin, data=data) == expected(samplers.dp_sgld(rate, noise, adjacency))
+    gradient = dp.SubsampledGradientSum.for_sghmc(clip, rate, step, friction)
+    noise = samplers.sghmc_noise_over_clip(rate, clip, step, friction)
+    assert noise == pytest.approx(rate / clip * np.sqrt(2 * friction / step))
+    cost = samplers.dp_sgld(rate, noise, adjacency)
+    assert charged(dp.dp_sgnht(gradient, step_size=step, diffusion=friction), data=data) == expected(cost)
+    inner = dp.dp_sghmc(gradient, step_size=step, friction=friction, num_inner=4)
+    assert charged(inner, data=data) == expected(cost, num_steps=3 * 4)
+
+
+def test_stages_add_up() -> None:
+    sizes = dp.polynomial_steps(1e-3, exponent=1 / 3, num_steps=30, num_levels=4)
+    gradients = {size: dp.SubsampledGradientSum.for_sgld(2.0, 0.1, size) for size, _ in sizes}
+    stages = [dp.Stage(dp.dp_sgld(gradients[size], step_size=size), times) for size, times in sizes]
+    parts = [
+        samplers.dp_sgld(0.1, gradients[size].noise_over_clip, Adjacency.REPLACE_ONE).per_step * times * 2
+        for size, times in sizes
+    ]
+    assert charged(stages, num_steps=None) == compose(parts)
+
+
+def test_a_pilot_is_paid_and_another_sampler_starts_anew() -> None:
+    pilot = dp.dp_penalty(RATIO, proposal_scale=0.1)
+    hmc = dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=2, reuse_gradients=True)
+    event = charged([(pilot, 5), (hmc, 3)], num_steps=None, num_chains=1)
+    assert event == Gaussian(5.0) * (5 + 3) + Gaussian(7.0) * (3 * 2 + 1)
+    same = charged([(hmc, 2), (hmc, 3)], num_steps=None, num_chains=1)
+    assert same == expected(samplers.dp_hmc(5.0, 7.0, 2, True), 5, 1)
+
+
+def test_baselines_are_the_same_kernels_and_have_no_price() -> None:
+    hmc = dp.dp_hmc(dp.ExactGradientSum(), dp.ExactLogRatio(), step_size=0.1, num_leapfrog=2)
+    walk = dp.dp_penalty(dp.ExactLogRatio(), proposal_scale=0.1)
+    naive = dp.dp_sghmc(dp.ExactSubsampledGradientSum(dp.Poisson(0.1)), step_size=0.01, friction=0.0)
+    for kernel in (hmc, walk, naive):
+        assert charged(kernel).held == {NonPrivate}
