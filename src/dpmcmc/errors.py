@@ -5,6 +5,7 @@
     ├── AdjacencyMismatch      events or data of two adjacencies in one sum
     ├── UnsupportedEvent       an accountant was asked about an event it cannot bound
     ├── BudgetUnreachable      no plan fits the budget, however small or noisy
+    ├── ModelRefused           a model that cannot be sampled privately; the message names the site and the reason
     ├── AuditError             a program was refused before it read a record; nothing was charged
     │   ├── RecordsRefused     records, or what looks like them, outside a release
     │   ├── OperationRefused   a callback, or an operation that may not be applied to records
@@ -40,6 +41,10 @@ class UnsupportedEvent(DpmcmcError):
 
 class BudgetUnreachable(DpmcmcError):
     """No plan of the requested kind fits the budget."""
+
+
+class ModelRefused(DpmcmcError):
+    """A model that cannot be sampled privately; the message names the site and the reason."""
 
 
 class AuditError(DpmcmcError):

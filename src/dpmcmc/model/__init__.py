@@ -1,0 +1,6 @@
+"""Models: public code that says how likely records are, and never holds one."""
+
+from dpmcmc.model.model import Model
+from dpmcmc.model.numpyro_model import from_numpyro
+
+__all__ = ["Model", "from_numpyro"]

@@ -1,0 +1,53 @@
+"""Made-up records: rows to try a model on, from the shapes, types and stated bounds of a record."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+INSIDE = (0.05, 0.95)
+"""Where numbers without stated bounds are drawn: within the supports of most distributions."""
+
+WIDE = (-2.0, 2.0)
+
+
+def tables(record: Any, bounds: Mapping[str, tuple[float, float]], number: int) -> Iterator[Any]:
+    """Yield tables of `number` random rows: within the bounds, on whole numbers, and wide if none are stated."""
+    random = np.random.default_rng(0)
+    paths, structure = jax.tree_util.tree_flatten_with_path(record)
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths]
+    for unstated, rounded in ((INSIDE, False), ((0.0, 1.0), True), (WIDE, False)):
+        leaves = [
+            _column(random, leaf, bounds.get(name), unstated, rounded, number)
+            for name, (_, leaf) in zip(names, paths, strict=True)
+        ]
+        yield jax.tree.unflatten(structure, leaves)
+
+
+def blank(record: Any, number: int) -> Any:
+    """Return a table of `number` rows of zeros."""
+    return jax.tree.map(lambda leaf: jnp.zeros((number, *leaf.shape), leaf.dtype), record)
+
+
+def shapes(record: Any, number: int) -> Any:
+    """Return the shapes of a table of `number` rows."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((number, *leaf.shape), leaf.dtype), record)
+
+
+def _column(
+    random: np.random.Generator,
+    leaf: Any,
+    stated: tuple[float, float] | None,
+    unstated: tuple[float, float],
+    rounded: bool,
+    number: int,
+) -> jax.Array:
+    shape = (number, *leaf.shape)
+    if jnp.issubdtype(leaf.dtype, jnp.floating):
+        lower, upper = (min(max(side, -1e6), 1e6) for side in stated or unstated)
+        column = random.uniform(lower, upper, shape)
+        return jnp.asarray(np.rint(column) if rounded else column, leaf.dtype)
+    lower, upper = (0, 1) if stated is None else (int(np.clip(np.rint(side), -100, 100)) for side in stated)
+    return jnp.asarray(random.integers(min(lower, upper), max(lower, upper) + 1, shape), leaf.dtype)

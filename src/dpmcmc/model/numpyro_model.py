@@ -1,0 +1,162 @@
+"""A NumPyro model as a prior and the likelihood of one record.
+
+The model is an ordinary one, called on arrays with one row a record, with one plate over the rows. Its latent sites and
+Jacobians become the prior, its sites inside the data plate the likelihood. The likelihood of a record is that of a
+table with this record alone, which is its part of the whole if the records are independent given the parameters: the
+model is examined on made-up rows, and refused, with the site and the reason, if they are not.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.model import made_up
+from dpmcmc.model.model import Model
+from dpmcmc.model.numpyro_sites import draw, evaluate, examine, unconstrained
+from dpmcmc.model.replay import replay
+from dpmcmc.model.separation import FEW, MORE, find_data_plate, refuse_sites, separate
+
+
+def from_numpyro(
+    model: Callable[..., Any],
+    data: Any,
+    *,
+    data_arguments: str | Sequence[str] | None = None,
+    public_arguments: Mapping[str, Any] | None = None,
+    temperature: float = 1.0,
+) -> Model:
+    """Return a NumPyro model as a `Model` over the dictionary of its latent sites, in unconstrained space.
+
+    ``constrain`` returns the latent sites and those deterministic ones that read no record; ``sample_prior`` is None if
+    the prior cannot be drawn from (an improper, masked or scaled site, a factor outside the data plate).
+
+    Args:
+        model: a NumPyro model, called with keyword arguments.
+        data: a `PrivateData`, of which only the public facts are read; or one record, a pytree of arrays or of
+            `jax.ShapeDtypeStruct`, of which only the shapes and types are.
+        data_arguments: the arguments of the model that are data, the keys of the record by their names; every key if
+            left out. A single name instead of a list takes the record as it is, whatever its structure.
+        public_arguments: the other arguments of the model, by their names. Public: they are compiled into the program.
+        temperature: the power of the likelihood.
+
+    Raises:
+        ModelRefused: the model cannot be sampled privately; the message names the site and the reason.
+    """
+    record, bounds = _facts(data)
+    arguments = _data_arguments(record, data_arguments)
+    public = dict(public_arguments or {})
+    _check_signature(model, record, arguments, public)
+
+    def call(rows: Any) -> Any:
+        own = {arguments: rows} if isinstance(arguments, str) else {name: rows[name] for name in arguments}
+        return model(**own, **public)
+
+    few, more = (examine(call, made_up.shapes(record, number)) for number in (FEW, MORE))
+    plate = find_data_plate(few, more)
+    refuse_sites(few, more, plate)
+    latent = {name: site for name, site in few.sites.items() if site.kind == "latent"}
+    position = {name: site.unconstrained for name, site in latent.items()}
+    readable = separate(
+        lambda position, rows: evaluate(call, position, rows, plate),
+        few,
+        position,
+        list(made_up.tables(record, bounds, FEW)),
+    )
+    nobody = made_up.blank(record, 1)
+    values = {name: jax.ShapeDtypeStruct(site.shape, jnp.result_type(float)) for name, site in latent.items()}
+
+    def log_prior(position: Any) -> jax.Array:
+        return _total(evaluate(call, position, nobody, plate).prior)
+
+    def log_likelihood(position: Any, record: Any) -> jax.Array:
+        row = jax.tree.map(lambda leaf: leaf[None], record)
+        return _total(evaluate(call, position, row, plate).likelihood)
+
+    def constrain(position: Any) -> dict[str, Any]:
+        terms = evaluate(call, position, nobody, plate)
+        return {**terms.latent, **{name: terms.deterministic[name] for name in readable}}
+
+    invert = replay(lambda values: unconstrained(call, values, nobody), parameters=values)
+    outside = [site for site in few.sites.values() if site.kind in {"observed", "factor"} and plate not in site.plates]
+    drawable = not outside and all(site.drawable for site in latent.values())
+    return Model(
+        replay(log_prior, position=position),
+        replay(log_likelihood, position=position, record=record),
+        temperature=temperature,
+        constrain=replay(constrain, position=position),
+        unconstrain=lambda parameters: invert(_only(parameters, values)),
+        sample_prior=jax.jit(lambda key: draw(call, key, nobody)) if drawable else None,
+        position=position,
+    )
+
+
+def _facts(data: Any) -> tuple[Any, Mapping[str, tuple[float, float]]]:
+    """Return the shapes of one record and the bounds that are stated for it."""
+    facts = getattr(data, "facts", None)
+    record, bounds = (data, {}) if facts is None else (facts.record, facts.bounds)
+    if not jax.tree.leaves(record):
+        raise InvalidArgument("data holds no array; expected a PrivateData, or the shapes of one record")
+    try:
+        return jax.tree.map(_shape, record), bounds
+    except TypeError as error:
+        raise InvalidArgument(
+            f"data is a {type(data).__name__}; expected a PrivateData, or the shapes of one record"
+        ) from error
+
+
+def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(jnp.shape(leaf), jax.dtypes.canonicalize_dtype(jnp.result_type(leaf)))
+
+
+def _data_arguments(record: Any, stated: str | Sequence[str] | None) -> str | tuple[str, ...]:
+    """Return which arguments get which part of the record: one of them all, or each its own key."""
+    if isinstance(stated, str):
+        return stated
+    if not isinstance(record, Mapping):
+        raise InvalidArgument(
+            f"data_arguments={stated!r} must be one name, that of the argument which takes the record as it is: the "
+            f"record is a {type(record).__name__} without keys"
+        )
+    keys: tuple[str, ...] = tuple(record)
+    names = keys if stated is None else tuple(stated)
+    missing = [name for name in names if name not in keys]
+    if missing or not names:
+        raise InvalidArgument(
+            f"data_arguments={names!r} must be keys of the record, at least one; it has {', '.join(map(str, keys))}"
+        )
+    return names
+
+
+def _check_signature(model: Any, record: Any, data: str | tuple[str, ...], public: Mapping[str, Any]) -> None:
+    names = [data] if isinstance(data, str) else list(data)
+    both = sorted(set(names) & set(public))
+    if both:
+        raise InvalidArgument(f"public_arguments has {', '.join(both)}, which are data; name each argument once")
+    if not callable(model):
+        raise InvalidArgument(f"model is a {type(model).__name__}; expected a NumPyro model, a function")
+    try:
+        inspect.signature(model).bind(**dict.fromkeys([*names, *public]))
+    except TypeError as error:
+        keys = f"; the record has the keys {', '.join(map(str, record))}" if isinstance(record, Mapping) else ""
+        raise InvalidArgument(
+            f"the model cannot be called with the data {', '.join(names)} and the public arguments "
+            f"{', '.join(public) or '(none)'}: {error}. Name its data in data_arguments and give it the rest in "
+            f"public_arguments{keys}"
+        ) from error
+
+
+def _only(parameters: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the latent sites among parameters, which may have deterministic ones in them."""
+    missing = sorted(set(values) - set(parameters))
+    if missing:
+        raise InvalidArgument(f"parameters has no {', '.join(missing)}; expected all of {', '.join(values)}")
+    return {name: parameters[name] for name in values}
+
+
+def _total(terms: Mapping[str, jax.Array]) -> jax.Array:
+    """Return the sum of all entries of all terms."""
+    return sum((jnp.sum(term) for term in terms.values()), start=jnp.zeros(()))
