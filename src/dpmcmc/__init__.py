@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         dp_sghmc,
         dp_sgld,
         dp_sgnht,
+        gradient_ascent,
         guided_walk,
         polynomial_steps,
     )
@@ -54,6 +55,7 @@ _HOMES = {
         "dp_sghmc",
         "dp_sgld",
         "dp_sgnht",
+        "gradient_ascent",
         "guided_walk",
         "polynomial_steps",
     ),
@@ -96,6 +98,7 @@ __all__ = [
     "dp_sgld",
     "dp_sgnht",
     "from_numpyro",
+    "gradient_ascent",
     "guided_walk",
     "polynomial_steps",
     "price",

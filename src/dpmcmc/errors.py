@@ -6,6 +6,7 @@
     ├── UnsupportedEvent       an accountant was asked about an event it cannot bound
     ├── BudgetUnreachable      no plan fits the budget, however small or noisy
     ├── ModelRefused           a model that cannot be sampled privately; the message names the site and the reason
+    ├── NotConverged           a long run that was to be a reference did not pass its checks
     ├── AuditError             a program was refused before it read a record; nothing was charged
     │   ├── RecordsRefused     records, or what looks like them, outside a release
     │   ├── OperationRefused   a callback, or an operation that may not be applied to records
@@ -45,6 +46,10 @@ class BudgetUnreachable(DpmcmcError):
 
 class ModelRefused(DpmcmcError):
     """A model that cannot be sampled privately; the message names the site and the reason."""
+
+
+class NotConverged(DpmcmcError):
+    """A long run did not pass its checks: it is no reference."""
 
 
 class AuditError(DpmcmcError):

@@ -88,8 +88,8 @@ class Posterior:
         table = pd.DataFrame.from_dict({label: _moments(values) for label, values in columns.items()}, orient="index")
         chains, draws = next(iter(columns.values())).shape
         judged = draws >= diagnostics.MINIMUM_DRAWS
-        table["ess_bulk"] = pd.Series(diagnostics.ess(columns)) if judged else np.nan
-        table["r_hat"] = pd.Series(diagnostics.rhat(columns)) if judged and chains > 1 else np.nan
+        table["ess_bulk"] = pd.Series(diagnostics.ess(columns), dtype=float) if judged else np.nan
+        table["r_hat"] = pd.Series(diagnostics.rhat(columns), dtype=float) if judged and chains > 1 else np.nan
         return table
 
     def save(self, folder: str | os.PathLike[str]) -> Path:

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002
 """Without noise the samplers are the textbook ones: equal to BlackJAX's, number by number, with the same keys."""
 
 from typing import NamedTuple

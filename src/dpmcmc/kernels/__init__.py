@@ -8,6 +8,7 @@ from dpmcmc.kernels.dp_penalty import dp_penalty
 from dpmcmc.kernels.dp_sghmc import dp_sghmc
 from dpmcmc.kernels.dp_sgld import dp_sgld
 from dpmcmc.kernels.dp_sgnht import dp_sgnht
+from dpmcmc.kernels.gradient_ascent import gradient_ascent
 from dpmcmc.kernels.guided_walk import guided_walk
 from dpmcmc.kernels.schedule import Stage, polynomial_steps
 
@@ -22,6 +23,7 @@ __all__ = [
     "dp_sghmc",
     "dp_sgld",
     "dp_sgnht",
+    "gradient_ascent",
     "guided_walk",
     "polynomial_steps",
 ]

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Sequence
 from html import escape
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import matplotlib as mpl
 import numpy as np
@@ -12,6 +12,16 @@ from matplotlib.figure import Figure
 from dpmcmc.accounting import Budget, Certificate, delta
 
 Table: TypeAlias = Sequence[Sequence[str]]
+
+
+class Section(NamedTuple):
+    """A part of a page: a heading, a sentence, and a table (its first row is the header), a picture (SVG), or both."""
+
+    heading: str
+    sentence: str
+    table: Table = ()
+    picture: str = ""
+
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1a1c20; --paper: #ffffff; --line: #d5d9e0; --quiet: #5a6270; }
@@ -29,30 +39,43 @@ figure { margin: 1rem 0; background: #ffffff; border-radius: 6px; padding: .5rem
 """
 
 
-def privacy_page(title: str, certificate: Certificate, budget: Budget, tables: Sequence[tuple[str, str, Table]]) -> str:
+def privacy_page(title: str, certificate: Certificate, budget: Budget, sections: Sequence[Section]) -> str:
     """Return the page as HTML without scripts or links to anything outside.
 
     Args:
         title: what the page is about.
         certificate: the privacy statement.
         budget: what the owner of the data allows; drawn into the curve.
-        tables: heading, a sentence, and the rows (the first is the header) of further tables.
+        sections: what else the page shows.
     """
     held = "".join(f"<li>{escape(words)}</li>" for words in certificate.holds_if)
-    sections = "".join(
-        f"<h2>{escape(heading)}</h2><p>{escape(sentence)}</p>{_table(rows)}" for heading, sentence, rows in tables
-    )
+    shown = "".join(map(_section, sections))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
         f"<h1>{escape(title)}</h1>"
         f'<p class="statement">{escape(certificate.statement)}</p>'
         f"<figure>{_curve(certificate, budget)}<figcaption>All points on the curve hold at once; the cross is the "
-        f"budget.</figcaption></figure>{sections}"
+        f"budget.</figcaption></figure>{shown}"
         f"<h2>It holds if</h2><ul>{held}</ul>"
         f"<h2>The certificate in full</h2><div class='scroll'><pre>{escape(certificate.to_json())}</pre></div>"
         f'<p class="quiet">Made by dpmcmc {escape(certificate.library_version)}.</p></body></html>'
     )
+
+
+def as_svg(figure: Figure, label: str) -> str:
+    """Return a figure as SVG, letters drawn as shapes, with a label for those who cannot see it."""
+    image = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "path"}):
+        figure.savefig(image, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    svg = image.getvalue()
+    return svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)
+
+
+def _section(section: Section) -> str:
+    table = _table(section.table) if section.table else ""
+    picture = f"<figure>{section.picture}</figure>" if section.picture else ""
+    return f"<h2>{escape(section.heading)}</h2><p>{escape(section.sentence)}</p>{picture}{table}"
 
 
 def _table(rows: Table) -> str:
@@ -71,7 +94,7 @@ def _curve(certificate: Certificate, budget: Budget) -> str:
     """Draw delta against epsilon as SVG."""
     epsilons = np.linspace(0, max(1.25 * budget.epsilon, 0.1), 60)
     deltas = [float(delta(certificate.event, value)) for value in epsilons]
-    with mpl.rc_context({"svg.fonttype": "path", "axes.spines.top": False, "axes.spines.right": False}):
+    with mpl.rc_context({"axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(7, 3.2), layout="constrained")
         axis = figure.add_subplot()
         axis.semilogy(epsilons, deltas, color="#0072B2", linewidth=2, label="what was released")
@@ -82,8 +105,4 @@ def _curve(certificate: Certificate, budget: Budget) -> str:
         axis.set_ylim(bottom=budget.delta / 1e3)
         axis.grid(alpha=0.25)
         axis.legend(frameon=False)
-        image = io.StringIO()
-        figure.savefig(image, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    svg = image.getvalue()
-    start = svg.index("<svg")
-    return svg[start:].replace("<svg", '<svg role="img" aria-label="delta falls with epsilon"', 1)
+    return as_svg(figure, "delta falls with epsilon")

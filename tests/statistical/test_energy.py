@@ -1,0 +1,93 @@
+"""Efficiency of the leapfrog: the error of the energy is of second order in the step size.
+
+A kernel whose forces have the wrong sign, or whose drift forgets the step size, still keeps the posterior, because any
+reversible trajectory does: tests of stationarity cannot see it. Here the error of the energy does.
+"""
+
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from stationarity import advance, normal_target
+
+from dpmcmc.enclave import ExactGradientSum, ExactLogRatio
+from dpmcmc.kernels import dp_hmc
+from dpmcmc.kernels.leapfrog import Metric, leapfrog
+
+MODULE = sys.modules["dpmcmc.kernels.dp_hmc"]  # the function of the same name hides it
+NUM_CHAINS = 5_000
+
+
+@pytest.fixture(scope="module")
+def target():
+    return normal_target()
+
+
+def report_energy(key, oracle, mechanism, current, proposed, log_correction):  # noqa: ARG001
+    """Stand in for `accept`: move always, and tell the change of the energy where the step tells of divergence."""
+    ratio = oracle.log_posterior_ratio(mechanism, current, proposed)
+    return jnp.asarray(True), ratio.value + log_correction
+
+
+def energy_error(target, num_leapfrog, monkeypatch, inverse_mass=((0.5, 0.2), (0.2, 0.9))):
+    """Return the root mean square change of the energy on trajectories of the length 1.2 from exact draws."""
+    kernel = dp_hmc(
+        ExactGradientSum(),
+        ExactLogRatio(),
+        step_size=1.2 / num_leapfrog,
+        num_leapfrog=num_leapfrog,
+        inverse_mass=inverse_mass,
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(MODULE, "accept", report_energy)
+        _, info = advance(kernel, target.model, target.data, target.draw(NUM_CHAINS, 1), 1, 1)
+    return float(np.sqrt(np.mean(np.asarray(info.is_divergent, np.float64) ** 2)))
+
+
+def reversed_force(force, start, metric, step_size, num_leapfrog):
+    start = start._replace(force=-start.force)
+    return leapfrog(lambda position: -force(position), start, metric, step_size, num_leapfrog)
+
+
+def drift_without_step(force, start, metric, step_size, num_leapfrog):
+    faster = Metric(metric.inverse_mass / step_size)
+    return leapfrog(force, start, faster, step_size, num_leapfrog)
+
+
+def ratio_of_errors(target, monkeypatch):
+    return energy_error(target, 4, monkeypatch) / energy_error(target, 8, monkeypatch)
+
+
+def test_half_the_step_makes_a_quarter_of_the_error(target, monkeypatch):
+    found = ratio_of_errors(target, monkeypatch)
+    print("STAT", found)
+    assert 3.5 < found < 4.5
+
+
+@pytest.mark.parametrize("mutant", [reversed_force, drift_without_step])
+def test_mutant_has_another_order(mutant, target, monkeypatch):
+    monkeypatch.setattr(MODULE, "leapfrog", mutant)
+    found = ratio_of_errors(target, monkeypatch)
+    print("STAT", found)
+    assert not 3 < found < 5
+
+
+def acceptance(target):
+    kernel = dp_hmc(ExactGradientSum(), ExactLogRatio(), step_size=0.1, num_leapfrog=10)
+    _, info = advance(kernel, target.model, target.data, target.draw(NUM_CHAINS, 1), 1, 1)
+    return float(np.mean(info.is_accepted))
+
+
+def test_small_steps_are_accepted(target):
+    found = acceptance(target)
+    print("STAT", found)
+    assert found > 0.99
+
+
+@pytest.mark.parametrize("mutant", [reversed_force, drift_without_step])
+def test_mutant_is_rejected_more_often(mutant, target, monkeypatch):
+    monkeypatch.setattr(MODULE, "leapfrog", mutant)
+    found = acceptance(target)
+    print("STAT", found)
+    assert found < 0.9
