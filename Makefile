@@ -11,7 +11,7 @@ DEVELOPMENT := $(VENV)/.development
 help:  ## list the tasks
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(INSTALLED)  ## plan, charge a ledger and write a report, on a made-up budget
+demo: $(INSTALLED)  ## sample a private posterior of simulated records and write its report
 	$(BIN)/dpmcmc demo --output demo
 
 test: lint types imports unit  ## everything CI runs
@@ -34,9 +34,11 @@ test-slow: $(DEVELOPMENT)  ## the long statistical tests as well
 
 figures: $(DEVELOPMENT)  ## make the pictures in docs/figures again
 	$(BIN)/python docs/figures/accountants.py
+	$(BIN)/python docs/figures/diagnostics.py
 
 benchmark: $(DEVELOPMENT)  ## measure, against the peers in the same run
 	$(BIN)/python benchmarks/accounting.py
+	$(BIN)/python benchmarks/samplers.py --output benchmarks/results/samplers_cpu.csv
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV) || $(PYTHON) -m ensurepip --version || { \
