@@ -14,8 +14,8 @@ import pytest
 import dpmcmc as dp
 from dpmcmc.accounting import NonPrivate
 from dpmcmc.errors import BudgetExceeded, InvalidArgument
-from dpmcmc.run import sampling
-from dpmcmc.run.sampling import segment_lengths
+from dpmcmc.run import plan
+from dpmcmc.run.plan import segment_lengths
 
 ROWS = np.random.default_rng(0).normal(1.0, 1.0, size=(200, 2))
 MODEL = dp.Model(
@@ -108,7 +108,7 @@ def test_an_interrupt_keeps_what_was_paid_for(monkeypatch, segments_before) -> N
     seen = []
     usual = signal.getsignal(signal.SIGINT)
 
-    class Pressing(sampling.Plan):
+    class Pressing(plan.Plan):
         def segments(self, paid, size):
             for segment in super().segments(paid, size):
                 seen.append(1)
@@ -116,7 +116,7 @@ def test_an_interrupt_keeps_what_was_paid_for(monkeypatch, segments_before) -> N
                     os.kill(os.getpid(), signal.SIGINT)
                 yield segment
 
-    monkeypatch.setattr(sampling, "Plan", Pressing)
+    monkeypatch.setattr(plan, "Plan", Pressing)
     posterior = dp.sample(
         WALK, MODEL, vault(book), num_steps=50, init=START, segment_size=10, num_warmup=0, progress=False
     )

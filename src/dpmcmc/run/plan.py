@@ -1,0 +1,138 @@
+"""A run before it starts: everything about it that is public; and how it goes on, once it is paid for."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpmcmc import validation
+from dpmcmc.accounting import Event
+from dpmcmc.enclave import PaidRun, PrivateData
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.kernels import Kernel, Stage
+from dpmcmc.model import Model
+from dpmcmc.run.program import Advance, Begin, Layout, Whole, as_stages, continues
+from dpmcmc.run.progress import Watcher
+from dpmcmc.run.start import start_points
+
+SEGMENTS = 20
+"""Into how many segments a run is cut, about: after each one progress is shown and an interrupt is obeyed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run before it starts: everything about it that is public."""
+
+    stages: tuple[Stage, ...]
+    model: Model
+    layout: Layout
+    starts: jax.Array
+    init_keys: jax.Array
+    keys: jax.Array
+
+    @property
+    def num_steps(self) -> int:
+        """How many steps each chain takes, in all stages."""
+        return sum(stage.num_steps for stage in self.stages)
+
+    @property
+    def name(self) -> str:
+        """The samplers of the stages in a few words."""
+        return " then ".join(dict.fromkeys(stage.kernel.name for stage in self.stages))
+
+    def price(self, data: PrivateData) -> Event:
+        """Return what the run releases, as the auditor reads it off one program that holds it all."""
+        return data.price(Whole(self.stages, self.layout), self.starts, self.keys, model=self.model)
+
+    def segments(self, paid: PaidRun, size: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Run segment by segment; yield the positions and whether each step moved, (step, chain, ...)."""
+        states: Any = None
+        done = 0
+        for before, stage in zip((None, *self.stages[:-1]), self.stages, strict=True):
+            if not continues(before, stage):
+                start = self.starts if states is None else states.position
+                states = paid.run(Begin(stage.kernel, self.layout), start, self.init_keys, model=self.model)
+            for length in segment_lengths(stage.num_steps, size):
+                advance = Advance(stage.kernel, self.layout, length)
+                states, (moved, info) = paid.run(advance, states, self.keys, jnp.uint32(done), model=self.model)
+                done += length
+                yield np.asarray(moved), np.asarray(info.is_accepted)
+
+    def run(
+        self, paid: PaidRun, size: int | None, watcher: Watcher, is_interrupted: Callable[[], bool]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Run all segments, or until an interrupt; return positions and whether each step moved, (chain, step, ...)."""
+        positions: list[np.ndarray] = []
+        accepted: list[np.ndarray] = []
+        for moved, is_accepted in self.segments(paid, size):
+            positions.append(moved)
+            accepted.append(is_accepted)
+            watcher.update(len(moved), float(np.mean(is_accepted)))
+            if is_interrupted():
+                break
+        return np.swapaxes(np.concatenate(positions), 0, 1), np.swapaxes(np.concatenate(accepted), 0, 1)
+
+
+def make_plan(
+    kernel: Kernel | Sequence[Stage], model: Model, num_steps: int | None, num_chains: int, init: Any, seed: int
+) -> Plan:
+    """Check the arguments of a run, and draw its start points and keys from `seed`."""
+    stages = _stages(kernel, num_steps)
+    num_chains = validation.integer("num_chains", num_chains, at_least=1)
+    of_start, of_init, of_chains = jax.random.split(jax.random.key(seed), 3)
+    layout, starts = start_points(model, init, num_chains, of_start)
+    keys = [jax.random.split(key, num_chains) for key in (of_init, of_chains)]
+    return Plan(stages, model, layout, starts, *keys)
+
+
+def _stages(kernel: Kernel | Sequence[Stage], num_steps: int | None) -> tuple[Stage, ...]:
+    if isinstance(kernel, Kernel):
+        return as_stages(kernel, validation.integer("num_steps", num_steps, at_least=1))
+    stages = as_stages(kernel, 0)
+    if num_steps is not None:
+        validation.refuse("num_steps", num_steps, "must be left out with stages, which state their own numbers")
+    if not stages:
+        raise InvalidArgument("kernel must be a kernel, or a list of (kernel, num_steps) that holds at least one")
+    for stage in stages:
+        validation.integer("num_steps", stage.num_steps, at_least=1)
+    return stages
+
+
+def segment_lengths(num_steps: int, size: int | None) -> Iterator[int]:
+    """Yield the lengths of the segments: all the same, but for the last one if nothing else fits."""
+    target = size or -(-num_steps // SEGMENTS)
+    if size is None:  # a divisor nearby saves compiling the last segment apart
+        target = next((length for length in range(target, 2 * target) if num_steps % length == 0), target)
+    while num_steps:
+        length = min(target, num_steps)
+        num_steps -= length
+        yield length
+
+
+def parameters(model: Model, layout: Layout, vectors: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the draws as people read them, by name, with the axes (chain, step, ...)."""
+    constrain = jax.jit(jax.vmap(jax.vmap(lambda vector: model.constrain(layout.unravel(vector)))))
+    parameters = constrain(jnp.asarray(vectors))
+    named = parameters if isinstance(parameters, dict) else {"position": parameters}
+    flat = jax.tree_util.tree_flatten_with_path(named)[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in flat}
+
+
+def settings(plan: Plan, data: PrivateData) -> dict[str, Any]:
+    """Return how a run is made, in plain values."""
+    return {
+        "stages": [
+            {"kernel": stage.kernel.name, "num_steps": stage.num_steps, **_plain(stage.kernel)} for stage in plan.stages
+        ],
+        "num_chains": len(plan.keys),
+        "temperature": plan.model.temperature,
+        "data": repr(data),
+    }
+
+
+def _plain(kernel: Kernel) -> dict[str, Any]:
+    kinds = (bool, int, float, str)
+    return {name: value if isinstance(value, kinds) else repr(value) for name, value in kernel.settings.items()}
