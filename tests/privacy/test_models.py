@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002, ARG005
+# ruff: noqa: ARG005
 """Models that do not return one real number are refused by name before anything is charged; priors without support."""
 
 import jax

@@ -137,7 +137,7 @@ def _nest(vector: jax.Array, like: Any) -> Any:
 
 
 def _real_number(name: str, value: Any) -> jax.Array:
-    """Return what a model returned, if it is one real number; told from its shape and type, and by value if constant."""
+    """Return what a model returned, if it is one real number: by shape and type, and by its value if it is constant."""
     expected = "expected one real number, a scalar of a floating type"
     try:
         number = jnp.asarray(value)

@@ -134,7 +134,7 @@ def sample(
         draws=_parameters(model, plan.layout, vectors),
         is_accepted=np.swapaxes(np.concatenate(accepted), 0, 1),
         num_warmup=min(num_warmup, vectors.shape[1] - 1),
-        certificate=Certificate(spent, data.facts.adjacency, delta),
+        certificate=Certificate(spent, data.facts.adjacency, delta, data.assumptions),
         settings=_settings(plan, data),
     )
 
