@@ -136,6 +136,8 @@ def no_device_holds_the_table():
 
 def fewer_records_than_devices():
     compare(full_data, Logistic(), 3, 8)
+    private = {"adjacency": "add_or_remove_one", "public_size": 5}
+    assert "devices=8" in repr(PrivateData.without_guarantee(table(3), devices=jax.devices(), **private))
 
 
 def a_result_can_be_an_argument():

@@ -78,10 +78,12 @@ def consists_of(records: Any, kind: type[Any]) -> bool:
 class Placement:
     """Where the records of a vault lie, and where its programs run: where JAX puts them, or on stated devices."""
 
-    __slots__ = ("mesh",)
+    __slots__ = ("mesh", "stated")
 
     def __init__(self, devices: Any, rows: int) -> None:
-        self.mesh = None if devices is None else Mesh(np.array(_distinct(devices)[:rows], object), (AXIS,))
+        listed = [] if devices is None else _distinct(devices)
+        self.stated = len(listed)  # public; how many of them there are rows for may not be
+        self.mesh = Mesh(np.array(listed[:rows], object), (AXIS,)) if listed else None
 
     def place(self, records: Any) -> Any:
         """Return host arrays as arrays on the devices, each of which is handed its own rows alone."""
@@ -126,7 +128,7 @@ class Placement:
         return cast(Mesh, self.mesh)
 
     def __repr__(self) -> str:
-        return "" if self.mesh is None else f", devices={self.mesh.size}"
+        return f", devices={self.stated}" if self.stated else ""
 
 
 _SPLIT = PartitionSpec(AXIS)
