@@ -1,5 +1,6 @@
 """The sums that leave the enclave: their values, noise, events, and what one record can do to them."""
 
+import re
 from functools import partial
 
 import jax
@@ -18,6 +19,8 @@ from dpmcmc.enclave.mechanisms.base import Term
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, ExactLogRatio, ExactSum
 from dpmcmc.enclave.mechanisms.gradient import GradientSum
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio, PenaltyTest
+from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount
+from dpmcmc.enclave.mechanisms.subsampled_gradient import SubsampledGradientSum
 from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.enclave.rng import insecure_key
 from dpmcmc.enclave.schema import admit
@@ -293,6 +296,32 @@ def test_one_record_moves_a_release_by_no_more_than_its_sensitivity(mine, yours)
 def test_clips_and_multipliers_are_positive_numbers(kind, field, value):
     with pytest.raises(InvalidArgument, match=f"{field}="):
         kind(**{"clip": 1.0, "noise_multiplier": 1.0, field: value})
+
+
+ASK = {
+    Sum: lambda mechanism: lambda oracle, _: total(oracle, mechanism),
+    NoisyCount: lambda mechanism: lambda oracle, _: total(oracle, mechanism),
+    GradientSum: lambda mechanism: lambda oracle, theta: force(oracle, theta, mechanism),
+    LogRatio: lambda mechanism: lambda oracle, theta: ratio(oracle, theta, OTHER, mechanism),
+    PenaltyTest: lambda mechanism: lambda oracle, theta: oracle.accept(mechanism, theta, OTHER),
+}
+
+
+@pytest.mark.parametrize("facts", ADJACENCIES)
+@pytest.mark.parametrize("kind", ASK)
+@pytest.mark.parametrize("value", [1e-4, 1e10])
+def test_noise_that_no_lattice_holds_is_refused_by_the_name_the_caller_gave_it(table, facts, kind, value):
+    clips = 2 if kind is not NoisyCount and facts["adjacency"] == "replace_one" else 1
+    limits = f"must be between {2**-8 / clips:g} and {2**30 / clips:g} for a lattice"
+    with pytest.raises(InvalidArgument, match=re.escape(f"noise_multiplier={value!r} {limits}")):
+        vault(table, **facts).price(ASK[kind](kind(1.0, value)), THETA, model=MODEL)
+
+
+def test_a_fixed_batch_names_the_multiplier_too():
+    with pytest.raises(InvalidArgument, match=r"noise_multiplier=0\.0001 must be between"):
+        SubsampledGradientSum.without_replacement(1.0, 1e-4, 10)
+    with pytest.raises(InvalidArgument, match=r"noise_over_clip=0\.0001 must be between"):
+        SubsampledGradientSum.poisson(1.0, 1e-4, 0.1)
 
 
 def test_positions_that_do_not_match(table):

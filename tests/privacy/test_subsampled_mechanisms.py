@@ -27,7 +27,8 @@ from dpmcmc.enclave.mechanisms.base import Term
 from dpmcmc.enclave.mechanisms.minibatch_log_ratio import MinibatchLogRatio, constants, minibatch_sensitivity
 from dpmcmc.enclave.mechanisms.subsampled_gradient import ExactSubsampledGradientSum, SubsampledGradientSum
 from dpmcmc.enclave.rng import insecure_key
-from dpmcmc.enclave.subsample import Batch, Poisson, WithoutReplacement
+from dpmcmc.enclave.sampling import Poisson, WithoutReplacement, draw_batches
+from dpmcmc.enclave.subsample import Batch
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
 MODEL = GaussianModel()
@@ -278,7 +279,7 @@ def test_the_work_follows_the_batch_and_not_the_table(sampling):
     population = 10**6
 
     def program(key, records):
-        batch = subsample.draw_batches(sampling, key, records)
+        batch = draw_batches(sampling, key, records)
         return subsample.sum_batch(lambda _, rows: rows, jnp.zeros(len(key)), records, batch, 1000, 2**20)
 
     traced = jax.make_jaxpr(program)(

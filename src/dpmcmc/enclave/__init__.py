@@ -16,7 +16,7 @@ from dpmcmc.enclave.mechanisms.subsampled_gradient import ExactSubsampledGradien
 from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.enclave.oracle import Noisy, Oracle
 from dpmcmc.enclave.paid import PaidRun
-from dpmcmc.enclave.subsample import Poisson, WithoutReplacement
+from dpmcmc.enclave.sampling import Poisson, WithoutReplacement
 
 __all__ = [
     "Audit",

@@ -22,8 +22,9 @@ import jax.core
 import jax.numpy as jnp
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, jaxpr_as_fun, primitives
 
-from dpmcmc.accounting.event import Event, compose
+from dpmcmc.accounting.event import Event, NonPrivate, compose
 from dpmcmc.enclave.mechanisms.base import Facts, is_certified
+from dpmcmc.enclave.noise import MODES, Claim
 from dpmcmc.enclave.release import (
     CALLS,
     SCAN,
@@ -89,6 +90,8 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
             contributions[identity(equation)] = _contribution(equation, facts, is_table)
         chains = equation.params["chains"]
         event = equation.params["mechanism"].event(facts, outputs_of(equation, len(chains)))
+        if MODES[facts.noise].claim is Claim.NONE:
+            event = event + NonPrivate()
         charges.append(Charge(event, count * prod(chains), line_of(equation)))
     return Audit(tuple(charges), contributions)
 
@@ -161,7 +164,7 @@ def _contribution(equation: JaxprEqn, facts: Facts, is_table: Callable[[Any], bo
     traced = jax.make_jaxpr(function)(queries, facts.record)
     check_constants(traced, facts, is_table)
     for inner in _all_equations(traced.jaxpr):
-        if inner.primitive not in _PURE or inner.effects:
+        if not _is_pure(inner):
             raise OperationRefused(
                 f"{inner.primitive.name} at {line_of(inner)} is applied to records: a likelihood or statistic may use "
                 "pure operations of jax.numpy, jax.scipy and jax.lax alone, no callbacks, prints or foreign code"
@@ -238,6 +241,24 @@ def _is_callback(equation: JaxprEqn) -> bool:
     return bool(own_effects) or "callback" in name or name in {"debug_print", "ffi_call", "infeed", "outfeed"}
 
 
+def _is_pure(equation: JaxprEqn) -> bool:
+    """Say whether a per-record function may use an operation.
+
+    JAX 0.12 writes some functions of jax.numpy, `searchsorted` in `interp` among them, as an object that expands to
+    other operations. Objects of JAX's own classes may be used if what they expand to may. Others may not: their rules
+    for `vmap` and derivatives are code that nobody sees.
+    """
+    if equation.effects:
+        return False
+    if equation.primitive in _PURE:
+        return True
+    high: Any = equation.params.get("_prim")
+    if type(high) not in _EXPANDABLE:
+        return False
+    expanded = jax.make_jaxpr(high.expand)(*high.in_avals)
+    return not expanded.effects and all(_is_pure(inner) for inner in _all_equations(expanded.jaxpr))
+
+
 def _pure_primitives() -> frozenset[Any]:
     """Return the operations that a per-record function may use: JAX's own and pure, told by identity, not by name."""
     listed = {value for module in (jax.lax, primitives) for name, value in vars(module).items() if name.endswith("_p")}
@@ -250,4 +271,19 @@ def _pure_primitives() -> frozenset[Any]:
     )
 
 
+def _expandable() -> frozenset[type]:
+    """Return the classes of the objects that JAX itself writes for functions of jax.numpy, told by identity."""
+    functions: list[Callable[[jax.Array], Any]] = [
+        lambda x: jnp.searchsorted(x, x),
+        lambda x: jnp.einsum("i,i", x, x),
+        lambda x: jnp.ldexp(x, jnp.arange(2)),
+        jnp.frexp,
+        lambda x: jnp.nonzero(x, size=1),
+    ]
+    traced = [jax.make_jaxpr(function)(jax.ShapeDtypeStruct((2,), jnp.float32)) for function in functions]
+    equations = (equation for one in traced for equation in _all_equations(one.jaxpr))
+    return frozenset(type(equation.params["_prim"]) for equation in equations if "_prim" in equation.params)
+
+
 _PURE = _pure_primitives()
+_EXPANDABLE = _expandable()

@@ -8,7 +8,7 @@ nothing; once records were read the charge stays, whatever happens after.
 
 import warnings
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -26,12 +26,14 @@ from dpmcmc.accounting.event import Event, NonPrivate
 from dpmcmc.enclave import rng
 from dpmcmc.enclave.audit import Audit, audit, executable
 from dpmcmc.enclave.mechanisms.base import Facts
+from dpmcmc.enclave.noise import MODES, Claim
 from dpmcmc.enclave.oracle import LogDensity, Oracle
 from dpmcmc.enclave.paid import PaidRun
 from dpmcmc.enclave.payer import NobodyPays, Payer, choose_payer
 from dpmcmc.enclave.release import current_line, line_of_error
 from dpmcmc.enclave.schema import admit, as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.sealed import sealed
+from dpmcmc.enclave.shards import Placement
 from dpmcmc.errors import InvalidArgument, LedgerError, RecordsRefused, RunRefused
 
 Program = Callable[..., Any]
@@ -62,10 +64,14 @@ class PrivateData:
         ledger: the book that pays, with the name of the `dataset` in it.
         dataset: the name under which the ledger knows these records.
         budget: instead of a ledger, a budget that lives as long as this object.
-        chunk_size: how many records a mechanism holds at once; changes speed and memory, never a result.
+        chunk_size: how many records a mechanism holds at once. Changes speed and memory, and results by no more than
+            how XLA rounds what one record adds: without a linear predictor that may depend on the chunk's shape.
+        noise: how noise is drawn: ``exact``; ``hardened`` floating point, which results say; or ``float``, for tests,
+            for which nothing is claimed and nobody pays.
+        devices: devices over which the rows are spread; one, where JAX puts them, unless stated. Changes no result.
     """
 
-    __slots__ = ("__weakref__", "_cache", "_dataset", "_facts", "_payer", "_records", "_sources")
+    __slots__ = ("__weakref__", "_cache", "_dataset", "_facts", "_payer", "_placement", "_records", "_sources")
 
     def __init__(
         self,
@@ -78,6 +84,8 @@ class PrivateData:
         dataset: str | None = None,
         budget: Budget | None = None,
         chunk_size: int = 1000,
+        noise: str = "exact",
+        devices: Sequence[Any] | None = None,
     ) -> None:
         relation = Adjacency.parse("adjacency", adjacency)
         records = as_tree(records)
@@ -99,9 +107,15 @@ class PrivateData:
             ),
             bounds=limits,
             chunk_size=validation.integer("chunk_size", chunk_size, at_least=1),
+            noise=validation.choice("noise", noise, MODES),
         )
         self._payer, self._dataset = choose_payer(ledger, dataset, budget, relation)
-        self._records = jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in admitted])
+        if MODES[noise].claim is Claim.NONE and not isinstance(self._payer, NobodyPays):
+            validation.refuse(
+                "noise", noise, "carries no guarantee; use PrivateData.without_guarantee, or noise='exact'"
+            )
+        self._placement = Placement(devices, len(admitted[0]))
+        self._records = self._placement.place(jax.tree.unflatten(structure, admitted))
         self._sources = tuple(reference for leaf in leaves if (reference := _reference(leaf)))
         self._cache: dict[Any, _Prepared] = {}
 
@@ -114,6 +128,12 @@ class PrivateData:
     def facts(self) -> Facts:
         """What the public knows of the records."""
         return self._facts
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the events of these records rest on beside the proofs, in words: for certificates."""
+        claim = MODES[self._facts.noise].claim
+        return (claim.value,) if claim is Claim.HEURISTIC else ()
 
     @property
     def dataset(self) -> str:
@@ -172,11 +192,12 @@ class PrivateData:
         """Audit and compile a program; return its price, and what executes it under a key once that is paid."""
         public = self._public(arguments)
         prepared = self._prepare(program, public, model)
-        compiled = prepared.compile()
+        compiled, place = prepared.compile(), self._placement
 
         def execute(key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
-                results = jax.block_until_ready(compiled(self._records, key, *jax.tree.leaves(public)))
+                results = compiled(self._records, *place.public([key, *jax.tree.leaves(public)]))
+                results = place.result(jax.block_until_ready(results))
             return jax.tree.unflatten(prepared.outputs, results)
 
         return prepared.audit.event, execute
@@ -220,14 +241,14 @@ class PrivateData:
                 raise
             raise RecordsRefused(f"records are used outside a release at {line_of_error(error)}: {error}") from error
         audited = audit(traced, self._facts, self._is_table)
-        records = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self._records)
         key = jax.eval_shape(lambda: rng.insecure_key(0))
-        function = executable(traced, audited, self._facts)
+        function, place = executable(traced, audited, self._facts), self._placement
+        records = place.shapes(self._records)
 
         @cache
         def compile_once() -> Any:
             with jax.disable_jit(False):
-                return jax.jit(function).lower(records, key, *shapes).compile()
+                return place.compile(function, records, key, shapes)
 
         prepared = _Prepared(audited, jax.tree.structure(outputs), compile_once)
         with suppress(TypeError):
@@ -255,9 +276,10 @@ class PrivateData:
             for name, leaf in zip(names, jax.tree.leaves(facts.record), strict=True)
         )
         counted = "size" if facts.adjacency is Adjacency.REPLACE_ONE else "public_size"
+        noise = "" if facts.noise == "exact" else f", noise={facts.noise!r}"
         return (
             f"PrivateData({kinds}; bounds={dict(facts.bounds)}, {counted}={facts.size}, "
-            f"adjacency={facts.adjacency.value}, dataset={self._dataset!r})"
+            f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{noise}{self._placement!r})"
         )
 
 

@@ -30,6 +30,9 @@ from dpmcmc.errors import InvalidArgument
 MIN_SCALE_BITS, MAX_SCALE_BITS = 16, 40
 """Noise scales are powers of two in this range: below it the lattice is felt, above it nothing is gained."""
 
+LEAST_NOISE, MOST_NOISE = 2.0**-8, 2.0**30
+"""Between these the noise over the clip has a lattice: of a scale in that range, with a bound from 2^10 to 2^24."""
+
 _TARGET_BOUND = 2**20  # finer than float32 contributions need, and 2047 rows of it fit in an int32
 _MAX_BOUND = 2**24  # a float32 holds every integer up to it
 _WORD = 2.0**32
@@ -67,6 +70,15 @@ class Wide(NamedTuple):
 
     def __int__(self) -> int:
         return (int(self.high) << 32) + int(self.low)
+
+
+def noise_over_clip(noise_multiplier: float, clips_moved: int) -> float:
+    """Return the noise in clips, of a multiple of the sensitivity; a neighbour moves the sum by so many clips."""
+    least, most = LEAST_NOISE / clips_moved, MOST_NOISE / clips_moved
+    if not least <= validation.positive("noise_multiplier", noise_multiplier) <= most:
+        words = f"must be between {least:g} and {most:g} for a lattice to hold the noise"
+        validation.refuse("noise_multiplier", noise_multiplier, words)
+    return noise_multiplier * clips_moved
 
 
 def gradient_lattice(clip: ArrayLike, noise_over_clip: float, num_records: int, num_coordinates: int = 1) -> Lattice:
@@ -192,10 +204,11 @@ def sum_records(steps: jax.Array, bound: int) -> Wide:
 def sum_chunks(contribution: Callable[[Any], jax.Array], records: Any, chunk_size: int, bound: int) -> Wide:
     """Return the exact sum of `contribution(rows)`, int32 with one leading axis, over all rows of the pytree `records`.
 
-    Memory is flat in the number of rows: a scan holds one chunk at a time. The remainder is a chunk of its own.
+    Memory is flat in the number of rows: a scan holds one chunk at a time. The remainder is filled up to a whole chunk
+    with rows that do not count: XLA may round a record's own arithmetic differently in a chunk of another shape.
     """
     rows = jax.tree.leaves(records)[0].shape[0]
-    chunk_size = min(validation.integer("chunk_size", chunk_size, at_least=1), max(rows, 1))
+    chunk_size = validation.integer("chunk_size", chunk_size, at_least=1)
     whole = rows - rows % chunk_size
 
     def chunk_sum(chunk: Any) -> Wide:
@@ -213,7 +226,11 @@ def sum_chunks(contribution: Callable[[Any], jax.Array], records: Any, chunk_siz
             lambda sum_, chunk: (add(sum_, chunk_sum(chunk)), None), total, jax.tree.map(chunks, records)
         )
     if whole < rows:
-        total = add(total, chunk_sum(jax.tree.map(lambda column: column[whole:], records)))
+        missing = whole + chunk_size - rows
+        last = jax.tree.map(lambda c: jnp.pad(c[whole:], [(0, missing), *[(0, 0)] * (c.ndim - 1)]), records)
+        steps = contribution(last)
+        counts = jnp.arange(chunk_size).reshape(-1, *[1] * (steps.ndim - 1)) < chunk_size - missing
+        total = add(total, sum_records(jnp.where(counts, steps, 0), bound))
     return total
 
 

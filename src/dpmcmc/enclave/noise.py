@@ -195,7 +195,7 @@ class Claim(Enum):
     """What may be said of a release noised in some mode."""
 
     PROVEN = "an (epsilon, delta) guarantee with the stated total variation added to delta"
-    HEURISTIC = "an (epsilon, delta) guarantee that rests on a heuristic against floating-point attacks; say so"
+    HEURISTIC = "the noise is hardened floating point: that it hides as much is a computational argument, not a proof"
     NONE = "no (epsilon, delta) claim may be made"
 
 
@@ -230,6 +230,11 @@ MODES = {
         Mode("float", _float, Claim.NONE),
     )
 }
+
+
+def draw_noise(mode: str, key: jax.Array, scale: float, shape: tuple[int, ...] = ()) -> Wide:
+    """Return privacy noise of that scale in steps of a lattice, drawn in the mode that the owner of the data chose."""
+    return MODES[mode].draw(key, scale, shape)
 
 
 # --- the logistic coin ----------------------------------------------------------------------------------------------

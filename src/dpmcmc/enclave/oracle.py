@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.core
 import jax.numpy as jnp
+import numpy as np
 
 from dpmcmc.enclave.mechanisms.base import Decision, Facts, Mechanism, NoisySum, Term, is_certified
 from dpmcmc.enclave.release import current_line, release
@@ -60,7 +62,7 @@ class Oracle:
         """Return the noisy gradient of the log-posterior, shaped like `position` (Räisä et al. 2021, Section 3.1)."""
         queries, structure = self._flat("position", position)
         (total,) = self._release(mechanism, NoisySum, Term(self._log_likelihood, structure), queries)
-        gradient = jax.tree.map(jnp.add, _nest(total, position), jax.grad(self.model.log_prior)(position))
+        gradient = jax.tree.map(jnp.add, _nest(total, position), jax.grad(self._log_prior)(position))
         with jax.ensure_compile_time_eval():  # known while the program is traced, where it depends on no query
             variance = mechanism.variance(self.facts, queries)
         return Noisy(gradient, variance)
@@ -69,16 +71,17 @@ class Oracle:
         """Return the noisy log-posterior at `proposed` less the one at `current` (Räisä et al. 2021, Section 3)."""
         queries, term = self._pair(current, proposed)
         (total,) = self._release(mechanism, NoisySum, term, queries)
-        ratio = total[0] + self.model.log_prior(proposed) - self.model.log_prior(current)
+        ratio = total[0] + self._log_prior(proposed) - self._log_prior(current)
         return Noisy(ratio, mechanism.variance(self.facts, queries))
 
     def accept(self, mechanism: Decision, current: Any, proposed: Any, log_correction: Any = 0.0) -> jax.Array:
         """Return the bare decision of a test of `proposed` against `current`; its uniform stays in the enclave.
 
-        `log_correction` is the public rest of the log acceptance ratio: the momenta of HMC, an asymmetric proposal.
+        `log_correction` is the public rest of the log acceptance ratio: the momenta of HMC, an asymmetric proposal. A
+        proposal at which the prior is zero or not a number is rejected.
         """
         queries, term = self._pair(current, proposed)
-        public = self.model.log_prior(proposed) - self.model.log_prior(current) + log_correction
+        public = self._log_prior(proposed) - self._log_prior(current) + log_correction
         (decision,) = self._release(mechanism, Decision, term, [*queries, jnp.asarray(public, queries[0].dtype)])
         return decision
 
@@ -89,8 +92,12 @@ class Oracle:
         (total,) = self._release(mechanism, NoisySum, Term(statistic, structure), queries)
         return Noisy(total, mechanism.variance(self.facts, queries))
 
+    def _log_prior(self, position: Any) -> jax.Array:
+        return _real_number("log_prior", self.model.log_prior(position))
+
     def _log_likelihood(self, position: Any, record: Any) -> jax.Array:
-        return self.model.temperature * self.model.log_likelihood(position, record)
+        value = _real_number("log_likelihood", self.model.log_likelihood(position, record))
+        return self.model.temperature * value
 
     def _pair(self, current: Any, proposed: Any) -> tuple[list[jax.Array], Term]:
         first, structure = self._flat("current", current)
@@ -127,6 +134,22 @@ def _nest(vector: jax.Array, like: Any) -> Any:
         vector[start:end].reshape(jnp.shape(leaf)) for leaf, start, end in zip(leaves, ends[:-1], ends[1:], strict=True)
     ]
     return jax.tree.unflatten(structure, parts)
+
+
+def _real_number(name: str, value: Any) -> jax.Array:
+    """Return what a model returned, if it is one real number: by shape and type, and by its value if it is constant."""
+    expected = "expected one real number, a scalar of a floating type"
+    try:
+        number = jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"{name} of the model returned a {type(value).__name__}; {expected}") from error
+    if number.shape or not jnp.issubdtype(number.dtype, jnp.floating):
+        raise InvalidArgument(
+            f"{name} of the model returned an array of shape {number.shape} and type {number.dtype}; {expected}"
+        )
+    if not isinstance(value, jax.core.Tracer) and not np.isfinite(value):
+        raise InvalidArgument(f"{name} of the model is not finite at any position; {expected} where it has support")
+    return number
 
 
 def _public(name: str, value: Any) -> jax.Array:

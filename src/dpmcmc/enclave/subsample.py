@@ -16,24 +16,22 @@ variation here and charged by the mechanisms as an `Approximation`. subsampled_g
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from scipy import special
 
 from dpmcmc import validation
-from dpmcmc.accounting.adjacency import Adjacency
-from dpmcmc.accounting.event import Event, FixedBatchGaussian, PoissonGaussian
 from dpmcmc.enclave.lattice import Lattice, Wide, magnitude, quantise_scalar, sum_chunks
 from dpmcmc.enclave.limbs import Limbs, limbs, minus, times
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
-from dpmcmc.errors import AdjacencyMismatch
+from dpmcmc.enclave.shards import num_rows, sum_parts
 
 FAILURE = 2.0**-60
 """How often fewer distinct indices than needed may turn up, and how often a Poisson batch that chose its own limit may
@@ -53,114 +51,10 @@ class Batch(NamedTuple):
     indices: jax.Array
     mask: jax.Array
 
-
-# --- ways to sample --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class WithoutReplacement:
-    """Batches of exactly `batch_size` records, every set of that size as likely as any other; replace-one only."""
-
-    batch_size: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "batch_size", validation.integer("batch_size", self.batch_size, at_least=1))
-
-    def check(self, facts: Facts) -> None:
-        """Refuse data for which a batch of this size has no price."""
-        if facts.adjacency is not Adjacency.REPLACE_ONE:
-            raise AdjacencyMismatch(
-                f"batch_size={self.batch_size}: a batch of fixed size has a price under replace_one alone, because its "
-                f"share of the records depends on their number, which is private under {facts.adjacency.value}; "
-                "sample by Poisson, or state the data under replace_one"
-            )
-        if self.batch_size > facts.size:
-            validation.refuse("batch_size", self.batch_size, f"must be <= {facts.size}, the number of records")
-
-    def weight(self, facts: Facts) -> float:
-        """Return by how much a sum over the batch is multiplied to estimate the sum over all records."""
-        return facts.size / self.batch_size
-
-    def gaussian(self, facts: Facts, noise_over_clip: float) -> Event:
-        """Return the event of a batch sum of clipped vectors: one record moves it by two clips."""
-        return FixedBatchGaussian(self.batch_size, facts.size, noise_over_clip / 2)
-
-    def distance(self, facts: Facts) -> float:
-        """Return the total variation between the batches drawn and ideal ones."""
-        return fixed_batch_failure(self.batch_size, facts.size)
-
-    def draw(self, key: jax.Array, population: int) -> Batch:
-        """Return one batch of a table of `population` rows."""
-        return Batch(fixed_batch_indices(key, self.batch_size, population), jnp.ones(self.batch_size, jnp.bool_))
-
-
-@dataclass(frozen=True)
-class Poisson:
-    """Batches that every record enters by its own coin of probability `rate`, under either adjacency.
-
-    `max_batch_size` is where a batch is cut off; the chance of that is charged. It takes the number of records to say
-    how large the chance is, so it can be stated under replace-one alone. Left out, the enclave takes a limit that is
-    exceeded with a probability below 2^-60.
-    """
-
-    rate: float
-    max_batch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", validation.fraction("rate", self.rate))
-        if self.max_batch_size is not None:
-            size = validation.integer("max_batch_size", self.max_batch_size, at_least=1)
-            object.__setattr__(self, "max_batch_size", size)
-
-    def check(self, facts: Facts) -> None:
-        """Refuse a limit whose price would depend on a private number, or that cuts most batches off."""
-        if self.max_batch_size is None:
-            return
-        if facts.adjacency is not Adjacency.REPLACE_ONE:
-            raise AdjacencyMismatch(
-                f"max_batch_size={self.max_batch_size}: how often a batch exceeds it depends on the number of records, "
-                f"which is private under {facts.adjacency.value}; leave max_batch_size out"
-            )
-        if self.distance(facts) > 0.5:
-            mean = self.rate * facts.size
-            validation.refuse(
-                "max_batch_size", self.max_batch_size, f"must be above {mean:g}, the mean size of a batch"
-            )
-
-    def weight(self, facts: Facts) -> float:  # noqa: ARG002
-        """Return by how much a sum over the batch is multiplied to estimate the sum over all records."""
-        return 1 / self.rate
-
-    def gaussian(self, facts: Facts, noise_over_clip: float) -> Event:
-        """Return the event of a batch sum of clipped vectors."""
-        return PoissonGaussian(self.rate, noise_over_clip, facts.adjacency)
-
-    def distance(self, facts: Facts) -> float:
-        """Return the total variation between the batches drawn and ideal ones."""
-        if self.max_batch_size is None:
-            return POISSON_ERROR
-        limit = poisson_plan(self.rate, facts.size, self.max_batch_size).limit
-        return POISSON_ERROR + (0.0 if limit is None else binomial_tail(facts.size, self.rate, limit))
-
-    def draw(self, key: jax.Array, population: int) -> Batch:
-        """Return one batch of a table of `population` rows."""
-        return poisson_batch(key, self.rate, population, self.max_batch_size)
-
-
-Sampling: TypeAlias = Poisson | WithoutReplacement
-
-
-def as_sampling(name: str, value: object) -> Sampling:
-    """Return a way to sample."""
-    if not isinstance(value, Poisson | WithoutReplacement):
-        validation.refuse(name, value, "must be Poisson(rate) or WithoutReplacement(batch_size)")
-    return value
-
-
-def draw_batches(sampling: Sampling, keys: jax.Array, records: Any) -> Batch:
-    """Return one batch for each key, with a leading axis: the chains."""
-    population = jax.tree.leaves(records)[0].shape[0]
-    return jax.vmap(lambda key: sampling.draw(key, population))(keys)
+    def within(self, first: ArrayLike, rows: Any) -> "Batch":
+        """Return the batch in a part of the table, `first` the number of its first row: rows elsewhere do not count."""
+        indices = self.indices - first
+        return Batch(indices, self.mask & (indices >= 0) & (indices < num_rows(rows)))
 
 
 # --- without replacement ---------------------------------------------------------------------------------------------
@@ -332,14 +226,19 @@ def sum_batch(
         bound: the largest entry.
     """
 
-    def of_chunk(chunk: Batch) -> jax.Array:
-        def of_chain(chain: Any, indices: jax.Array, mask: jax.Array) -> jax.Array:
-            rows = jax.tree.map(lambda leaf: jnp.take(leaf, indices, axis=0, mode="clip"), records)
-            return jnp.where(mask[:, None], steps(chain, rows), 0)
+    def of_part(part: Any, first: ArrayLike) -> Wide:
+        def of_chunk(chunk: Batch) -> jax.Array:
+            def of_chain(chain: Any, indices: jax.Array, mask: jax.Array) -> jax.Array:
+                rows = jax.tree.map(lambda leaf: jnp.take(leaf, indices, axis=0, mode="clip"), part)
+                return jnp.where(mask[:, None], steps(chain, rows), 0)
 
-        return jax.vmap(of_chain, in_axes=(0, 1, 1), out_axes=1)(chains, chunk.indices, chunk.mask)
+            return jax.vmap(of_chain, in_axes=(0, 1, 1), out_axes=1)(chains, chunk.indices, chunk.mask)
 
-    return sum_chunks(of_chunk, Batch(batch.indices.T, batch.mask.T), chunk_size, bound)
+        within = batch.within(first, part)
+        size = min(chunk_size, batch.indices.shape[1])
+        return sum_chunks(of_chunk, Batch(within.indices.T, within.mask.T), size, bound)
+
+    return sum_parts(of_part, records)
 
 
 # --- the first two moments of a batch, exactly -----------------------------------------------------------------------

@@ -15,6 +15,7 @@ from dpmcmc.enclave.mechanisms.exact import exact_sum
 from dpmcmc.enclave.mechanisms.lattice_sum import CLIPS_MOVED
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
 from dpmcmc.enclave.noise import LOGISTIC_ERROR, bernoulli_logistic
+from dpmcmc.enclave.shards import num_rows, sum_parts
 
 
 def public_steps(public: jax.Array, granularity: float) -> Wide:
@@ -68,7 +69,8 @@ class BarkerBit:
 
             return jax.vmap(of_chain, out_axes=1)(list(queries))
 
-        total = sum_chunks(steps, records, facts.chunk_size, lattice.bound)
+        chunk_size = min(facts.chunk_size, num_rows(records))  # of one shape on all devices
+        total = sum_parts(lambda rows, _: sum_chunks(steps, rows, chunk_size, lattice.bound), records)
         return add(total, public_steps(queries[-1], float(lattice.granularity))), lattice  # pyright: ignore[reportArgumentType]
 
     def compute(

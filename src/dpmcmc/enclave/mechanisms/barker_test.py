@@ -15,12 +15,13 @@ from dpmcmc.accounting.event import Approximation, Event
 from dpmcmc.accounting.event import BarkerTest as BarkerEvent
 from dpmcmc.enclave.correction import LOGISTIC_VARIANCE, Correction, linear_program
 from dpmcmc.enclave.lattice import Lattice, Wide, add, magnitude, shift_left, to_float
-from dpmcmc.enclave.limbs import less, limbs, minus, times
+from dpmcmc.enclave.limbs import Limbs, less, limbs, minus, times
 from dpmcmc.enclave.mechanisms.barker_bit import public_steps
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
-from dpmcmc.enclave.noise import discrete_gaussian, gaussian_curve_gap, total_variation_bound
-from dpmcmc.enclave.subsample import Batch, Limbs, Moments, WithoutReplacement, batch_moments, draw_batches, draw_index
+from dpmcmc.enclave.noise import discrete_gaussian, draw_noise, gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.sampling import WithoutReplacement, draw_batches
+from dpmcmc.enclave.subsample import Batch, Moments, batch_moments, draw_index
 
 BOUND = 2**12
 """The steps B of the lattice that a clipped ratio of one record may take."""
@@ -144,5 +145,5 @@ class BarkerTest:
         step = self.granularity(facts) * facts.size / self.batch_size  # of lambda*
         correction = jax.vmap(lambda key: draw_correction(key, linear_program(self.variance)))(of_correction)
         threshold = public_steps(queries[-1] + correction, step * 2.0**-_FRACTION_BITS)
-        normal = jax.vmap(lambda key: discrete_gaussian(key, _NORMAL))(of_noise)
+        normal = jax.vmap(lambda key: draw_noise(facts.noise, key, _NORMAL))(of_noise)
         return [jax.vmap(lambda *chain: self.decide(facts, *chain))(moments, threshold, normal)]

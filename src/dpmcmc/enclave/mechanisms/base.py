@@ -29,7 +29,10 @@ class Facts:
 
     bounds: Bounds
     chunk_size: int
-    """How many records a mechanism holds at once; changes speed and memory, never a result."""
+    """How many records a mechanism holds at once: a matter of speed and memory."""
+
+    noise: str = "exact"
+    """How privacy noise is drawn: one of `noise.MODES`."""
 
 
 @dataclass(frozen=True)

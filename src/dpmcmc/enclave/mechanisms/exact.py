@@ -14,13 +14,20 @@ from dpmcmc.accounting.event import Event, NonPrivate
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient, num_coordinates
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
+from dpmcmc.enclave.shards import num_rows, sum_parts
 
 
 def exact_sum(
     facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], num_chains: int
 ) -> jax.Array:
     """Return the plain sum for each chain, in chunks; a contribution that is not finite counts as zero here too."""
-    rows = jax.tree.leaves(records)[0].shape[0]
+    return sum_parts(lambda rows, _: _sum_part(facts, contribution, rows, queries, num_chains), records)
+
+
+def _sum_part(
+    facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], num_chains: int
+) -> jax.Array:
+    rows = num_rows(records)
     chunk_size = min(facts.chunk_size, rows)
     whole = rows - rows % chunk_size
 

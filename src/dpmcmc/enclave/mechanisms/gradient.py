@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import Event
-from dpmcmc.enclave.linear_predictor import Rows, find_rows, finer
+from dpmcmc.enclave.linear_predictor import MOST_RECORDS, Rows, find_rows, finer
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.lattice_sum import (
     lattice_event,
@@ -19,6 +19,7 @@ from dpmcmc.enclave.mechanisms.lattice_sum import (
     noisy_vector_sum,
     vector_lattice,
 )
+from dpmcmc.enclave.shards import consists_of, map_parts, num_rows
 
 
 def num_coordinates(queries: Sequence[Any]) -> int:
@@ -71,8 +72,9 @@ class GradientSum:
     def prepare(self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[Any]) -> Any:
         """Return the records as `compute` reads them best: with their rows in integers, if there are rows."""
         lattice = vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(queries))
-        rows = find_rows(facts, contribution, queries, records) if finer(lattice) else None
-        return rows or records
+        if not finer(lattice) or num_rows(records) > MOST_RECORDS:
+            return records
+        return map_parts(lambda part: find_rows(facts, contribution, queries, part), records) or records
 
     def compute(
         self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
@@ -80,8 +82,8 @@ class GradientSum:
         """Return the noisy gradient of each chain; `records` as they are, or prepared."""
         of_one_chain = [query[0] for query in queries]
         lattice = vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(of_one_chain))
-        if not isinstance(records, Rows):
+        if not consists_of(records, Rows):
             records = self.prepare(facts, contribution, records, of_one_chain)
-        if isinstance(records, Rows):
-            return [noisy_row_sum(lattice, records, queries, keys)]
+        if consists_of(records, Rows):
+            return [noisy_row_sum(lattice, facts, records, queries, keys)]
         return [noisy_vector_sum(lattice, facts, contribution, records, queries, keys)]

@@ -12,10 +12,20 @@ import jax.numpy as jnp
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import Approximation, Event, Gaussian
-from dpmcmc.enclave.lattice import Lattice, Wide, add, gradient_lattice, quantise_vector, sum_chunks, to_float
+from dpmcmc.enclave.lattice import (
+    Lattice,
+    Wide,
+    add,
+    gradient_lattice,
+    noise_over_clip,
+    quantise_vector,
+    sum_chunks,
+    to_float,
+)
 from dpmcmc.enclave.linear_predictor import Rows, finer, on_gpu, sum_rows
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
-from dpmcmc.enclave.noise import discrete_gaussian, gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.noise import draw_noise, gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.shards import Shards, num_rows, sum_parts
 
 CLIPS_MOVED = {Adjacency.REPLACE_ONE: 2, Adjacency.ADD_OR_REMOVE_ONE: 1}
 """By how many clips a neighbour moves a clipped sum: one record leaves and another enters, or only one of the two."""
@@ -41,7 +51,8 @@ def lattice_event(noise_multiplier: float, facts: Facts, num_coordinates: int) -
 
 def vector_lattice(clip: float, noise_multiplier: float, facts: Facts, num_coordinates: int) -> Lattice:
     """Return the lattice of a sum of vectors whose norm is held to a constant clip."""
-    return gradient_lattice(clip, noise_multiplier * CLIPS_MOVED[facts.adjacency], facts.size, num_coordinates)
+    noise = noise_over_clip(noise_multiplier, CLIPS_MOVED[facts.adjacency])
+    return gradient_lattice(clip, noise, facts.size, num_coordinates)
 
 
 def noise_variance(lattice: Lattice) -> jax.Array:
@@ -92,24 +103,27 @@ def noisy_lattice_sum(
 
     entries = len(keys) * jax.eval_shape(contribution, [query[0] for query in queries], facts.record).size
     chunk_size = max(facts.chunk_size, ENTRIES_AT_ONCE // entries) if on_gpu() else facts.chunk_size
-    total = sum_chunks(steps, records, chunk_size, lattices.bound)
-    return _with_noise(total, lattices, keys)
+    chunk_size = min(chunk_size, num_rows(records))  # of one shape on all devices
+    total = sum_parts(lambda rows, _: sum_chunks(steps, rows, chunk_size, lattices.bound), records)
+    return _with_noise(facts, total, lattices, keys)
 
 
-def noisy_row_sum(lattice: Lattice, rows: Rows, queries: Sequence[jax.Array], keys: jax.Array) -> jax.Array:
+def noisy_row_sum(
+    lattice: Lattice, facts: Facts, rows: Rows | Shards, queries: Sequence[jax.Array], keys: jax.Array
+) -> jax.Array:
     """Return what `noisy_vector_sum` does, up to rounding, for contributions that are residuals times rows.
 
     `lattice` is the coarse one, of those that `finer` refines.
     """
     of_residuals, refined = cast(tuple[Lattice, int], finer(lattice))
-    total = sum_rows(rows, of_residuals, queries)
+    total = sum_parts(lambda part, _: sum_rows(part, of_residuals, queries), rows)
     granularities = jnp.full(keys.shape, of_residuals.granularity, jnp.float32)
-    return _with_noise(total, Lattice(granularities, of_residuals.bound, refined * lattice.scale), keys)
+    return _with_noise(facts, total, Lattice(granularities, of_residuals.bound, refined * lattice.scale), keys)
 
 
-def _with_noise(total: Wide, lattices: Lattice, keys: jax.Array) -> jax.Array:
+def _with_noise(facts: Facts, total: Wide, lattices: Lattice, keys: jax.Array) -> jax.Array:
     def release(total: Wide, key: jax.Array, lattice: Lattice) -> jax.Array:
-        noise = discrete_gaussian(key, lattice.scale, total.high.shape)
+        noise = draw_noise(facts.noise, key, lattice.scale, total.high.shape)
         return to_float(add(total, noise), lattice.granularity)
 
     return jax.vmap(release)(total, keys, lattices)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import AcceptBit, Event
-from dpmcmc.enclave.lattice import Lattice, penalty_lattice, quantise_scalar
+from dpmcmc.enclave.lattice import Lattice, noise_over_clip, penalty_lattice, quantise_scalar
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.lattice_sum import (
     CLIPS_MOVED,
@@ -42,7 +42,8 @@ def distance(queries: Sequence[jax.Array]) -> jax.Array:
 
 def ratio_lattice(clip: float, noise_multiplier: float, facts: Facts, queries: Sequence[jax.Array]) -> Lattice:
     """Return the lattice of one chain: the clip is ``clip * distance``, so the granularity follows the positions."""
-    return penalty_lattice(clip * distance(queries), noise_multiplier * CLIPS_MOVED[facts.adjacency], facts.size)
+    noise = noise_over_clip(noise_multiplier, CLIPS_MOVED[facts.adjacency])
+    return penalty_lattice(clip * distance(queries), noise, facts.size)
 
 
 @certified

@@ -16,8 +16,9 @@ from dpmcmc.enclave.lattice import Lattice, Wide, add, magnitude, negate, to_flo
 from dpmcmc.enclave.limbs import limbs, shifted_right, times
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.log_ratio import distance, log_ratio
-from dpmcmc.enclave.noise import discrete_gaussian, gaussian_curve_gap, total_variation_bound
-from dpmcmc.enclave.subsample import Batch, Moments, WithoutReplacement, batch_moments, draw_batches
+from dpmcmc.enclave.noise import draw_noise, gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.sampling import WithoutReplacement, draw_batches
+from dpmcmc.enclave.subsample import Batch, Moments, batch_moments
 
 _SENSITIVITY_BITS = 30  # of one record in steps of the lattice: what fits into an int32
 _SCALE_BITS = 44  # of the largest noise
@@ -151,6 +152,6 @@ class MinibatchLogRatio:
         scale = constants(self.batch_size, self.noise_multiplier).scale
 
         def release(value: Wide, key: jax.Array, granularity: jax.Array) -> jax.Array:
-            return to_float(add(value, discrete_gaussian(key, scale)), granularity).reshape(1)
+            return to_float(add(value, draw_noise(facts.noise, key, scale)), granularity).reshape(1)
 
         return [jax.vmap(release)(value, of_noise, coefficients.release)]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import Approximation, Event, Gaussian
-from dpmcmc.enclave.lattice import Lattice, gradient_lattice
+from dpmcmc.enclave.lattice import Lattice, gradient_lattice, noise_over_clip
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.lattice_sum import noise_variance, noisy_lattice_sum
 from dpmcmc.enclave.noise import gaussian_curve_gap, total_variation_bound
@@ -34,7 +34,7 @@ class NoisyCount:
 
     def lattice(self, facts: Facts) -> Lattice:
         """Return the lattice: a record that counts adds `bound` steps, which are one."""
-        lattice = gradient_lattice(1.0, self.noise_multiplier, facts.size)
+        lattice = gradient_lattice(1.0, noise_over_clip(self.noise_multiplier, 1), facts.size)
         return Lattice(1 / lattice.bound, lattice.bound, lattice.scale)
 
     def output(self, facts: Facts, term: Term, queries: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:  # noqa: ARG002

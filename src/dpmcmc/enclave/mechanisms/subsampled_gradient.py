@@ -6,17 +6,20 @@ from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import Approximation, Event, NonPrivate
 from dpmcmc.accounting.samplers import sghmc_noise_over_clip, sgld_noise_over_clip
-from dpmcmc.enclave.lattice import Lattice, Wide, add, gradient_lattice, quantise_vector, to_float
+from dpmcmc.enclave.lattice import Lattice, Wide, add, gradient_lattice, noise_over_clip, quantise_vector, to_float
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.exact import exact_sum
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient, num_coordinates
 from dpmcmc.enclave.mechanisms.lattice_sum import noise_variance
-from dpmcmc.enclave.noise import discrete_gaussian, gaussian_curve_gap, total_variation_bound
-from dpmcmc.enclave.subsample import Batch, Poisson, Sampling, WithoutReplacement, as_sampling, draw_batches, sum_batch
+from dpmcmc.enclave.noise import draw_noise, gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.sampling import Poisson, Sampling, WithoutReplacement, as_sampling, draw_batches
+from dpmcmc.enclave.shards import sum_parts
+from dpmcmc.enclave.subsample import Batch, sum_batch
 
 
 @certified
@@ -48,8 +51,7 @@ class SubsampledGradientSum:
     @classmethod
     def without_replacement(cls, clip: float, noise_multiplier: float, batch_size: int) -> Self:
         """Return the mechanism on fixed batches; the noise is in units of the sensitivity, which is two clips."""
-        multiplier = validation.positive("noise_multiplier", noise_multiplier)
-        return cls(clip, 2 * multiplier, WithoutReplacement(batch_size))
+        return cls(clip, noise_over_clip(noise_multiplier, 2), WithoutReplacement(batch_size))
 
     @classmethod
     def for_sgld(cls, clip: float, rate: float, step_size: float, max_batch_size: int | None = None) -> Self:
@@ -116,7 +118,7 @@ class SubsampledGradientSum:
         granularity = jnp.asarray(lattice.granularity, jnp.float32) * self.sampling.weight(facts)
 
         def release(total: Wide, key: jax.Array) -> jax.Array:
-            return to_float(add(total, discrete_gaussian(key, lattice.scale, total.high.shape)), granularity)
+            return to_float(add(total, draw_noise(facts.noise, key, lattice.scale, total.high.shape)), granularity)
 
         return [jax.vmap(release)(total, of_noise)]
 
@@ -158,9 +160,11 @@ class ExactSubsampledGradientSum:
             record, counts = row
             return jnp.where(counts, contribution(queries, record), 0)
 
-        def of_chain(queries: Sequence[jax.Array], batch: Batch) -> jax.Array:
-            rows = jax.tree.map(lambda leaf: jnp.take(leaf, batch.indices, axis=0, mode="clip"), records)
-            total = exact_sum(facts, masked, (rows, batch.mask), [query[None] for query in queries], 1)
-            return total[0] * self.sampling.weight(facts)
+        def of_part(part: Any, first: ArrayLike) -> jax.Array:
+            def of_chain(queries: Sequence[jax.Array], batch: Batch) -> jax.Array:
+                rows = jax.tree.map(lambda leaf: jnp.take(leaf, batch.indices, axis=0, mode="clip"), part)
+                return exact_sum(facts, masked, (rows, batch.mask), [query[None] for query in queries], 1)[0]
 
-        return [jax.vmap(of_chain)(list(queries), batch)]
+            return jax.vmap(of_chain)(list(queries), batch.within(first, part))
+
+        return [sum_parts(of_part, records) * self.sampling.weight(facts)]

@@ -1,0 +1,216 @@
+"""A price that is set aside for several programs: paid once and before, taken from as they run, the rest given back."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from toy import ToySum
+
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.event import Gaussian, NonPrivate, compose, counts
+from dpmcmc.accounting.ledger import Ledger
+from dpmcmc.enclave import PrivateData, Sum
+from dpmcmc.errors import AuditError, BudgetExceeded, InvalidArgument
+
+ONE = Gaussian(2.0)
+BUDGET = Budget(epsilon=8.0, delta=1e-6)
+
+
+def once(oracle):
+    return oracle.sum(ToySum(), lambda record: record).value
+
+
+def twice(oracle):
+    return once(oracle), once(oracle)
+
+
+def dearer(oracle):
+    return oracle.sum(ToySum(noise_multiplier=1.0), lambda record: record).value
+
+
+def test_the_price_is_set_aside_before_anything_runs(data, book):
+    with data.reserve(ONE * 3) as paid:
+        assert book.reserved == [ONE * 3]
+        assert book.settled == []
+        assert paid.spent == compose([])
+        paid.run(once)
+        assert (paid.spent, paid.count) == (ONE, 1)
+        paid.run(twice)
+        assert (paid.spent, paid.count) == (ONE * 3, 2)
+    assert book.reserved == book.settled == [ONE * 3]
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_what_was_not_used_is_given_back(data, book, times):
+    with data.reserve(ONE * 3) as paid:
+        for _ in range(times):
+            paid.run(once)
+    assert book.settled == [compose([ONE] * times)]
+
+
+def test_a_price_beyond_the_budget_is_refused_and_nothing_runs(table):
+    data, ran = PrivateData(table, budget=BUDGET), []
+    with pytest.raises(BudgetExceeded), data.reserve(ONE * 1000) as paid:
+        ran.append(paid)
+    assert ran == []
+
+
+@pytest.mark.parametrize("program", [twice, dearer])
+def test_a_program_that_costs_more_than_is_left_is_refused(data, book, program):
+    with data.reserve(ONE * 2) as paid:
+        paid.run(once)
+        with pytest.raises(BudgetExceeded, match="more than what is left of the reservation"):
+            paid.run(program)
+        assert paid.spent == ONE
+        paid.run(once)  # what is left is not touched by a refusal
+    assert book.settled == [ONE * 2]
+
+
+def test_cheaper_noise_is_not_bought_with_dearer(data, book):
+    """What is left is counted event by event: no trading of one mechanism against another."""
+    with data.reserve(Gaussian(1.0)) as paid, pytest.raises(BudgetExceeded):
+        paid.run(once)
+    assert book.settled == [compose([])]
+
+
+def test_a_program_that_fails_before_it_reads_a_record_costs_nothing(data, book):
+    with data.reserve(ONE) as paid:
+        with pytest.raises(AuditError):
+            paid.run(lambda oracle: jax.debug.print("{}", once(oracle)))
+        with pytest.raises(InvalidArgument):
+            paid.run(lambda oracle, _: once(oracle), "text")
+        assert paid.spent == compose([])
+        paid.run(once)
+    assert book.settled == [ONE]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_the_price_of_an_interrupted_program_stays(data, book, monkeypatch, error):
+    def fail(_):
+        raise error("the device is gone")
+
+    with data.reserve(ONE * 3) as paid:
+        paid.run(once)
+        with monkeypatch.context() as patch:
+            patch.setattr(jax, "block_until_ready", fail)
+            with pytest.raises(error):
+                paid.run(once)
+        assert paid.spent == ONE * 2
+    assert book.settled == [ONE * 2]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_error_between_two_programs_settles_what_was_spent(data, book, error):
+    def interrupted():
+        with data.reserve(ONE * 3) as paid:
+            paid.run(once)
+            raise error
+
+    with pytest.raises(error):
+        interrupted()
+    assert book.settled == [ONE]
+
+
+def test_a_run_that_was_closed_executes_nothing_more(data, book):
+    with data.reserve(ONE * 2) as paid:
+        paid.run(once)
+    with pytest.raises(BudgetExceeded):
+        paid.run(once)
+    assert paid.close() == ONE
+    assert book.reserved == [ONE * 2]
+    assert book.settled == [ONE]
+
+
+def test_programs_of_a_reservation_draw_noise_of_their_own(table):
+    data = PrivateData.without_guarantee(table)
+    for seed in (None, 3):
+        with data.reserve(ONE * 3, insecure_seed=seed) as paid:
+            values = {np.asarray(paid.run(once)).tobytes() for _ in range(3)}
+        assert len(values) == 3
+
+
+def test_an_insecure_seed_makes_the_same_run_again_and_is_not_private(table, book):
+    data = PrivateData.without_guarantee(table)
+
+    def run():
+        with data.reserve(ONE * 2, insecure_seed=3) as paid:
+            values = [paid.run(once) for _ in range(2)]
+        return values, paid.spent
+
+    (first, spent), (second, _) = run(), run()
+    np.testing.assert_array_equal(first, second)
+    assert counts(spent) == {ONE: 2, NonPrivate(): 1}
+    with PrivateData(table, ledger=book, dataset="people").reserve(ONE, insecure_seed=3):
+        pass  # nothing was released, so nothing was lost
+    assert NonPrivate in book.reserved[0].held
+    assert book.settled == [compose([])]
+    with (
+        pytest.raises(BudgetExceeded, match="NonPrivate"),
+        PrivateData(table, budget=BUDGET).reserve(ONE, insecure_seed=3),
+    ):
+        pass
+
+
+def test_the_ledger_shows_one_charge(table):
+    ledger = Ledger.in_memory()
+    ledger.register("people", BUDGET, Adjacency.REPLACE_ONE)
+    data = PrivateData(table, ledger=ledger, dataset="people")
+    with data.reserve(ONE * 3, what="a sampler in segments") as paid:
+        paid.run(once)
+        paid.run(once)
+        assert ledger.account("people").spent == ONE * 3
+        assert len(ledger.account("people").standing) == 1
+    entries = [(entry.kind, entry.event, entry.what) for entry in ledger.history("people")[1:]]
+    assert entries == [
+        ("reserve", ONE * 3, "a sampler in segments"),
+        ("settle", ONE * 2, "a sampler in segments"),
+    ]
+    assert ledger.account("people").spent == ONE * 2
+
+
+KILLED = """
+import sys, time
+import numpy as np
+from dpmcmc.accounting.ledger import Ledger
+from dpmcmc.enclave import PrivateData, Sum
+
+def ask(oracle):
+    return oracle.sum(Sum(1.0, 10.0), lambda record: record).value
+
+data = PrivateData(np.zeros((20, 2)), ledger=Ledger({url!r}), dataset="people")
+with data.reserve(data.price(ask) * 3, what="killed") as paid:
+    paid.run(ask)
+    print("ran", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_if_the_process_dies_the_whole_reservation_stands(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    Ledger.create(url).register("people", BUDGET, Adjacency.REPLACE_ONE)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED.format(url=url)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    with process:
+        assert process.stdout.readline() == "ran\n"
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(60) == -signal.SIGKILL
+    data = PrivateData(np.zeros((20, 2)), budget=BUDGET)
+    price = data.price(lambda oracle: oracle.sum(Sum(1.0, 10.0), lambda record: record).value)
+    account = Ledger(url).account("people")
+    assert account.spent == price * 3
+    assert len(account.standing) == 1
+    assert [entry.kind for entry in Ledger(url).history("people")] == ["register", "reserve"]
+
+
+def test_arguments_and_models_reach_the_program(data, model):
+    with data.reserve(ONE * 2) as paid:
+        result = paid.run(lambda oracle, shift: once(oracle) + shift, jnp.full(3, 1e6), model=model)
+    assert np.all(result > 1e5)
