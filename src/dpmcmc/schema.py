@@ -4,8 +4,8 @@ A schema is written in TOML or in Python. It says for each column what it holds,
 a missing value stands for; and, where one person owns several rows, which column names the person and how many count.
 """
 
-import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -15,94 +15,13 @@ from typing import Any, Self, cast
 import tomli_w
 
 from dpmcmc import validation
+from dpmcmc.column import KINDS, MISSING, MISSING_CATEGORY, Column
 from dpmcmc.errors import InvalidArgument
 
-KINDS = ("number", "integer", "boolean", "category")
-MISSING = ("none", "fill", "category", "indicator")
-MISSING_CATEGORY = "(missing)"
-"""The category that missing values of a categorical column get under the policy ``category``."""
+__all__ = ["KINDS", "MISSING", "MISSING_CATEGORY", "PRESENT", "Column", "Schema"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """One column.
-
-    Attributes:
-        kind: ``number``, ``integer``, ``boolean`` or ``category``.
-        lower: the lowest value that counts; whatever is lower is moved up to it. For numbers and integers.
-        upper: the highest value that counts.
-        categories: all values of a categorical column, in order; anything else counts as missing.
-        missing: what a missing value becomes: ``none`` (the column has none; one that turns up all the same becomes
-            the middle of the bounds or the first category, silently, since an error would tell), ``fill`` (the value
-            `fill`), ``category`` (a category of its own), ``indicator`` (`fill`, and a further column that says so).
-        fill: the value that stands for a missing one.
-        unit: in what it is measured, for people.
-        description: what it means, for people.
-    """
-
-    kind: str
-    lower: float | None = None
-    upper: float | None = None
-    categories: tuple[str, ...] = ()
-    missing: str = "none"
-    fill: float | str | None = None
-    unit: str = ""
-    description: str = ""
-
-    def __post_init__(self) -> None:
-        validation.choice("kind", self.kind, KINDS)
-        validation.choice("missing", self.missing, MISSING)
-        object.__setattr__(self, "categories", tuple(str(each) for each in self.categories))
-        if self.kind in ("number", "integer"):
-            self._check_bounds()
-        elif self.lower is not None or self.upper is not None:
-            raise InvalidArgument(f"lower and upper are for numbers and integers, not for kind={self.kind!r}")
-        if self.kind == "category":
-            self._check_categories()
-        elif self.categories:
-            raise InvalidArgument(f"categories are for kind='category', not for kind={self.kind!r}")
-        self._check_missing()
-
-    @property
-    def levels(self) -> tuple[str, ...]:
-        """All categories, the one for missing values last, if there is one."""
-        return (*self.categories, MISSING_CATEGORY) if self.missing == "category" else self.categories
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The bounds of the column as it is stored: of its values, of 0 and 1, or of the codes of its levels."""
-        if self.kind == "category":
-            return 0.0, float(max(len(self.levels) - 1, 1))
-        return (0.0, 1.0) if self.kind == "boolean" else cast(tuple[float, float], (self.lower, self.upper))
-
-    def _check_bounds(self) -> None:
-        if self.lower is None or self.upper is None:
-            raise InvalidArgument(
-                f"kind={self.kind!r} needs lower and upper: state the bounds that are known without the data"
-            )
-        lower, upper = validation.number("lower", self.lower), validation.number("upper", self.upper)
-        if not (lower < upper and math.isfinite(lower) and math.isfinite(upper)):
-            raise InvalidArgument(f"lower={lower!r} must be < upper={upper!r}, and both finite")
-        object.__setattr__(self, "lower", lower)
-        object.__setattr__(self, "upper", upper)
-
-    def _check_categories(self) -> None:
-        if len(self.categories) < 2 or len(set(self.categories)) != len(self.categories):
-            raise InvalidArgument(f"categories={self.categories!r} must be at least two, each once")
-
-    def _check_missing(self) -> None:
-        if self.missing == "category" and self.kind != "category":
-            raise InvalidArgument(f"missing='category' is for kind='category', not for kind={self.kind!r}")
-        if self.missing not in ("fill", "indicator"):
-            if self.fill is not None:
-                raise InvalidArgument(f"fill={self.fill!r} is for missing='fill' and missing='indicator'")
-            return
-        if self.kind == "category":
-            validation.choice("fill", self.fill, self.categories)
-        else:
-            lower, upper = self.bounds
-            if not lower <= validation.number("fill", self.fill) <= upper:
-                validation.refuse("fill", self.fill, f"must be between {lower:g} and {upper:g}")
+PRESENT = "present"
+"""The leaf that says which of a person's places hold a row."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +39,15 @@ class Schema:
     max_rows_per_person: int = 1
 
     def __post_init__(self) -> None:
-        if not self.columns:
-            raise InvalidArgument("columns is empty; expected at least one column")
+        if not isinstance(cast(Any, self.columns), Mapping) or not self.columns:
+            validation.refuse("columns", self.columns, "must be a mapping from names to columns, at least one")
         object.__setattr__(self, "columns", dict(self.columns))
+        for name, column in self.columns.items():
+            validation.text("name of a column", name)
+            if not isinstance(cast(Any, column), Column):
+                validation.refuse(f"columns[{name!r}]", column, "must be a Column")
+        if self.person is not None:
+            validation.text("person", self.person)
         rows = validation.integer("max_rows_per_person", self.max_rows_per_person, at_least=1)
         if self.person is None and rows != 1:
             validation.refuse("max_rows_per_person", rows, "needs person=, the column that names the person")
@@ -130,6 +55,20 @@ class Schema:
             validation.refuse(
                 "person", self.person, "must not be a column of its own: who somebody is explains nothing"
             )
+        made = [f"{name}_missing" for name in self.columns if self.columns[name].missing == "indicator"]
+        for name in made if self.person is None else [*made, PRESENT]:
+            if name in self.columns:
+                raise InvalidArgument(f"column {name!r} has the name of a column that is made here; rename it")
+
+    @property
+    def bounds(self) -> dict[str, tuple[float, float]]:
+        """The bounds of every leaf that the records of the table have, by name."""
+        leaves: dict[str, tuple[float, float]] = {}
+        for name, column in self.columns.items():
+            leaves[name] = column.bounds
+            if column.missing == "indicator":
+                leaves[f"{name}_missing"] = (0.0, 1.0)
+        return leaves if self.person is None else {**leaves, PRESENT: (0.0, 1.0)}
 
     @classmethod
     def read(cls, source: "Schema | Mapping[str, Any] | str | os.PathLike[str]") -> Self:
@@ -137,14 +76,8 @@ class Schema:
         if isinstance(source, cls):
             return source
         if not isinstance(source, Mapping):
-            path = Path(cast(Any, source))
-            try:
-                source = tomllib.loads(path.read_text(encoding="utf-8"))
-            except OSError as error:
-                raise InvalidArgument(f"schema={str(path)!r} cannot be read: {error.strerror}") from error
-            except tomllib.TOMLDecodeError as error:
-                raise InvalidArgument(f"schema={str(path)!r} is not TOML: {error}") from error
-        return cls.from_dict(cast(Mapping[str, Any], source))
+            source = _toml(source)
+        return cls.from_dict(source)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
@@ -171,6 +104,23 @@ class Schema:
             raise InvalidArgument(f"the schema has no column {', '.join(missing)}; it has {', '.join(self.columns)}")
         kept = {name: self.columns[name] for name in self.columns if name in names}
         return type(self)(kept, self.person, self.max_rows_per_person)
+
+
+def _toml(source: Any) -> Mapping[str, Any]:
+    """Read a TOML file. Of what is wrong with it only the place is said: it may be the data, given by mistake."""
+    if not isinstance(source, str | os.PathLike):
+        raise InvalidArgument(f"schema is a {type(source).__name__}; expected a Schema, a mapping, or a TOML file")
+    path = Path(cast(Any, source))
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"line \d+, column \d+|end of document", str(error))
+        problem = f"is not TOML ({place.group() if place else 'somewhere'})"
+    except ValueError:  # bytes that are no UTF-8, or a name that no file can have
+        problem = "is not a text file in UTF-8"
+    raise InvalidArgument(f"schema={str(path)!r} {problem}; `dpmcmc schema new` writes one")
 
 
 def _column(name: str, values: Any) -> Column:

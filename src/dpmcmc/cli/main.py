@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpmcmc.cli import demo, epsilon, ledger, plan
+from dpmcmc.cli import demo, epsilon, ledger, plan, schema
 from dpmcmc.errors import DpmcmcError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app.command(name="demo")(demo.demo)
 app.add_typer(epsilon.app, name="epsilon")
 app.add_typer(plan.app, name="plan")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(schema.app, name="schema")
 
 
 def _print_version(wanted: bool) -> None:

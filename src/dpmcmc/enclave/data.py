@@ -35,6 +35,7 @@ from dpmcmc.enclave.schema import admit, as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.sealed import sealed
 from dpmcmc.enclave.shards import Placement
 from dpmcmc.errors import InvalidArgument, LedgerError, RecordsRefused, RunRefused
+from dpmcmc.schema import Schema
 
 Program = Callable[..., Any]
 """A pure function ``program(oracle, *arguments)`` of arrays, in JAX."""
@@ -69,9 +70,20 @@ class PrivateData:
         noise: how noise is drawn: ``exact``; ``hardened`` floating point, which results say; or ``float``, for tests,
             for which nothing is claimed and nobody pays.
         devices: devices over which the rows are spread; one, where JAX puts them, unless stated. Changes no result.
+        schema: what the owner stated of the columns, where the records come from a table (`from_table`).
     """
 
-    __slots__ = ("__weakref__", "_cache", "_dataset", "_facts", "_payer", "_placement", "_records", "_sources")
+    __slots__ = (
+        "__weakref__",
+        "_cache",
+        "_dataset",
+        "_facts",
+        "_payer",
+        "_placement",
+        "_records",
+        "_schema",
+        "_sources",
+    )
 
     def __init__(
         self,
@@ -86,6 +98,7 @@ class PrivateData:
         chunk_size: int = 1000,
         noise: str = "exact",
         devices: Sequence[Any] | None = None,
+        schema: Schema | None = None,
     ) -> None:
         relation = Adjacency.parse("adjacency", adjacency)
         records = as_tree(records)
@@ -118,11 +131,24 @@ class PrivateData:
         self._records = self._placement.place(jax.tree.unflatten(structure, admitted))
         self._sources = tuple(reference for leaf in leaves if (reference := _reference(leaf)))
         self._cache: dict[Any, _Prepared] = {}
+        self._schema = schema
 
     @classmethod
     def without_guarantee(cls, records: Any, **facts: Any) -> Self:
         """Build a vault that pays for everything, `NonPrivate` too: for simulated data, baselines and tests."""
         return cls(records, ledger=NobodyPays(), dataset="without guarantee", **facts)
+
+    @classmethod
+    def from_table(cls, source: Any, **options: Any) -> "PrivateData":
+        """Read a table into a vault; see `dpmcmc.enclave.table.from_table`."""
+        from dpmcmc.enclave.table.vault import from_table
+
+        return from_table(source, **options)
+
+    @property
+    def schema(self) -> Schema | None:
+        """What the owner stated of the columns, where the records came from a table."""
+        return self._schema
 
     @property
     def facts(self) -> Facts:

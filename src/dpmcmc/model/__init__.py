@@ -2,5 +2,6 @@
 
 from dpmcmc.model.model import Model
 from dpmcmc.model.numpyro_model import from_numpyro
+from dpmcmc.model.persons import per_person
 
-__all__ = ["Model", "from_numpyro"]
+__all__ = ["Model", "from_numpyro", "per_person"]

@@ -1,0 +1,146 @@
+"""One column of a table, as its owner states it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from dpmcmc import validation
+from dpmcmc.errors import InvalidArgument
+
+KINDS = ("number", "integer", "boolean", "category")
+MISSING = ("none", "fill", "category", "indicator")
+MISSING_CATEGORY = "(missing)"
+"""The category that missing values of a categorical column get under the policy ``category``."""
+
+DATES = ("date", "datetime", "time", "timestamp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column.
+
+    Attributes:
+        kind: ``number``, ``integer`` (others are rounded to one), ``boolean`` or ``category``.
+        lower: the lowest value that counts; whatever is lower is moved up to it. For numbers and integers.
+        upper: the highest value that counts.
+        categories: all values of a categorical column, in order; anything else counts as missing.
+        missing: what a missing value becomes: ``none`` (the column has none; one that turns up all the same becomes
+            the middle of the bounds, false, or the first category, silently, since an error would tell), ``fill``
+            (the value `fill`), ``category`` (a category of its own), ``indicator`` (`fill`, and a further column,
+            named like this one with ``_missing``, that says so).
+        fill: the value that stands for a missing one: a number, true or false, or a category.
+        unit: in what it is measured, for people.
+        description: what it means, for people.
+    """
+
+    kind: str
+    lower: float | None = None
+    upper: float | None = None
+    categories: tuple[str, ...] = ()
+    missing: str = "none"
+    fill: float | str | None = None
+    unit: str = ""
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind in DATES:
+            validation.refuse(
+                "kind",
+                self.kind,
+                "is not a kind: a date has no bounds that a model can use; make a number of it in the table, such as "
+                "the days since a fixed day or the age in years, and state kind='number' with bounds",
+            )
+        validation.choice("kind", self.kind, KINDS)
+        validation.choice("missing", self.missing, MISSING)
+        for name in ("unit", "description"):
+            if not isinstance(getattr(self, name), str):
+                validation.refuse(name, getattr(self, name), "must be a text")
+        if self.kind in ("number", "integer"):
+            self._check_bounds()
+        elif self.lower is not None or self.upper is not None:
+            raise InvalidArgument(f"lower and upper are for numbers and integers, not for kind={self.kind!r}")
+        if self.kind == "category":
+            self._check_categories()
+        elif self.categories != ():
+            raise InvalidArgument(f"categories are for kind='category', not for kind={self.kind!r}")
+        self._check_missing()
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """All categories, the one for missing values last, if there is one."""
+        return (*self.categories, MISSING_CATEGORY) if self.missing == "category" else self.categories
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of the column as it is stored: of its values, of 0 and 1, or of the codes of its levels."""
+        if self.kind == "category":
+            return 0.0, float(max(len(self.levels) - 1, 1))
+        return (0.0, 1.0) if self.kind == "boolean" else cast(tuple[float, float], (self.lower, self.upper))
+
+    @property
+    def stand_in(self) -> float:
+        """What a missing value is stored as: a number within the bounds, 0 or 1, or the code of a level."""
+        if self.kind == "category":
+            if self.missing == "category":
+                return float(len(self.categories))
+            return 0.0 if self.fill is None else float(self.categories.index(str(self.fill)))
+        if self.fill is not None:
+            return float(self.fill)
+        lower, upper = self.bounds
+        middle = lower / 2 + upper / 2
+        return middle if self.kind == "number" else float(math.floor(middle))
+
+    def _check_bounds(self) -> None:
+        if self.lower is None or self.upper is None:
+            raise InvalidArgument(
+                f"kind={self.kind!r} needs lower and upper: state the bounds that are known without the data"
+            )
+        lower, upper = validation.number("lower", self.lower), validation.number("upper", self.upper)
+        with np.errstate(over="ignore"):
+            stored = np.float32(lower), np.float32(upper)  # what records are kept in
+        if not (stored[0] < stored[1] and np.isfinite(stored).all()):
+            raise InvalidArgument(
+                f"lower={lower!r} must be < upper={upper!r}, both finite, and still apart as single-precision numbers"
+            )
+        if self.kind == "integer" and not (lower.is_integer() and upper.is_integer()):
+            raise InvalidArgument(f"lower={lower!r} and upper={upper!r} must be whole numbers for kind='integer'")
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+
+    def _check_categories(self) -> None:
+        stated: Any = self.categories
+        if not isinstance(stated, list | tuple) or not all(type(each) in (str, int) for each in cast(Any, stated)):
+            validation.refuse("categories", self.categories, "must be a list of texts")
+        texts = tuple(str(each) for each in cast(Sequence[Any], stated))
+        if len(texts) < 2 or len(set(texts)) != len(texts):
+            raise InvalidArgument(f"categories={texts!r} must be at least two, each once")
+        if any(each != each.strip() or not each for each in texts):
+            raise InvalidArgument(f"categories={texts!r} must not be blank nor begin or end with a space")
+        if self.missing == "category" and MISSING_CATEGORY in texts:
+            raise InvalidArgument(f"categories={texts!r} must not hold {MISSING_CATEGORY!r}, which missing values get")
+        object.__setattr__(self, "categories", texts)
+
+    def _check_missing(self) -> None:
+        if self.missing == "category" and self.kind != "category":
+            raise InvalidArgument(f"missing='category' is for kind='category', not for kind={self.kind!r}")
+        if self.missing not in ("fill", "indicator"):
+            if self.fill is not None:
+                raise InvalidArgument(f"fill={self.fill!r} is for missing='fill' and missing='indicator'")
+            return
+        if self.kind == "category":
+            object.__setattr__(self, "fill", str(self.fill) if type(self.fill) is int else self.fill)
+            validation.choice("fill", self.fill, self.categories)
+        elif self.kind == "boolean":
+            if self.fill not in (0, 1):  # true and false are 1 and 0
+                validation.refuse("fill", self.fill, "must be true or false")
+            object.__setattr__(self, "fill", bool(self.fill))
+        else:
+            lower, upper = self.bounds
+            fill = validation.number("fill", self.fill)
+            if not lower <= fill <= upper:
+                validation.refuse("fill", self.fill, f"must be between {lower:g} and {upper:g}")
+            if self.kind == "integer" and not fill.is_integer():
+                validation.refuse("fill", self.fill, "must be a whole number for kind='integer'")

@@ -1,0 +1,69 @@
+"""What one cell of a table stands for: functions of that cell and of public words, and of nothing else.
+
+A cell that is not a value of its column is missing, which is NaN here. Nothing is reported, counted or raised: that
+would tell something about a row.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any
+
+TRUTH = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
+"""The texts that a boolean may be written as, in small letters."""
+
+Reading = Callable[[Any], float]
+"""What a cell is stored as: a number, or NaN where the cell is missing."""
+
+
+def text(cell: Any) -> str | None:
+    """Return a cell as text without spaces around it, a whole number without a point; None if it is missing."""
+    if isinstance(cell, bytes):
+        try:
+            cell = cell.decode("utf-8")
+        except UnicodeDecodeError:
+            return cell.hex()
+    if isinstance(cell, str):
+        return (cell if cell.isascii() else cell.encode("utf-8", "ignore").decode("utf-8")).strip() or None
+    if type(cell).__name__ in ("bool", "bool_"):
+        return "true" if cell else "false"
+    if isinstance(cell, Integral | Real | Decimal):
+        return _digits(cell)
+    return None
+
+
+def _digits(cell: Any) -> str | None:
+    try:
+        if isinstance(cell, Integral):
+            return str(int(cell))
+        value = float(cell)
+    except (ValueError, OverflowError):  # too long to be written down
+        return None
+    if math.isnan(value):
+        return None
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def number(cell: Any) -> float:
+    """Return a cell as a number; texts are read as Python reads them, and true and false are 1 and 0."""
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return {"true": 1.0, "false": 0.0}.get((text(cell) or "").lower(), math.nan)
+
+
+def boolean(cell: Any) -> float:
+    """Return 1 for true, yes and 1; 0 for false, no and 0; whatever else a cell says, it is missing."""
+    written = text(cell)
+    return math.nan if written is None else TRUTH.get(written.lower(), math.nan)
+
+
+def one_of(codes: Mapping[str, int]) -> Reading:
+    """Return the reading of a categorical column: the code of a listed category; any other text is missing."""
+
+    def category(cell: Any) -> float:
+        written = text(cell)
+        return math.nan if written is None else codes.get(written, math.nan)
+
+    return category
