@@ -68,7 +68,7 @@ class PrivateData:
             how XLA rounds what one record adds: without a linear predictor that may depend on the chunk's shape.
         noise: how noise is drawn: ``exact``; ``hardened`` floating point, which results say; or ``float``, for tests,
             for which nothing is claimed and nobody pays.
-        devices: devices over which the rows are spread; one, where JAX puts them, unless stated. Changes no result.
+        devices: devices over which the rows are spread; one, where JAX puts them, unless stated. Changes no release.
     """
 
     __slots__ = ("__weakref__", "_cache", "_dataset", "_facts", "_payer", "_placement", "_records", "_sources")
