@@ -69,7 +69,7 @@ class PrivateData:
             how XLA rounds what one record adds: without a linear predictor that may depend on the chunk's shape.
         noise: how noise is drawn: ``exact``; ``hardened`` floating point, which results say; or ``float``, for tests,
             for which nothing is claimed and nobody pays.
-        devices: devices over which the rows are spread; one, where JAX puts them, unless stated. Changes no result.
+        devices: devices over which the rows are spread; one, where JAX puts them, unless stated. Changes no release.
         schema: what the owner stated of the columns, where the records come from a table (`from_table`).
     """
 

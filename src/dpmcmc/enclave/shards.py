@@ -1,6 +1,6 @@
 """Records spread over devices: each adds up the integers of its own rows, and then integers are added up across them.
 
-Sums are exact, so the result is the same, bit for bit, on any number of devices. A whole program runs on all devices
+Sums are exact, so a release is the same, bit for bit, on any number of devices. A whole program runs on all devices
 alike, with the same keys and hence the same noise; a device holds its share of the rows and all public values. A number
 of rows that the number of devices does not divide leaves a rest of fewer rows than devices: every device holds it, and
 it is added once, after the sum across devices.
