@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Sum,
         WithoutReplacement,
     )
+    from dpmcmc.fitting import fit
     from dpmcmc.kernels import (
         Stage,
         citation,
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
         guided_walk,
         polynomial_steps,
     )
-    from dpmcmc.model import Model, from_numpyro
+    from dpmcmc.model import FormulaModel, Model, from_formula, from_numpyro, per_person
     from dpmcmc.posterior import Posterior
     from dpmcmc.run import price, sample
+    from dpmcmc.schema import Column, Schema
 
 _HOMES = {
     "accounting": ("Adjacency", "Budget", "Certificate", "Ledger"),
@@ -59,9 +61,11 @@ _HOMES = {
         "guided_walk",
         "polynomial_steps",
     ),
-    "model": ("Model", "from_numpyro"),
+    "fitting": ("fit",),
+    "model": ("FormulaModel", "Model", "from_formula", "from_numpyro", "per_person"),
     "posterior": ("Posterior",),
     "run": ("price", "sample"),
+    "schema": ("Column", "Schema"),
 }
 """Where a name comes from, if it is not the enclave."""
 
@@ -71,11 +75,13 @@ __all__ = [
     "BarkerTest",
     "Budget",
     "Certificate",
+    "Column",
     "ExactBarkerBit",
     "ExactGradientSum",
     "ExactLogRatio",
     "ExactSubsampledGradientSum",
     "ExactSum",
+    "FormulaModel",
     "GradientSum",
     "Ledger",
     "LogRatio",
@@ -86,6 +92,7 @@ __all__ = [
     "Poisson",
     "Posterior",
     "PrivateData",
+    "Schema",
     "Stage",
     "SubsampledGradientSum",
     "Sum",
@@ -97,9 +104,12 @@ __all__ = [
     "dp_sghmc",
     "dp_sgld",
     "dp_sgnht",
+    "fit",
+    "from_formula",
     "from_numpyro",
     "gradient_ascent",
     "guided_walk",
+    "per_person",
     "polynomial_steps",
     "price",
     "sample",

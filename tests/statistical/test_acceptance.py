@@ -85,7 +85,6 @@ def test_mechanism_accepts_as_often_as_it_should(name):
     back = decisions(mechanism, -proposed, -log_correction, trials, seed=2)
     assert surprise(forth, closed_form(log_ratio, proposed)) > FALSE_ALARMS / 3
     assert surprise(back, closed_form(-log_ratio, proposed)) > FALSE_ALARMS / 3
-    print('STAT', [float(surprise(forth, closed_form(log_ratio, proposed))), float(surprise(back, closed_form(-log_ratio, proposed)))])
     balance = np.log(forth.mean() / back.mean()) - log_ratio
     error = np.sqrt(np.sum([(1 / found.mean() - 1) / trials for found in (forth, back)]))
     assert abs(balance) / error < stats.norm.isf(FALSE_ALARMS / 6)

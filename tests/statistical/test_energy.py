@@ -60,17 +60,13 @@ def ratio_of_errors(target, monkeypatch):
 
 
 def test_half_the_step_makes_a_quarter_of_the_error(target, monkeypatch):
-    found = ratio_of_errors(target, monkeypatch)
-    print("STAT", found)
-    assert 3.5 < found < 4.5
+    assert 3.5 < ratio_of_errors(target, monkeypatch) < 4.5
 
 
 @pytest.mark.parametrize("mutant", [reversed_force, drift_without_step])
 def test_mutant_has_another_order(mutant, target, monkeypatch):
     monkeypatch.setattr(MODULE, "leapfrog", mutant)
-    found = ratio_of_errors(target, monkeypatch)
-    print("STAT", found)
-    assert not 3 < found < 5
+    assert not 3 < ratio_of_errors(target, monkeypatch) < 5
 
 
 def acceptance(target):
@@ -80,14 +76,10 @@ def acceptance(target):
 
 
 def test_small_steps_are_accepted(target):
-    found = acceptance(target)
-    print("STAT", found)
-    assert found > 0.99
+    assert acceptance(target) > 0.99
 
 
 @pytest.mark.parametrize("mutant", [reversed_force, drift_without_step])
 def test_mutant_is_rejected_more_often(mutant, target, monkeypatch):
     monkeypatch.setattr(MODULE, "leapfrog", mutant)
-    found = acceptance(target)
-    print("STAT", found)
-    assert found < 0.9
+    assert acceptance(target) < 0.9

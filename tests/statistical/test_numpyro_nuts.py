@@ -1,8 +1,8 @@
 """Our HMC without privacy finds the posteriors that NumPyro's NUTS finds, on models as people write them.
 
-The means of both, and the means of squares, are compared coordinate by coordinate, in unconstrained space. A difference is
-measured in its Monte Carlo error, from the effective sample sizes; the threshold makes a false alarm over all coordinates
-of all the models rarer than 1e-4 (Bonferroni over fewer than 300 numbers).
+The means of both, and the means of squares, are compared coordinate by coordinate, in unconstrained space. A
+difference is measured in its Monte Carlo error, from the effective sample sizes; the threshold makes a false alarm over
+all coordinates of all the models rarer than 1e-4 (Bonferroni over fewer than 300 numbers).
 """
 
 import jax

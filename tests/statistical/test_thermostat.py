@@ -20,7 +20,7 @@ from dpmcmc.kernels import dp_sgnht
 
 CLIP, STEP, DIFFUSION = 20.0, 0.02, 1.0
 UNTOLD = 100.0  # variance of the noise on the gradient: h V / 2 = 1
-NUM_CHAINS, NUM_STEPS = 2_000, 1_000
+NUM_CHAINS, NUM_STEPS = 2_000, 600
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,6 @@ def heated(kernel, target):
     states, _ = advance(kernel, target.model, target.data, target.draw(NUM_CHAINS, 1), NUM_STEPS, 1)
     friction = np.asarray(states.friction, np.float64)
     white = (states.position - target.mean) @ np.linalg.cholesky(np.linalg.inv(target.covariance))
-    print("STAT", friction.mean(), friction.std() / NUM_CHAINS**0.5, float(np.mean(np.square(white))))
     return friction.mean(), friction.std() / NUM_CHAINS**0.5, float(np.mean(np.square(white)))
 
 

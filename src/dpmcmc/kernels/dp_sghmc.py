@@ -26,7 +26,7 @@ def dp_sghmc(
     resample_momentum: bool = True,
     batch_noise: float = 0.0,
 ) -> Any:
-    """Stochastic-gradient HMC: theta += h p; p += h * (gradient of the log-posterior) - h C p + N(0, 2 (C - B) h).
+    """Stochastic-gradient HMC: p += h * (gradient of the log-posterior) - h C p + N(0, 2 (C - B) h); theta += h p.
 
     Friction C takes out the energy that the noise of the gradient puts in. One step is `num_inner` such updates, and
     each asks for a gradient. Without friction (0, exact mechanism) it is the naive SGHMC that drifts off.
@@ -57,12 +57,11 @@ def dp_sghmc(
         momentum = fresh if resample_momentum else state.momentum
 
         def update(phase: FrictionState, key: jax.Array) -> tuple[FrictionState, None]:
-            position = phase.position + step_size * phase.momentum
-            force = oracle.force(gradient, position)
+            # kick before drift: with fresh momenta the last kick of a step would otherwise be paid for and thrown away
+            force = oracle.force(gradient, phase.position)
             noise = missing_noise(key, force, gain=step_size, needed=2 * (friction - batch_noise) * step_size)
-            return FrictionState(
-                position, phase.momentum + step_size * force.value - step_size * friction * phase.momentum + noise
-            ), None
+            momentum = phase.momentum + step_size * force.value - step_size * friction * phase.momentum + noise
+            return FrictionState(phase.position + step_size * momentum, momentum), None
 
         start = FrictionState(state.position, momentum)
         end, _ = jax.lax.scan(update, start, jax.random.split(of_noise, num_inner))

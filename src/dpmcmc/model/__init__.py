@@ -1,7 +1,8 @@
 """Models: public code that says how likely records are, and never holds one."""
 
+from dpmcmc.model.formula import FormulaModel, from_formula
 from dpmcmc.model.model import Model
 from dpmcmc.model.numpyro_model import from_numpyro
 from dpmcmc.model.persons import per_person
 
-__all__ = ["Model", "from_numpyro", "per_person"]
+__all__ = ["FormulaModel", "Model", "from_formula", "from_numpyro", "per_person"]

@@ -127,8 +127,14 @@ class Whole:
 
 
 def continues(before: Stage | None, stage: Stage) -> bool:
-    """Say whether a stage goes on with the states of the one before: if it is the same sampler in other settings."""
-    return before is not None and before.kernel.name == stage.kernel.name
+    """Say whether a stage goes on with the states of the one before: if it is the same sampler in other settings.
+
+    A noisy force that is kept has the law of the mechanism that released it, so another one has to ask anew.
+    """
+    if before is None or before.kernel.name != stage.kernel.name:
+        return False
+    old, new = before.kernel.settings, stage.kernel.settings
+    return not new.get("reuse_gradients") or bool(old["reuse_gradients"] and old["gradient"] == new["gradient"])
 
 
 def as_stages(kernel: Kernel | Sequence[Stage], num_steps: int) -> tuple[Stage, ...]:

@@ -1,0 +1,6 @@
+"""From a model and a budget to a private posterior, without a knob."""
+
+from dpmcmc.fitting.fit import fit
+from dpmcmc.fitting.recipes import RECIPES
+
+__all__ = ["RECIPES", "fit"]

@@ -1,0 +1,70 @@
+"""How large the gradient and the Hessian of one record are, from made-up records within the stated bounds: public."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpmcmc.enclave import PrivateData
+from dpmcmc.enclave.schema import leaf_names
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.model import Model
+from dpmcmc.run.program import Layout
+
+NUM_RECORDS = 512
+SHARE = 0.9
+"""The share of the made-up records that the clips leave alone."""
+
+
+class Scales(NamedTuple):
+    """Norms that most records keep within: of the gradient, and of the Hessian (Frobenius)."""
+
+    gradient: float
+    curvature: float
+
+
+def made_up_records(data: PrivateData, key: jax.Array, num_records: int = NUM_RECORDS) -> Any:
+    """Return records drawn uniformly from the stated bounds."""
+    leaves, structure = jax.tree.flatten(data.facts.record)
+    names = leaf_names(data.facts.record)
+    unbounded = [name for name in names if name not in data.facts.bounds]
+    if unbounded:
+        raise InvalidArgument(
+            f"bounds of {', '.join(unbounded)} are not stated, and fit sets its clips from them; "
+            "state bounds= for every leaf of the records"
+        )
+    keys = jax.random.split(key, len(leaves))
+    return jax.tree.unflatten(
+        structure,
+        [
+            _uniform(one, (num_records, *leaf.shape), leaf.dtype, *data.facts.bounds[name])
+            for one, leaf, name in zip(keys, leaves, names, strict=True)
+        ],
+    )
+
+
+def typical_scales(model: Model, data: PrivateData, layout: Layout, start: jax.Array, key: jax.Array) -> Scales:
+    """Return the scales at a start point."""
+
+    def log_likelihood(vector: jax.Array, record: Any) -> jax.Array:
+        return model.temperature * model.log_likelihood(layout.unravel(vector), record)
+
+    def norms(record: Any) -> tuple[jax.Array, jax.Array]:
+        gradient, hessian = jax.grad(log_likelihood)(start, record), jax.hessian(log_likelihood)(start, record)
+        return jnp.linalg.norm(gradient), jnp.sqrt(jnp.sum(hessian**2))
+
+    found = [np.asarray(norm) for norm in jax.jit(jax.vmap(norms))(made_up_records(data, key))]
+    usable = [norm[np.isfinite(norm) & (norm > 0)] for norm in found]
+    if not all(len(norm) for norm in usable):
+        raise InvalidArgument(
+            "the log-likelihood has no finite, non-zero gradient and Hessian at the start, for records anywhere in the "
+            "stated bounds: check the model, the bounds and init=; nothing was charged"
+        )
+    return Scales(*(float(np.quantile(norm, SHARE)) for norm in usable))
+
+
+def _uniform(key: jax.Array, shape: tuple[int, ...], kind: Any, lower: float, upper: float) -> jax.Array:
+    if jnp.issubdtype(kind, jnp.floating):
+        return jax.random.uniform(key, shape, kind, lower, upper)
+    return jax.random.randint(key, shape, int(np.ceil(lower)), int(np.floor(upper)) + 1).astype(kind)

@@ -1,0 +1,248 @@
+"""The parameters of a formula: where a sampler moves, and how people read them.
+
+A sampler moves in the coefficients of the scaled columns, the logarithms of positive parameters, the cutpoints as the
+first one and the logarithms of the gaps, and the random intercepts in units of their standard deviation. People read
+coefficients on the original scale, by the names of their columns.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.model.formula.columns import Category, Record
+from dpmcmc.model.formula.design import Design
+from dpmcmc.model.formula.expression import Expression
+from dpmcmc.model.formula.priors import Prior, VectorPrior, log_density_of_positive
+from dpmcmc.model.formula.response import Response
+from dpmcmc.model.formula.scaling import ScaledBlock
+
+Position: TypeAlias = dict[str, Any]
+_EXACT = "highest"
+"""Precision of products: coefficients go back to the original scale once, in full float32 on every device."""
+
+
+class Natural(NamedTuple):
+    """Parameters on the scale of the model: scaled columns, scaled response."""
+
+    coefficients: Any
+    effects: Mapping[str, Any]
+    others: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """The parameters of one model.
+
+    Attributes:
+        design: the columns.
+        response: the response.
+        coefficients: the priors of the coefficients, one a column that is not dropped.
+        others: the priors of the positive parameters of the family.
+        cutpoints: the prior of the cutpoints of an ordinal response, which replace the intercept.
+        groups: the categories with random intercepts, by the name of the parameter, and the prior of their spread.
+        offsets: what is added to the predictor.
+        has_classes: whether there is a predictor for each class but the first.
+    """
+
+    design: Design
+    response: Response
+    coefficients: VectorPrior
+    others: Mapping[str, Prior]
+    cutpoints: Prior | None
+    groups: Mapping[str, tuple[Category, Prior]]
+    offsets: tuple[Expression, ...]
+    has_classes: bool
+
+    @property
+    def drops_intercept(self) -> bool:
+        """Whether the cutpoints stand for the intercept."""
+        return self.cutpoints is not None
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The shape of a predictor: one number, or one a class but the first."""
+        return (len(self.response.classes) - 1,) if self.has_classes else ()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the coefficients."""
+        return self.design.names[1:] if self.drops_intercept else self.design.names
+
+    @cached_property
+    def shapes(self) -> Mapping[str, jax.ShapeDtypeStruct]:
+        """The shapes of a position."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        if self.names:
+            shapes["coefficients"] = (len(self.names), *self.outputs)
+        if self.cutpoints is not None:
+            shapes["cutpoints"] = (len(self.response.classes) - 1,)
+        shapes.update({name: () for name, prior in self.others.items() if prior.fixed is None})
+        for name, (category, prior) in self.groups.items():
+            shapes[name] = (len(category.levels), *self.outputs)
+            if prior.fixed is None:
+                shapes[f"{name}_sigma"] = self.outputs
+        return {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in shapes.items()}
+
+    def natural(self, position: Position) -> Natural:
+        """Return the parameters at a position, on the scale of the model."""
+        others = {
+            name: jnp.exp(position[name]) if prior.fixed is None else jnp.float32(prior.fixed)
+            for name, prior in self.others.items()
+        }
+        if self.cutpoints is not None:
+            gaps = jnp.exp(position["cutpoints"][1:])
+            others["cutpoints"] = position["cutpoints"][0] + jnp.concatenate([jnp.zeros(1), jnp.cumsum(gaps)])
+            others["gaps"] = gaps
+        effects = {name: self.spread(name, position) * position[name] for name in self.groups}
+        return Natural(position.get("coefficients"), effects, others)
+
+    def spread(self, name: str, position: Position) -> jax.Array:
+        """Return the standard deviation of random intercepts."""
+        fixed = self.groups[name][1].fixed
+        return jnp.exp(position[f"{name}_sigma"]) if fixed is None else jnp.float32(fixed)
+
+    @property
+    def blocks(self) -> tuple[ScaledBlock, ...]:
+        """The columns that have coefficients, term by term."""
+        return self.design.blocks[1:] if self.drops_intercept else self.design.blocks
+
+    def row(self, record: Record) -> jax.Array:
+        """Return the columns of one record that have coefficients.
+
+        They lie between -1 and 1 but for rounding, which is cut off. The cut has a second use: whoever reads the
+        program sees a row of entries, not what they are made of, and so in its gradient one residual times this row.
+        """
+        return jnp.clip(jnp.concatenate([jnp.zeros(0), *(block.values(record) for block in self.blocks)]), -1.0, 1.0)
+
+    def predictor(self, natural: Natural, record: Record) -> jax.Array:
+        """Return the linear predictor of one record."""
+        eta = jnp.zeros(self.outputs)
+        if natural.coefficients is not None:
+            eta = eta + self.row(record) @ natural.coefficients
+        for name, (category, _) in self.groups.items():
+            eta = eta + category.one_hot(record) @ natural.effects[name]
+        return eta + self.offset(record)
+
+    def offset(self, record: Record) -> jax.Array:
+        """Return what is added to the predictor without a coefficient."""
+        return sum((offset.evaluate(record) for offset in self.offsets), start=jnp.zeros(())) / self.response.half
+
+    def log_prior(self, position: Position) -> jax.Array:
+        """Return the log-density of the prior with the log-Jacobians."""
+        total = jnp.zeros(())
+        if self.names:
+            total = total + self.coefficients.log_density(position["coefficients"])
+        if self.cutpoints is not None:
+            cutpoints = self.natural(position).others["cutpoints"]
+            total = total + jnp.sum(self.cutpoints.law.log_prob(cutpoints)) + jnp.sum(position["cutpoints"][1:])
+        for name, prior in self._positive():
+            total = total + log_density_of_positive(prior, position[name])
+        for name in self.groups:
+            total = total - 0.5 * jnp.sum(position[name] ** 2)
+        return total
+
+    def sample_prior(self, key: jax.Array) -> Position:
+        """Draw a position from the prior."""
+        keys = dict(zip(self.shapes, jax.random.split(key, len(self.shapes)), strict=True))
+        position: Position = {name: jax.random.normal(keys[name], self.shapes[name].shape) for name in self.groups}
+        if self.names:
+            position["coefficients"] = self.coefficients.draw(keys["coefficients"], self.shapes["coefficients"].shape)
+        if self.cutpoints is not None:
+            drawn = jnp.sort(self.cutpoints.law.sample(keys["cutpoints"], self.shapes["cutpoints"].shape))
+            position["cutpoints"] = _from_cutpoints(drawn)
+        for name, prior in self._positive():
+            position[name] = jnp.log(prior.law.sample(keys[name], self.shapes[name].shape))
+        return {name: position[name] for name in self.shapes}
+
+    def constrain(self, position: Position) -> dict[str, jax.Array]:
+        """Return the parameters on the original scale, by names that people can read."""
+        natural, half = self.natural(position), self.response.half
+        parameters: dict[str, jax.Array] = {}
+        if self.names:
+            matrix = self._to_original
+            original = jnp.matmul(jnp.asarray(matrix, jnp.float32), natural.coefficients, precision=_EXACT)
+            for place, name in enumerate(self.design.names):
+                if place or not self.drops_intercept:
+                    parameters.update(self._by_class(name, original[place] + self._shift[place]))
+            if self.cutpoints is not None:
+                parameters["cutpoints"] = natural.others["cutpoints"] - original[0]
+        elif self.cutpoints is not None:
+            parameters["cutpoints"] = natural.others["cutpoints"]
+        for name, prior in self.others.items():
+            if prior.fixed is None:
+                parameters[name] = natural.others[name] * (half if name == "sigma" else 1.0)
+        for name, (category, prior) in self.groups.items():
+            for place, level in enumerate(category.levels):
+                parameters.update(self._by_class(f"{name}[{level}]", natural.effects[name][place] * half))
+            if prior.fixed is None:
+                parameters.update(self._by_class(f"{name}_sigma", self.spread(name, position) * half))
+        return {name.replace("/", "∕"): value for name, value in parameters.items()}
+
+    def unconstrain(self, parameters: Mapping[str, Any]) -> Position:
+        """Return the position of parameters as `constrain` gives them."""
+        example = jax.eval_shape(self.constrain, dict(self.shapes))
+        missing = [name for name in example if name not in parameters]
+        if missing:
+            raise InvalidArgument(f"parameters has no {', '.join(missing)}; expected all of {', '.join(example)}")
+        half = self.response.half
+        position: Position = {}
+        cutpoints = jnp.asarray(parameters["cutpoints"]) if self.cutpoints is not None else jnp.zeros(1)
+        if self.names:
+            names = self.design.names[1:] if self.drops_intercept else self.design.names
+            read = [self._of_class(name, parameters) for name in names]
+            if self.drops_intercept:
+                read = [jnp.zeros(self.outputs), *read]
+            shifted = jnp.stack(read) - self._shift.reshape(-1, *[1] * len(self.outputs))
+            inverse = jnp.asarray(np.linalg.inv(self.design.to_unscaled) / half, jnp.float32)
+            scaled = jnp.matmul(inverse, shifted, precision=_EXACT)
+            position["coefficients"] = scaled[1:] if self.drops_intercept else scaled
+            cutpoints = cutpoints - scaled[0] if self.drops_intercept else cutpoints
+        if self.cutpoints is not None:
+            position["cutpoints"] = _from_cutpoints(cutpoints)
+        for name, prior in self.others.items():
+            if prior.fixed is None:
+                position[name] = jnp.log(jnp.asarray(parameters[name]) / (half if name == "sigma" else 1.0))
+        for name, (category, prior) in self.groups.items():
+            if prior.fixed is None:
+                position[f"{name}_sigma"] = jnp.log(self._of_class(f"{name}_sigma", parameters) / half)
+            effects = jnp.stack([self._of_class(f"{name}[{level}]", parameters) for level in category.levels])
+            position[name] = effects / half / self.spread(name, position)
+        return {name: position[name] for name in self.shapes}
+
+    @cached_property
+    def _to_original(self) -> Any:
+        """The matrix from the coefficients of the model to those of the unscaled columns and response."""
+        matrix = self.design.to_unscaled * self.response.half
+        return matrix[:, 1:] if self.drops_intercept else matrix
+
+    @cached_property
+    def _shift(self) -> Any:
+        """What the centre of the response adds to the coefficients."""
+        constant = self.design.constant
+        centre = 0.0 if constant is None else self.response.centre * constant
+        return np.broadcast_to(np.asarray(centre, np.float32), (len(self.design.names),))
+
+    def _positive(self) -> Iterator[tuple[str, Prior]]:
+        """Return the parameters that a sampler moves the logarithms of."""
+        yield from ((name, prior) for name, prior in self.others.items() if prior.fixed is None)
+        yield from ((f"{name}_sigma", prior) for name, (_, prior) in self.groups.items() if prior.fixed is None)
+
+    def _labels(self, name: str) -> list[str]:
+        return [f"{label}: {name}" for label in self.response.classes[1:]] if self.outputs else [name]
+
+    def _by_class(self, name: str, values: jax.Array) -> dict[str, jax.Array]:
+        return dict(zip(self._labels(name), values, strict=True)) if self.outputs else {name: values}
+
+    def _of_class(self, name: str, parameters: Mapping[str, Any]) -> jax.Array:
+        read = [jnp.asarray(parameters[label.replace("/", "∕")]) for label in self._labels(name)]
+        return jnp.stack(read) if self.outputs else read[0]
+
+
+def _from_cutpoints(cutpoints: jax.Array) -> jax.Array:
+    return jnp.concatenate([cutpoints[:1], jnp.log(jnp.diff(cutpoints))])

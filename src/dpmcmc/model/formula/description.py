@@ -1,0 +1,71 @@
+"""Say in words what a formula stands for: the columns, how they are scaled, and every prior."""
+
+from collections.abc import Iterator
+
+from dpmcmc.model.formula.columns import Columns
+from dpmcmc.model.formula.coordinates import Coordinates
+from dpmcmc.model.formula.families import FAMILIES
+
+
+def describe(formula: str, family: str, coordinates: Coordinates, columns: Columns, names: tuple[str, ...]) -> str:
+    """Return the description, a text of several lines."""
+    return "\n".join(_lines(formula, family, coordinates, columns, names))
+
+
+def prior_words(coordinates: Coordinates) -> dict[str, str]:
+    """Return the prior of each parameter on the model's scale, as it would be written in ``priors=``."""
+    words = {name: str(prior) for name, prior in zip(coordinates.names, coordinates.coefficients.priors, strict=True)}
+    if coordinates.cutpoints is not None:
+        words["cutpoints"] = str(coordinates.cutpoints)
+    words.update({name: str(prior) for name, prior in coordinates.others.items()})
+    words.update({name: str(prior) for name, (_, prior) in coordinates.groups.items()})
+    return words
+
+
+def _lines(
+    formula: str, family: str, coordinates: Coordinates, columns: Columns, names: tuple[str, ...]
+) -> Iterator[str]:
+    response = coordinates.response
+    yield f"{formula}, family {family}"
+    yield f"  {response.name} is {FAMILIES[family].words}."
+    if response.half != 1.0 or response.centre != 0.0:
+        yield f"  The response is scaled to ({response.name} - {response.centre:g}) / {response.half:g}."
+    if response.classes:
+        yield f"  Its classes are {', '.join(response.classes)}."
+    if response.trials is not None:
+        yield f"  The number of trials is {response.trials}."
+    scaled = [f"{block.block.term.label}: {block.words}" for block in coordinates.design.blocks if block.words]
+    if scaled:
+        yield "Predictors are scaled to [-1, 1] by the bounds of the schema, never by the data:"
+        yield from (f"  {line}" for line in dict.fromkeys(scaled))
+    references = {
+        category.name: category.levels[0]
+        for block in coordinates.design.blocks
+        for category, first in block.block.categories
+        if first
+    }
+    if references:
+        yield "Categories are compared with a reference:"
+        yield from (f"  {name}: {level}" for name, level in references.items())
+    if coordinates.offsets:
+        yield f"Added without a coefficient: {', '.join(offset.text for offset in coordinates.offsets)}."
+    yield "Priors, on the scaled predictors" + (" and response:" if response.half != 1.0 else ":")
+    for name, prior in prior_words(coordinates).items():
+        yield f"  {name} ~ {prior}{_role(name, coordinates)}"
+    yield "Results are on the original scale."
+    yield from _notes(columns, names)
+
+
+def _role(name: str, coordinates: Coordinates) -> str:
+    if name in coordinates.groups:
+        levels = len(coordinates.groups[name][0].levels)
+        return f" for the standard deviation of {levels} random intercepts, normal around zero"
+    return ", in increasing order" if name == "cutpoints" else ""
+
+
+def _notes(columns: Columns, names: tuple[str, ...]) -> Iterator[str]:
+    """Remind of values that are filled in where the model does not ask whether they were missing."""
+    for name in names:
+        column = columns[name]
+        if column.missing == "indicator" and f"{name}_missing" not in names:
+            yield f"Note: missing values of {name} count as {column.fill}; {name}_missing is not in the formula."

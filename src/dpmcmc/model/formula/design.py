@@ -1,0 +1,69 @@
+"""The design of a formula: its columns are known from the schema, and a row is computed from one record."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.model.formula.columns import Columns
+from dpmcmc.model.formula.scaling import ScaledBlock, Span, Vector, scale, unscaled
+from dpmcmc.model.formula.terms import CONSTANT, Block, blocks, read_term
+
+
+@dataclass(frozen=True)
+class Design:
+    """The columns of a formula, scaled.
+
+    Attributes:
+        blocks: the columns, term by term, the intercept first.
+        constant: the constant as a combination of the unscaled columns; None if they do not span it.
+    """
+
+    blocks: tuple[ScaledBlock, ...]
+    constant: Vector | None
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns. A slash becomes a division sign: files of draws have no slash in names."""
+        return tuple(without_slash(name) for block in self.blocks for name in block.block.names())
+
+    @cached_property
+    def terms(self) -> tuple[tuple[str, ...], ...]:
+        """For each column what its term is called: as it is read, and as it was written."""
+        return tuple(
+            (without_slash(block.block.term.label), without_slash(block.block.term.written.replace(" ", "")))
+            for block in self.blocks
+            for _ in block.block.names()
+        )
+
+    @cached_property
+    def to_unscaled(self) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+        """The matrix that takes coefficients of the scaled columns to those of the unscaled ones."""
+        return np.stack([column for block in self.blocks for column in block.expansion], axis=1)
+
+
+def build_design(
+    terms: Sequence[Sequence[str]], has_intercept: bool, columns: Columns
+) -> tuple[Design, frozenset[str]]:
+    """Return the design of some terms, and the columns that it reads."""
+    read = [read_term(factors, columns) for factors in terms]
+    coded = blocks(read, has_intercept)
+    span = _span(coded)
+    design = Design(tuple(scale(coded, span)), span.express(CONSTANT))
+    repeated = sorted({name for name in design.names if design.names.count(name) > 1})
+    if repeated:
+        raise InvalidArgument(f"the formula makes two columns of the name {', '.join(repeated)}; rename one of them")
+    return design, frozenset[str]().union(*(term.columns for term in read))
+
+
+def without_slash(name: str) -> str:
+    """Return a name that a file of draws can have: with a division sign instead of a slash."""
+    return name.replace("/", "∕")
+
+
+def _span(coded: Sequence[Block]) -> Span:
+    columns = [monomial for block in coded for monomial in unscaled(block)]
+    num_levels = {category.name: len(category.levels) for block in coded for category in block.term.categories}
+    return Span({monomial: place for place, monomial in enumerate(columns)}, num_levels)

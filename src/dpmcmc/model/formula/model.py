@@ -1,0 +1,168 @@
+"""A model from a formula and the schema of a table: no data is read to build it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dpmcmc import validation
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.model.formula.bounds import GradientBound, Region, gradient_bound
+from dpmcmc.model.formula.columns import Columns
+from dpmcmc.model.formula.coordinates import Coordinates
+from dpmcmc.model.formula.description import describe, prior_words
+from dpmcmc.model.formula.families import FAMILIES, Family
+from dpmcmc.model.formula.simulation import Simulation, draw_columns, draw_response
+from dpmcmc.model.model import Model
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FormulaModel(Model):
+    """A `Model` that knows its columns: what `from_formula` returns. Everything about it is public.
+
+    Attributes:
+        formula: as it was written.
+        family: what the response is distributed like.
+        columns: the columns of a record that it reads, the response among them.
+        coordinates: the parameters, scaled and as people read them.
+        known: the columns that the formula could have named.
+    """
+
+    formula: str
+    family: str
+    columns: tuple[str, ...]
+    coordinates: Coordinates = field(repr=False)
+    known: Columns = field(repr=False)
+
+    @property
+    def response(self) -> str:
+        """The column of the response."""
+        return self.coordinates.response.name
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes of the response, where it has some; `predict` gives a probability for each, in this order."""
+        return self.coordinates.response.classes
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The columns of the design that have coefficients, such as ``intercept``, ``age``, ``ward[b]``."""
+        return self.coordinates.names
+
+    @property
+    def priors(self) -> dict[str, str]:
+        """The prior of every parameter on the scaled columns, in words that ``priors=`` takes."""
+        return prior_words(self.coordinates)
+
+    @property
+    def row_bound(self) -> float:
+        """The largest norm of a row of features, those of random intercepts not counted.
+
+        Of the columns of a term at most one is not zero, and none is larger than one: the root of the number of terms.
+        """
+        return len(self.coordinates.blocks) ** 0.5
+
+    def features(self, record: Mapping[str, Any]) -> jax.Array:
+        """Return the scaled features of one record, each between -1 and 1."""
+        return self.coordinates.row(record)
+
+    def describe(self) -> str:
+        """Say in words what the model is: scales, references, priors."""
+        return describe(self.formula, self.family, self.coordinates, self.known, self.columns)
+
+    def gradient_bound(self, region: Region | None = None) -> GradientBound:
+        """Return a bound on the norm of one record's gradient, and where it holds.
+
+        Args:
+            region: intervals for some of the positive parameters, on the model's scale, as in ``{"sigma": (0.1, 1)}``;
+                for ``cutpoints`` the distance of the last from the first. The others come from the priors.
+        """
+        bound = gradient_bound(self.coordinates, self.family, region)
+        return replace(bound, value=self.temperature * bound.value)
+
+    def suggested_clip(
+        self, key: jax.Array, *, quantile: float = 0.95, num_draws: int = 64, num_records: int = 128
+    ) -> float:
+        """Return a clip that few records exceed, found by simulation; no private record is touched.
+
+        For parameters from the prior, the norm that a share `quantile` of the simulated records stays below; and of
+        these numbers the median over the prior. Never more than a bound that holds everywhere. Records whose predicted
+        mean lies outside the bounds of the response are left out: a wide prior has many, a posterior few.
+        """
+
+        def norms(one: jax.Array) -> jax.Array:
+            position, records = self.simulate(one, num_records)
+            usual = jax.vmap(lambda record: self._is_usual(position, record))(records)
+            gradients = jax.vmap(jax.grad(self.log_likelihood), in_axes=(None, 0))(position, records)
+            squares = [jnp.sum(leaf.reshape(num_records, -1) ** 2, axis=1) for leaf in jax.tree.leaves(gradients)]
+            norm = jnp.sqrt(sum(squares, start=jnp.zeros(())))
+            return jnp.nanquantile(jnp.where(usual, norm, jnp.nan), quantile)
+
+        validation.probability("quantile", quantile)
+        found = self.temperature * float(jnp.nanmedian(jax.lax.map(norms, jax.random.split(key, num_draws))))
+        bound = self.gradient_bound()
+        return min(found, bound.value) if bound.everywhere else found
+
+    def simulate(self, key: jax.Array, num_records: int, position: Any = None) -> Simulation:
+        """Draw parameters from the prior, unless they are given, and records from the schema's ranges and the model."""
+        prior, columns, response = jax.random.split(key, 3)
+        if position is None:
+            position = self.coordinates.sample_prior(prior)
+        predictors = [name for name in self.columns if name != self.response]
+        num_records = validation.integer("num_records", num_records, at_least=1)
+        records = draw_columns(columns, predictors, self.known, num_records)
+        drawn = draw_response(response, position, records or {"": jnp.zeros(num_records)}, self.coordinates, self._of())
+        return Simulation(position, {**records, self.response: drawn})
+
+    def predict(self, parameters: Mapping[str, Any], records: Mapping[str, Any]) -> jax.Array:
+        """Return the expected response, or the probabilities of its classes, for every draw and record.
+
+        Args:
+            parameters: as `constrain` returns them, with any axes of draws in front.
+            records: an array for each column, one entry a record; the response is not read.
+
+        Returns:
+            An array with the axes of the draws, then the records; then the classes, for categorical and ordinal ones.
+            For bernoulli the probability of the second class, for student_t the location.
+        """
+        missing = [name for name in self.columns if name != self.response and name not in records]
+        if missing:
+            raise InvalidArgument(f"records has no {', '.join(missing)}; expected {', '.join(self.columns)}")
+        needed = jax.eval_shape(self.coordinates.constrain, dict(self.coordinates.shapes))
+        absent = [name for name in needed if name not in parameters]
+        if absent:
+            raise InvalidArgument(f"parameters has no {', '.join(absent)}; expected all of {', '.join(needed)}")
+        draws = {name: jnp.asarray(parameters[name], jnp.float32) for name in needed}
+        name, first = next(iter(draws.items()))
+        axes = first.shape[: first.ndim - len(needed[name].shape)]
+        flat = {name: leaf.reshape(-1, *needed[name].shape) for name, leaf in draws.items()}
+        table = {name: jnp.asarray(records[name]) for name in self.columns if name in records}
+        found = self._predict(flat, table)
+        return found.reshape(*axes, *found.shape[1:])
+
+    @cached_property
+    def _predict(self) -> Callable[[Any, Any], jax.Array]:
+        """Predictions on the original scale, (draws, records, ...), compiled once for each shape."""
+        response, mean = self.coordinates.response, self._of().mean
+
+        def one(draw: Any, record: Any) -> jax.Array:
+            natural = self.coordinates.natural(self.coordinates.unconstrain(draw))
+            predicted = mean(self.coordinates.predictor(natural, record), response.read_trials(record), natural.others)
+            return response.centre + response.half * predicted
+
+        return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None)))
+
+    def _of(self) -> Family:
+        return FAMILIES[self.family]
+
+    def _is_usual(self, position: Any, record: Any) -> jax.Array:
+        """Say whether the predicted mean of a record is one that the response could have."""
+        response, natural = self.coordinates.response, self.coordinates.natural(position)
+        if response.classes:
+            return jnp.bool_(True)
+        eta = self.coordinates.predictor(natural, record)
+        mean = response.centre + response.half * self._of().mean(eta, response.read_trials(record), natural.others)
+        return (response.bounds[0] <= mean) & (mean <= response.bounds[1])

@@ -1,0 +1,170 @@
+"""Priors, written as ``normal(0, 2)``: a small closed set, stated on the scale of the scaled columns.
+
+They are public: no default is scaled by the data's mean or spread, as other formula packages do it, since a prior that
+knows the data gives it away.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from scipy import stats
+
+from dpmcmc import validation
+
+_CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of prior: its arguments, the places of those that must be positive, and the law in NumPyro and SciPy."""
+
+    arguments: tuple[str, ...]
+    positive: tuple[str, ...]
+    law: Callable[..., Any]
+    frozen: Callable[..., Any]
+
+
+REAL: Mapping[str, Kind] = {
+    "normal": Kind(("mean", "sd"), ("sd",), dist.Normal, stats.norm),
+    "student_t": Kind(("df", "mean", "scale"), ("df", "scale"), dist.StudentT, stats.t),
+    "laplace": Kind(("mean", "scale"), ("scale",), dist.Laplace, stats.laplace),
+}
+"""Priors of numbers of either sign."""
+
+POSITIVE: Mapping[str, Kind] = {
+    "half_normal": Kind(("sd",), ("sd",), dist.HalfNormal, lambda sd: stats.halfnorm(scale=sd)),
+    "half_student_t": Kind(
+        ("df", "scale"),
+        ("df", "scale"),
+        lambda df, scale: dist.FoldedDistribution(dist.StudentT(df, 0.0, scale)),
+        lambda df, scale: _Folded(stats.t(df, scale=scale)),
+    ),
+    "half_cauchy": Kind(("scale",), ("scale",), dist.HalfCauchy, lambda scale: stats.halfcauchy(scale=scale)),
+    "exponential": Kind(("rate",), ("rate",), dist.Exponential, lambda rate: stats.expon(scale=1 / rate)),
+    "gamma": Kind(("shape", "rate"), ("shape", "rate"), dist.Gamma, lambda a, rate: stats.gamma(a, scale=1 / rate)),
+    "lognormal": Kind(
+        ("mean", "sd"), ("sd",), dist.LogNormal, lambda mean, sd: stats.lognorm(sd, scale=float(np.exp(mean)))
+    ),
+}
+"""Priors of positive numbers."""
+
+FIXED = Kind(("value",), ("value",), dist.Delta, stats.uniform)
+"""No prior at all: the number is known."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """One prior."""
+
+    kind: str
+    arguments: tuple[float, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(f'{argument:g}' for argument in self.arguments)})"
+
+    @property
+    def fixed(self) -> float | None:
+        """The value, if it is known."""
+        return self.arguments[0] if self.kind == "fixed" else None
+
+    @property
+    def law(self) -> Any:
+        """The law, as a distribution of NumPyro."""
+        return _kind(self.kind).law(*self.arguments)
+
+    def quantile(self, probability: float) -> float:
+        """Return a quantile; of a fixed value, the value."""
+        if self.fixed is not None:
+            return self.fixed
+        return float(_kind(self.kind).frozen(*self.arguments).ppf(probability))
+
+
+def read_prior(name: str, text: object, *, positive: bool) -> Prior:
+    """Read the prior of one parameter."""
+    kinds = {**POSITIVE, "fixed": FIXED} if positive else REAL
+    known = ", ".join(f"{kind}({', '.join(of.arguments)})" for kind, of in kinds.items())
+    label = f"priors[{name!r}]"
+    found = _CALL.fullmatch(text) if isinstance(text, str) else None
+    if found is None or found[1] not in kinds:
+        validation.refuse(label, text, f"must be one of {known}, with numbers")
+    kind = kinds[found[1]]
+    try:
+        arguments = tuple(float(argument) for argument in found[2].split(","))
+    except ValueError:
+        arguments = ()
+    if len(arguments) != len(kind.arguments) or not all(np.isfinite(arguments)):
+        validation.refuse(label, text, f"must have the numbers {found[1]}({', '.join(kind.arguments)})")
+    for argument, value in zip(kind.arguments, arguments, strict=True):
+        if argument in kind.positive and value <= 0:
+            validation.refuse(label, text, f"must have {argument} > 0")
+    return Prior(found[1], arguments)
+
+
+@dataclass(frozen=True)
+class VectorPrior:
+    """Independent priors of the rows of an array: those of one kind are evaluated together."""
+
+    priors: tuple[Prior, ...]
+
+    def log_density(self, values: jax.Array) -> jax.Array:
+        """Return the log-density of an array with a row for each prior."""
+        total = jnp.zeros(())
+        for rows, law in self._laws(values.ndim):
+            total = total + jnp.sum(law.log_prob(values[rows]))
+        return total
+
+    def draw(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """Draw an array with a row for each prior."""
+        values = jnp.zeros(shape)
+        for one, (rows, law) in zip(jax.random.split(key, len(self.priors)), self._laws(len(shape)), strict=False):
+            spread = law.expand((len(rows), *shape[1:]))
+            values = values.at[rows].set(spread.sample(one))
+        return values
+
+    def _laws(self, num_axes: int) -> "list[tuple[np.ndarray[Any, Any], Any]]":
+        kinds: dict[str, list[int]] = {}
+        for row, prior in enumerate(self.priors):
+            kinds.setdefault(prior.kind, []).append(row)
+        laws: list[tuple[np.ndarray[Any, Any], Any]] = []
+        for kind, rows in kinds.items():
+            table = np.array([self.priors[row].arguments for row in rows], np.float32)
+            arguments = [column.reshape(-1, *[1] * (num_axes - 1)) for column in table.T]
+            laws.append((np.array(rows), _kind(kind).law(*arguments)))
+        return laws
+
+
+def log_density_of_positive(prior: Prior, logarithm: jax.Array) -> jax.Array:
+    """Return the log-density of the logarithm of a positive number: with the log-Jacobian."""
+    return jnp.sum(prior.law.log_prob(jnp.exp(logarithm)) + logarithm)
+
+
+class _Folded:
+    """The law of the absolute value of something symmetric."""
+
+    def __init__(self, whole: Any) -> None:
+        self.whole = whole
+
+    def ppf(self, probability: float) -> float:
+        return float(self.whole.ppf((1 + probability) / 2))
+
+
+def _kind(name: str) -> Kind:
+    return {**REAL, **POSITIVE, "fixed": FIXED}[name]
+
+
+def choose(
+    names: Sequence[str], aliases: Sequence[Sequence[str]], stated: Mapping[str, Any], default: Callable[[str], str]
+) -> tuple[Prior, ...]:
+    """Return the prior of each coefficient: its own, that of its term, that of all slopes, or the default."""
+    chosen: list[Prior] = []
+    for name, others in zip(names, aliases, strict=True):
+        keys = [name, *others, *(["slopes"] if name != "intercept" else [])]
+        key = next((key for key in keys if key in stated), name)
+        chosen.append(read_prior(key, stated.get(key, default(name)), positive=False))
+    return tuple(chosen)
