@@ -2,6 +2,7 @@
 
 import math
 import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from dpmcmc import validation
 from dpmcmc.accounting import Budget, Certificate, Event, Gaussian, accountants, gaussian, noise_for
 from dpmcmc.enclave import GradientSum, PrivateData, Sum
 from dpmcmc.errors import BudgetUnreachable
+from dpmcmc.fitting.models import as_model
 from dpmcmc.fitting.pilot import Newton, Polish, Summit
 from dpmcmc.fitting.recipes import RECIPES, Facts, Recipe
 from dpmcmc.fitting.round import rounded
@@ -38,11 +40,13 @@ MARGIN = 1e-4
 
 
 def fit(
-    model: Model,
+    model: Model | str | Callable[..., Any],
     data: PrivateData,
     *,
     epsilon: float,
     delta: float | None = None,
+    family: str | None = None,
+    priors: Mapping[str, str] | None = None,
     sampler: str = "auto",
     num_chains: int = 2,
     num_steps: int | None = None,
@@ -58,10 +62,12 @@ def fit(
     and of steps, and on the noise that the rest of the budget buys.
 
     Args:
-        model: what to sample.
+        model: a formula such as ``"readmitted ~ age + smoker"``, a NumPyro model, or a `Model`.
         data: the records; bounds must be stated for all their leaves, since clips are set from them.
         epsilon: the budget of this run.
         delta: that of the data's budget unless stated.
+        family: of a formula: gaussian, bernoulli, binomial, poisson, negative_binomial, student_t, categorical, ordinal.
+        priors: of a formula, by parameter; the defaults are weakly informative, and in the model's `describe()`.
         sampler: ``"auto"``, or one of `RECIPES`.
         num_chains: chains, all of which are paid for.
         num_steps: steps of each chain; a number that suits the sampler unless stated.
@@ -73,6 +79,7 @@ def fit(
     Raises:
         BudgetUnreachable: the result would be useless, before anything is spent; the message says what would work.
     """
+    model = as_model(model, data, family, priors)
     name = AUTO if sampler == "auto" else validation.choice("sampler", sampler, RECIPES)
     recipe = RECIPES[name]
     if num_steps is not None:
