@@ -179,18 +179,26 @@ class _NormBound:
         return jnp.sum((coarse * coarse) >> self.drop, axis=axis, keepdims=True) + self.offset
 
 
-def sum_records(steps: jax.Array, bound: int) -> Wide:
-    """Return the exact sum over the first axis of int32 entries of size at most `bound`."""
-    rows = steps.shape[0]
-    block = max((2**31 - 1) // bound, 1)
+def sum_records(steps: jax.Array, bound: int, axis: int = 0) -> Wide:
+    """Return the exact sum along one axis of int32 entries of size at most `bound`."""
+    rows = steps.shape[axis]
+    block = 1 << (max((2**31 - 1) // bound, 1).bit_length() - 1)
     if rows <= block:
-        return widen(jnp.sum(steps, axis=0, dtype=jnp.int32))
-    padded = jnp.pad(steps, [(0, -rows % block), *[(0, 0)] * (steps.ndim - 1)])
-    return _sum_words(jnp.sum(padded.reshape(-1, block, *steps.shape[1:]), axis=1, dtype=jnp.int32))
+        return widen(jnp.sum(steps, axis=axis, dtype=jnp.int32))
+    whole = rows - rows % block
+    blocks = lax.slice_in_dim(steps, 0, whole, axis=axis).reshape(
+        *steps.shape[:axis], -1, block, *steps.shape[axis + 1 :]
+    )
+    total = sum_words(jnp.moveaxis(jnp.sum(blocks, axis=axis + 1, dtype=jnp.int32), axis, 0))
+    if whole == rows:
+        return total
+    return add(total, sum_records(lax.slice_in_dim(steps, whole, rows, axis=axis), bound, axis))
 
 
-def sum_chunks(contribution: Callable[[Any], jax.Array], records: Any, chunk_size: int, bound: int) -> Wide:
-    """Return the exact sum of `contribution(rows)`, int32 with one leading axis, over all rows of the pytree `records`.
+def sum_chunks(
+    contribution: Callable[[Any], jax.Array], records: Any, chunk_size: int, bound: int, axis: int = 0
+) -> Wide:
+    """Return the exact sum of `contribution(rows)`, int32 with the rows along `axis`, over the pytree `records`.
 
     Memory is flat in the number of rows: a scan holds one chunk at a time. The remainder is a chunk of its own.
     """
@@ -199,7 +207,7 @@ def sum_chunks(contribution: Callable[[Any], jax.Array], records: Any, chunk_siz
     whole = rows - rows % chunk_size
 
     def chunk_sum(chunk: Any) -> Wide:
-        return sum_records(contribution(chunk), bound)
+        return sum_records(contribution(chunk), bound, axis)
 
     def chunks(column: jax.Array) -> jax.Array:
         return column[:whole].reshape(-1, chunk_size, *column.shape[1:])
@@ -279,8 +287,8 @@ def to_int64(value: Wide) -> np.ndarray[Any, np.dtype[np.int64]]:
     return (np.asarray(value.high).astype(np.int64) << 32) + np.asarray(value.low)
 
 
-def _sum_words(partial_sums: jax.Array) -> Wide:
-    """Sum up to 2^16 int32 entries along the first axis by their 16-bit halves."""
+def sum_words(partial_sums: jax.Array) -> Wide:
+    """Return the exact sum of up to 2^16 int32 entries along the first axis, by their 16-bit halves."""
     if partial_sums.shape[0] > 2**16:
         raise InvalidArgument("too many rows in one chunk for an exact sum: walk the records in smaller chunks")
     low = jnp.sum((partial_sums & 0xFFFF).astype(jnp.uint32), axis=0, dtype=jnp.uint32)

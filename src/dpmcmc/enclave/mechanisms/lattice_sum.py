@@ -88,11 +88,11 @@ def noisy_lattice_sum(
         def of_chain(queries: Sequence[jax.Array], lattice: Lattice) -> jax.Array:
             return quantise(jax.vmap(contribution, in_axes=(None, 0))(queries, chunk), lattice)
 
-        return jax.vmap(of_chain, out_axes=1)(list(queries), lattices)
+        return jax.vmap(of_chain)(list(queries), lattices)
 
     entries = len(keys) * jax.eval_shape(contribution, [query[0] for query in queries], facts.record).size
     chunk_size = max(facts.chunk_size, ENTRIES_AT_ONCE // entries) if on_gpu() else facts.chunk_size
-    total = sum_chunks(steps, records, chunk_size, lattices.bound)
+    total = sum_chunks(steps, records, chunk_size, lattices.bound, axis=1)
     return _with_noise(total, lattices, keys)
 
 
