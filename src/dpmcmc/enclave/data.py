@@ -76,7 +76,7 @@ class PrivateData:
         ledger: Payer | None = None,
         dataset: str | None = None,
         budget: Budget | None = None,
-        chunk_size: int = 1000,
+        chunk_size: int = 2000,
     ) -> None:
         relation = Adjacency.parse("adjacency", adjacency)
         records = as_tree(records)

@@ -129,15 +129,13 @@ class _ManyChains:
         return tuple(jnp.zeros((self.chains, self.entries), jnp.int32) for _ in self.weights)
 
     def add(self, totals: tuple[jax.Array, ...], row: jax.Array, coefficients: Any, steps: Steps) -> Any:
-        exact = row.astype(jnp.float32)
-        way = lax.DotAlgorithmPreset
-        precision = way.F32_F32_F32 if self.entries < 32 else way.BF16_BF16_F32_X6
-        predictions = [_matrix_product(weights[...], exact, 0, precision) for weights in coefficients]
+        digits = _bytes(row, 2)
+        predictions = [_predict(weights[...], row, digits) for weights in coefficients]
         shape = (self.chains, self.rows)
         own = steps(predictions, lambda number: jnp.broadcast_to(number[:][:, None], shape))
         sums = list(totals)
         for i, of_steps in enumerate(_bytes(own, 3)):
-            for j, of_row in enumerate(_bytes(row, 2)):
+            for j, of_row in enumerate(digits):
                 sums[i + j] = sums[i + j] + _matrix_product(of_steps, of_row, 1, None, jnp.int32)
         return tuple(sums)
 
@@ -217,6 +215,23 @@ def _kernel(plan: _FewChains | _ManyChains, problem: Problem, num_entries: int, 
 
     num_steps = (plan.blocks - program + plan.programs - 1) // plan.programs
     plan.store(lax.fori_loop(0, num_steps, block, plan.start()), sums)
+
+
+def _predict(coefficients: jax.Array, row: jax.Array, digits: Sequence[jax.Array]) -> jax.Array:
+    """Return coefficients @ row in float32; long rows by way of 8-bit floats' products, which matrix units make.
+
+    Coefficients are three parts of 8 bits each, and a row is its two digits: each product of parts is exact.
+    """
+    if coefficients.shape[1] < 32:
+        return _matrix_product(coefficients, row.astype(jnp.float32), 0, lax.DotAlgorithmPreset.F32_F32_F32)
+    low, high = (digit.astype(jnp.float32).astype(jnp.bfloat16) for digit in digits)
+    parts, rest = [], coefficients
+    for _ in range(3):
+        parts.append(rest.astype(jnp.bfloat16))
+        rest = rest - parts[-1].astype(jnp.float32)
+    of_high = [_matrix_product(part, high, 0, None, jnp.float32) for part in parts]
+    of_low = [_matrix_product(part, low, 0, None, jnp.float32) for part in parts[:2]]
+    return 256 * (of_high[2] + of_high[1] + of_high[0]) + (of_low[1] + of_low[0])
 
 
 def _matrix_product(first: jax.Array, second: jax.Array, axis: int, precision: Any, kind: Any = None) -> jax.Array:

@@ -21,7 +21,7 @@ CLIPS_MOVED = {Adjacency.REPLACE_ONE: 2, Adjacency.ADD_OR_REMOVE_ONE: 1}
 """By how many clips a neighbour moves a clipped sum: one record leaves and another enters, or only one of the two."""
 
 
-ENTRIES_AT_ONCE = 2**23
+ENTRIES_AT_ONCE = 2**24
 """How many entries of contributions a GPU holds at least: short loops would leave it idle."""
 
 
