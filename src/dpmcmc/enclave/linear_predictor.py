@@ -94,33 +94,36 @@ def find_rows(facts: Facts, contribution: Contribution, queries: Sequence[Any], 
 
 
 def make_rows(factors: Factors, records: Any) -> Rows:
-    """Return the records with their rows in integers, tile by tile: no copy of the rows in floating point exists."""
-    groups = groups_of(factors)
-    fused = on_gpu() and suits_kernel(factors, records)
-    in_tile = rows_in_tile(max(len(group.features) for group in groups), _num_rows(records), fused)
+    """Return the records with their rows in integers, a few tiles at a time: no copy of all rows in floats exists."""
+    groups, num_rows = groups_of(factors), _num_rows(records)
+    fused, width = on_gpu() and suits_kernel(factors, records), max(len(group.features) for group in groups)
+    in_tile = rows_in_tile(width, num_rows, fused)
+    at_once = max(rows_in_tile(width, num_rows, fused=False) // in_tile, 1) * in_tile
 
-    def tile(rows: Any) -> tuple[list[jax.Array], jax.Array]:
+    def tiles_of(rows: Any) -> tuple[list[jax.Array], jax.Array]:
         features = jax.vmap(factors.features)(rows)
-        extended = jnp.concatenate([features, jnp.ones((in_tile, 1), features.dtype)], axis=1)
+        extended = jnp.concatenate([features, jnp.ones((_num_rows(rows), 1), features.dtype)], axis=1)
         tiles, units = [], []
         for group in groups:
             wanted = np.array(group.features)
             own = features if np.array_equal(wanted, np.arange(features.shape[1])) else extended[:, wanted]
             steps, unit = quantise_rows(own)
-            tiles.append(steps.T)
+            tiles.append(jnp.swapaxes(steps.reshape(-1, in_tile, len(wanted)), 1, 2))
             units.append(unit)
         return tiles, jnp.stack(units)
 
-    whole = _num_rows(records) // in_tile
+    whole = num_rows // at_once * at_once
     parts = []
     if whole:
-        parts = [lax.map(lambda index: tile(_rows(records, index * in_tile, in_tile)), jnp.arange(whole))]
-    if whole * in_tile < _num_rows(records):
-        rest, unit = tile(_rest(records, whole * in_tile, in_tile))
-        unit = jnp.where(jnp.arange(in_tile) < _num_rows(records) - whole * in_tile, unit, 0)
-        parts.append(jax.tree.map(lambda leaf: leaf[None], (rest, unit)))
-    tiles, units = jax.tree.map(lambda *made: jnp.concatenate(made), *parts)
-    return Rows(factors, records, tuple(tiles), jnp.moveaxis(units, 1, 0).reshape(len(groups), -1))
+        made = lax.map(lambda start: tiles_of(_rows(records, start, at_once)), jnp.arange(0, whole, at_once))
+        parts = [([tiles.reshape(-1, *tiles.shape[2:]) for tiles in made[0]], jnp.moveaxis(made[1], 1, 0))]
+    if whole < num_rows:
+        padded = -(-(num_rows - whole) // in_tile) * in_tile
+        tiles, unit = tiles_of(_rest(records, whole, padded))
+        parts.append((tiles, jnp.where(jnp.arange(padded) < num_rows - whole, unit, 0)))
+    tiles = [jnp.concatenate(own) for own in zip(*(tiles for tiles, _ in parts), strict=True)]
+    units = jnp.concatenate([unit.reshape(len(groups), -1) for _, unit in parts], axis=1)
+    return Rows(factors, records, tuple(tiles), units)
 
 
 def quantise_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
