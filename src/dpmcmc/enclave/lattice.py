@@ -200,7 +200,8 @@ def sum_chunks(
 ) -> Wide:
     """Return the exact sum of `contribution(rows)`, int32 with the rows along `axis`, over the pytree `records`.
 
-    Memory is flat in the number of rows: a scan holds one chunk at a time. The remainder is a chunk of its own.
+    Memory is flat in the number of rows: a loop holds one chunk at a time, and no column is copied. The remainder is a
+    chunk of its own.
     """
     rows = jax.tree.leaves(records)[0].shape[0]
     chunk_size = min(validation.integer("chunk_size", chunk_size, at_least=1), max(rows, 1))
@@ -209,16 +210,16 @@ def sum_chunks(
     def chunk_sum(chunk: Any) -> Wide:
         return sum_records(contribution(chunk), bound, axis)
 
-    def chunks(column: jax.Array) -> jax.Array:
-        return column[:whole].reshape(-1, chunk_size, *column.shape[1:])
+    def chunk_at(start: Any) -> Any:
+        return jax.tree.map(lambda column: lax.dynamic_slice_in_dim(column, start, chunk_size), records)
 
     one_chunk = jax.tree.map(
         lambda column: jax.ShapeDtypeStruct((chunk_size, *column.shape[1:]), column.dtype), records
     )
     total = zero(jax.eval_shape(chunk_sum, one_chunk).high.shape)
     if whole:
-        total, _ = lax.scan(
-            lambda sum_, chunk: (add(sum_, chunk_sum(chunk)), None), total, jax.tree.map(chunks, records)
+        total = lax.fori_loop(
+            0, whole // chunk_size, lambda number, sum_: add(sum_, chunk_sum(chunk_at(number * chunk_size))), total
         )
     if whole < rows:
         total = add(total, chunk_sum(jax.tree.map(lambda column: column[whole:], records)))

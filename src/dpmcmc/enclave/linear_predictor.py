@@ -5,8 +5,10 @@ the residuals times that of the row, and the sum over the records is a matrix pr
 are integers: the row, rounded once when the run starts to a multiple of its own norm over 2^15, and the residuals,
 which are clipped and rounded on the lattice. linear_predictor.md proves that the sensitivity holds exactly.
 
-The walk has blocks whose size depends on the shape of the row and not on the chunk size: a residual's bits come from
-the same compiled operations wherever its record stands. Sums are exact, so nothing else could depend on the order.
+The integer rows are all that is read of them: linear predictors are computed from the same integers. The walk has
+tiles of one shape, which does not depend on the chunk size: a residual's bits come from the same compiled operations
+wherever its record stands. Sums are exact, so nothing else could depend on the order. On a GPU `row_kernel` does the
+whole walk where it can.
 """
 
 # jax annotates itself in part only

@@ -100,9 +100,8 @@ def _kernel(nonce: tuple[int, ...], key: Any, counters: Any, blocks: Any) -> Non
         after = list(words)
         for shift in (0, 1):
             for column in range(4):
-                places = [4 * i + (column + i * shift) % 4 for i in range(4)]
-                for place, word in zip(places, _quarter_rounds(tuple(after[i] for i in places)), strict=True):
-                    after[place] = word
+                a, b, c, d = (4 * i + (column + i * shift) % 4 for i in range(4))
+                after[a], after[b], after[c], after[d] = _quarter_rounds((after[a], after[b], after[c], after[d]))
         return tuple(after)
 
     end = lax.fori_loop(0, 10, double_round, tuple(start))
