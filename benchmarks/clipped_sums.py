@@ -77,7 +77,7 @@ def table(n: int, d: int) -> Records:
 def facts_of(records: Records) -> Facts:
     """Return what is public about the records."""
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), records)
-    return Facts(Adjacency.REPLACE_ONE, len(records["x"]), one, {}, 1000)
+    return Facts(Adjacency.REPLACE_ONE, len(records["x"]), one, {}, 2000)
 
 
 # --- the methods: each returns a function without arguments, and the bytes it holds or zero ---------------------------

@@ -129,3 +129,14 @@ def test_float_draws_work_on_these_keys():
     normals = np.asarray(jax.random.normal(rng.insecure_key(9), (20_000,)))
     assert abs(normals.mean()) < 5 / 20_000**0.5
     assert abs(normals.var() - 1) < 5 * (2 / 20_000) ** 0.5
+
+
+@pytest.mark.parametrize("count", [1, 5, 300])
+def test_the_kernel_makes_the_blocks_of_the_loop(count):
+    keys = jnp.asarray(np.random.default_rng(0).integers(0, 2**32, (2, 8), np.uint32))
+    counters = jnp.arange(count, dtype=jnp.uint32) + 3
+    kernel, loop = (
+        jax.vmap(lambda key, blocks=blocks: blocks(key, counters, (1, 0, 7)))(keys)
+        for blocks in (rng.chacha20_kernel, rng.chacha20_loop)
+    )
+    np.testing.assert_array_equal(kernel, loop)

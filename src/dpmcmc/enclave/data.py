@@ -95,7 +95,7 @@ class PrivateData:
         ledger: Payer | None = None,
         dataset: str | None = None,
         budget: Budget | None = None,
-        chunk_size: int = 1000,
+        chunk_size: int = 2000,
         noise: str = "exact",
         devices: Sequence[Any] | None = None,
         schema: Schema | None = None,

@@ -5,17 +5,20 @@ is ``residual[r_i] * feature[f_i]``, with few residuals, which depend on positio
 alone. `factorise` proves such a form by algebra on the equations: multiplications, additions and rearrangements of
 arrays are followed symbol by symbol, entry by entry, and every other operation gives new symbols. It never guesses:
 what it cannot follow becomes a residual of its own, so the form is true of every function and merely useless for some.
+
+The linear predictors themselves, inner products of features with public coefficients, are found too: whoever holds the
+features in another form (`linear_predictor` holds them as integers) can hand them in and need not touch the record's
+own arrays again.
 """
 
 # jax annotates itself in part only
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,23 +26,52 @@ import numpy as np
 from jax.extend.core import Literal, primitives
 
 from dpmcmc.enclave.mechanisms.base import Contribution
+from dpmcmc.enclave.polynomials import (
+    ARITHMETIC,
+    MOST_SYMBOLS,
+    MOST_TERMS,
+    RULES,
+    Entry,
+    Polynomial,
+    Symbols,
+    is_zero,
+    own,
+    split,
+    unchanged,
+    zeros,
+)
 
-MOST_SYMBOLS = 2**16
-"""Larger arrays are not followed."""
-
-MOST_TERMS, MOST_FACTORS = 8, 3
-"""Larger polynomials are not followed."""
-
-Entry: TypeAlias = tuple[int, int]
-"""One entry of one array of the jaxpr: the number of the array and the place in it."""
-
-Polynomial: TypeAlias = tuple[tuple[int, tuple[Entry, ...]], ...]
-"""A sum of signed products of entries, in a fixed order."""
-
-Symbols: TypeAlias = np.ndarray[Any, Any]
-"""An array of polynomials."""
-
+_lax = jax.lax
 _CALLS = frozenset({primitives.jit_p, primitives.custom_jvp_call_p, primitives.custom_vjp_call_p})
+
+_NAMES = """
+    abs add and broadcast_in_dim clamp convert_element_type div eq exp expm1 ge gt integer_pow is_finite le log log1p
+    logistic lt max min mul ne neg not or pow reshape rsqrt select_n sign sqrt square squeeze sub tanh
+"""
+ELEMENTWISE = frozenset(getattr(_lax, f"{name}_p") for name in _NAMES.split())
+"""Operations on single numbers that every compiler of kernels knows."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Numbers that are linear in some features: ``(coefficients(queries) @ features).reshape(shape)``."""
+
+    features: tuple[int, ...]
+    shape: tuple[int, ...]
+    coefficients: Callable[[Sequence[jax.Array]], jax.Array]
+    """From the flat queries of one chain, shape (prod(shape), len(features))."""
+
+
+@dataclass(frozen=True)
+class SingleNumbers:
+    """How one residual is computed from single numbers alone."""
+
+    leaves: tuple[int, ...]
+    """The leaves of a record that are read, single numbers all of them."""
+    public: Callable[[Sequence[jax.Array]], list[jax.Array]]
+    """Single numbers that depend on the queries alone."""
+    residual: Callable[[Sequence[jax.Array], Sequence[jax.Array], Sequence[jax.Array]], jax.Array]
+    """The residual, from the leaves, the public numbers and the predictions."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +85,14 @@ class Factors:
     num_features: int
     residual_of: tuple[int, ...]
     feature_of: tuple[int, ...]
-    residuals: Callable[[Sequence[jax.Array], Any], jax.Array]
-    """The residuals of one record, shape (num_residuals,), from the flat queries of one chain and a record."""
+    residuals: Callable[..., jax.Array]
+    """The residuals of one record, shape (num_residuals,), from the flat queries of one chain, a record and, if
+    somebody has them, the values of the predictors."""
     features: Callable[[Any], jax.Array]
     """The features of one record, shape (num_features,)."""
+    predictors: tuple[Predictor, ...]
+    single_numbers: SingleNumbers | None
+    """Given the predictors, how to compute the only residual; None if there are several, or if it takes arrays."""
 
 
 def factorise(contribution: Contribution, queries: Sequence[Any], record: Any) -> Factors | None:
@@ -67,43 +103,30 @@ def factorise(contribution: Contribution, queries: Sequence[Any], record: Any) -
     features: dict[Entry, int] = {}
     residuals: dict[Polynomial, int] = {}
     residual_of, feature_of = [], []
-    for polynomial, feature in _split(program.follow(), program.is_fixed):
+    for polynomial, feature in split(program.follow(), program.is_fixed):
         feature_of.append(-1 if feature is None else features.setdefault(feature, len(features)))
         residual_of.append(residuals.setdefault(polynomial, len(residuals)) if polynomial else -1)
     if not features or 2 * len(residuals) > program.num_coordinates:
         return None
     shapes = jax.tree.map(lambda query: jnp.zeros(query.shape, query.dtype), list(queries))
-    products = [((1, (entry,)),) for entry in features]
+    wanted, products = list(residuals), [((1, (entry,)),) for entry in features]
+    predictors = program.predictors(wanted, features)
+
+    def of_record(queries: Sequence[jax.Array], record: Any, predictions: Sequence[jax.Array] = ()) -> jax.Array:
+        given = zip(predictors, predictions, strict=True) if predictions else ()
+        values = {array: value for arrays, value in given for array in arrays}
+        return program.evaluate(wanted, queries, record, values)
+
     return Factors(
         len(residuals),
         len(features),
         tuple(residual_of),
         tuple(feature_of),
-        lambda queries, record: program.evaluate(list(residuals), queries, record),
+        of_record,
         lambda record: program.evaluate(products, shapes, record),
+        tuple(predictors.values()),
+        program.single_numbers(wanted, list(predictors)) if len(wanted) == 1 else None,
     )
-
-
-def _split(symbols: Symbols, is_fixed: Callable[[Entry], bool]) -> Iterator[tuple[Polynomial, Entry | None]]:
-    """Take one factor that depends on the record alone out of each polynomial: the one that the fewest others have."""
-    shared = [_common_factors(polynomial, is_fixed) for polynomial in symbols.ravel()]
-    occurrences = Counter(entry for common in shared for entry in common)
-    for polynomial, common in zip(symbols.ravel(), shared, strict=True):
-        feature = min(common, key=lambda entry: (occurrences[entry], entry), default=None)
-        yield (polynomial if feature is None else _divide(polynomial, feature)), feature
-
-
-def _common_factors(polynomial: Polynomial, is_fixed: Callable[[Entry], bool]) -> set[Entry]:
-    sets = [{entry for entry in factors if is_fixed(entry)} for _, factors in polynomial]
-    return set.intersection(*sets) if sets else set()
-
-
-def _divide(polynomial: Polynomial, entry: Entry) -> Polynomial:
-    def without(factors: tuple[Entry, ...]) -> tuple[Entry, ...]:
-        place = factors.index(entry)
-        return factors[:place] + factors[place + 1 :]
-
-    return tuple((sign, without(factors)) for sign, factors in polynomial)
 
 
 @dataclass(frozen=True)
@@ -125,17 +148,25 @@ class _Program:
         self.constants: dict[int, Any] = {}
         self.shapes: list[tuple[int, ...]] = []
         self.types: list[Any] = []
+        self.known: dict[int, Symbols] = {}
         self.inputs = tuple(self._number(variable) for variable in traced.jaxpr.invars)
         self.output = self._write_out(traced.jaxpr, traced.consts, self.inputs)[0]
-        self.moving = set(self.inputs[: len(jax.tree.leaves(list(queries)))])
+        self.num_queries = len(jax.tree.leaves(list(queries)))
+        self.moving = self._reached_from(self.inputs[: self.num_queries])
         """The arrays that depend on the position."""
-        for equation in self.equations:
-            if self.moving.intersection(equation.inputs):
-                self.moving.update(equation.outputs)
+        self.private = self._reached_from(self.inputs[self.num_queries :])
+        """The arrays that depend on the record."""
         self.num_coordinates = prod(self.shapes[self.output])
 
     def is_fixed(self, entry: Entry) -> bool:
         return entry[0] not in self.moving
+
+    def _reached_from(self, arrays: Sequence[int]) -> set[int]:
+        reached = set(arrays)
+        for equation in self.equations:
+            if reached.intersection(equation.inputs):
+                reached.update(equation.outputs)
+        return reached
 
     def _number(self, variable: Any) -> int:
         self.shapes.append(tuple(variable.aval.shape))
@@ -162,40 +193,135 @@ class _Program:
                 results = self._write_out(called.jaxpr, called.consts, operands)
             else:
                 results = [self._number(variable) for variable in equation.outvars]
-                self.equations.append(_Equation(equation.primitive, equation.params, operands, tuple(results)))
+                adds = equation.primitive is primitives.add_jaxvals_p
+                primitive = _lax.add_p if adds else equation.primitive
+                self.equations.append(_Equation(primitive, equation.params, operands, tuple(results)))
             numbers.update(zip(equation.outvars, results, strict=True))
         return [number(atom) for atom in jaxpr.outvars]
 
+    def symbols(self, array: int) -> Symbols:
+        """Return an array, entry by entry, as polynomials in entries of other arrays."""
+        if array not in self.known:
+            zero = is_zero(self.constants.get(array))
+            self.known[array] = zeros(self.shapes[array]) if zero else own(array, self.shapes[array])
+        return self.known[array]
+
     def follow(self) -> Symbols:
-        """Return the output, entry by entry, as polynomials in entries of other arrays."""
-        known: dict[int, Symbols] = {}
-
-        def symbols(array: int) -> Symbols:
-            if array not in known:
-                value = self.constants.get(array)
-                known[array] = _zeros(self.shapes[array]) if _is_zero(value) else _own(array, self.shapes[array])
-            return known[array]
-
+        """Return the symbols of the output, after those of everything that it depends on."""
         for equation in self._needed([self.output]):
             (output, *more) = equation.outputs
-            rule = _RULES.get(equation.primitive)
+            rule = RULES.get(equation.primitive)
             if equation.primitive is _lax.convert_element_type_p:
-                rule = _unchanged if self.types[output] == self.types[equation.inputs[0]] else None
+                rule = unchanged if self.types[output] == self.types[equation.inputs[0]] else None
             # arithmetic on single numbers is left to the residuals
-            too_small = prod(self.shapes[output]) == 1 and rule in _ARITHMETIC
+            too_small = prod(self.shapes[output]) == 1 and rule in ARITHMETIC
             if rule is None or more or too_small or prod(self.shapes[output]) > MOST_SYMBOLS:
                 continue
-            result = rule([symbols(array) for array in equation.inputs], equation.parameters, self.shapes[output])
+            result = rule([self.symbols(array) for array in equation.inputs], equation.parameters, self.shapes[output])
             if result is not None and all(len(polynomial) <= MOST_TERMS for polynomial in result.flat):
-                known[output] = result
-        return symbols(self.output)
+                self.known[output] = result
+        return self.symbols(self.output)
 
-    def evaluate(self, polynomials: Sequence[Polynomial], queries: Sequence[Any], record: Any) -> jax.Array:
-        """Return the polynomials at a position and a record as one vector; only what they need is computed."""
-        wanted = sorted({array for polynomial in polynomials for _, factors in polynomial for array, _ in factors})
-        values: dict[int, Any] = dict(self.constants)
-        values.update(zip(self.inputs, jax.tree.leaves((list(queries), record)), strict=True))
-        for equation in self._needed(wanted):
+    def predictors(
+        self, polynomials: Sequence[Polynomial], features: Mapping[Entry, int]
+    ) -> dict[tuple[int, ...], Predictor]:
+        """Return the inner products of features with public coefficients that polynomials need, by their arrays."""
+        together: dict[tuple[int, int, int], list[int]] = {}
+        for equation in self._needed(_arrays(polynomials)):
+            for row, public, axis in self._inner_product(equation):
+                if all(_single_entry(polynomial) in features for polynomial in self.symbols(row).flat):
+                    together.setdefault((row, public, axis), []).append(equation.outputs[0])
+        return {
+            tuple(arrays): Predictor(
+                tuple(features[_single_entry(polynomial)] for polynomial in self.symbols(row).flat),
+                self.shapes[arrays[0]],
+                self._coefficients(public, axis),
+            )
+            for (row, public, axis), arrays in together.items()
+        }
+
+    def _inner_product(self, equation: _Equation) -> list[tuple[int, int, int]]:
+        """Return row, coefficients and the axis of these that the row is summed over, if the equation is such a sum."""
+        operands: tuple[int, ...] = ()
+        axes: tuple[int, ...] = (0, 0)
+        if equation.primitive is _lax.dot_general_p:
+            (contracted, batched) = equation.parameters["dimension_numbers"]
+            if batched == ((), ()) and len(contracted[0]) == 1:
+                operands, axes = equation.inputs, (contracted[0][0], contracted[1][0])
+        elif equation.primitive is _lax.reduce_sum_p and equation.parameters["axes"] == (0,):
+            operands = next((e.inputs for e in self.equations if e.outputs == equation.inputs), ())
+            if not any(e.primitive is _lax.mul_p and e.outputs == equation.inputs for e in self.equations):
+                operands = ()
+        if len(operands) < 2 or self.types[equation.outputs[0]] != np.float32:
+            return []
+        return [
+            (row, public, axis)
+            for row, public, axis in zip(operands, operands[::-1], axes[::-1], strict=True)
+            if len(self.shapes[row]) == 1 and row not in self.moving and public not in self.private
+        ]
+
+    def _coefficients(self, array: int, axis: int) -> Callable[[Sequence[jax.Array]], jax.Array]:
+        def of_queries(queries: Sequence[jax.Array]) -> jax.Array:
+            (value,) = self._values([array], self._given(queries))
+            return jnp.moveaxis(value, axis, -1).reshape(-1, self.shapes[array][axis])
+
+        return of_queries
+
+    def single_numbers(
+        self, polynomials: Sequence[Polynomial], predictors: Sequence[tuple[int, ...]]
+    ) -> SingleNumbers | None:
+        """Return how to evaluate one polynomial, given the predictors; None if it takes more than single numbers."""
+        predicted = {array for arrays in predictors for array in arrays}
+        equations = [e for e in self._needed(_arrays(polynomials), predicted) if self.private.intersection(e.inputs)]
+        made = {output for equation in equations for output in equation.outputs}
+        read = {array for equation in equations for array in equation.inputs} | set(_arrays(polynomials))
+        records = self.inputs[self.num_queries :]
+        leaves = [array for array in records if array in read]
+        public = sorted(read - made - predicted - set(records) - set(self.constants))
+        if any(equation.primitive not in ELEMENTWISE for equation in equations):
+            return None
+        if any(prod(self.shapes[array]) != 1 for array in read | made):
+            return None
+
+        def residual(leaf_values: Any, public_values: Any, predictions: Any) -> jax.Array:
+            values = {**self.constants, **dict(zip(leaves, leaf_values, strict=True))}
+            values.update(zip(public, public_values, strict=True))
+            values.update({array: v for arrays, v in zip(predictors, predictions, strict=True) for array in arrays})
+            values = {array: jnp.reshape(value, self.shapes[array]) for array, value in values.items() if array in read}
+            self._run(equations, values)
+            return _evaluate(polynomials, values).reshape(())
+
+        return SingleNumbers(
+            tuple(records.index(array) for array in leaves),
+            lambda queries: [jnp.reshape(value, ()) for value in self._values(public, self._given(queries))],
+            residual,
+        )
+
+    def evaluate(
+        self,
+        polynomials: Sequence[Polynomial],
+        queries: Sequence[Any],
+        record: Any,
+        given: Mapping[int, Any] | None = None,
+    ) -> jax.Array:
+        """Return the polynomials at a position and a record as one vector; only what they need is computed.
+
+        `given` are arrays that somebody knows already.
+        """
+        values = {**self._given(queries, record), **(given or {})}
+        wanted = _arrays(polynomials)
+        return _evaluate(polynomials, dict(zip(wanted, self._values(wanted, values), strict=True)))
+
+    def _given(self, queries: Sequence[Any], record: Any = ()) -> dict[int, Any]:
+        known = dict(zip(self.inputs, jax.tree.leaves((list(queries), record)), strict=False))
+        return {**self.constants, **known}
+
+    def _values(self, arrays: Sequence[int], values: dict[int, Any]) -> list[Any]:
+        self._run(self._needed(arrays, set(values)), values)
+        return [values[array] for array in arrays]
+
+    def _run(self, equations: Sequence[_Equation], values: dict[int, Any]) -> None:
+        for equation in equations:
             operands = [values[array] for array in equation.inputs]
             parameters = equation.parameters
             if equation.primitive is _lax.dot_general_p and equation.inputs[0] not in self.moving:
@@ -203,16 +329,27 @@ class _Program:
             results = equation.primitive.bind(*operands, **equation.primitive.get_bind_params(parameters))
             results = results if equation.primitive.multiple_results else [results]
             values.update(zip(equation.outputs, results, strict=True))
-        return _evaluate(polynomials, values)
 
-    def _needed(self, arrays: Sequence[int]) -> list[_Equation]:
-        """Return the equations that some arrays depend on."""
-        needed, found = set(arrays), []
+    def _needed(self, arrays: Sequence[int], known: set[int] | None = None) -> list[_Equation]:
+        """Return the equations that some arrays depend on, as far as they are not known."""
+        known = known or set()
+        needed, found = set(arrays) - known, []
         for equation in reversed(self.equations):
             if needed.intersection(equation.outputs):
-                needed.update(equation.inputs)
+                needed.update(set(equation.inputs) - known)
                 found.append(equation)
         return found[::-1]
+
+
+def _arrays(polynomials: Sequence[Polynomial]) -> list[int]:
+    return sorted({array for polynomial in polynomials for _, factors in polynomial for array, _ in factors})
+
+
+def _single_entry(polynomial: Polynomial) -> Entry:
+    """Return the entry that a polynomial consists of, or one that does not exist."""
+    if len(polynomial) == 1 and polynomial[0][0] == 1 and len(polynomial[0][1]) == 1:
+        return polynomial[0][1][0]
+    return (-1, -1)
 
 
 def _position_first(operands: list[Any], parameters: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -254,135 +391,3 @@ def _take(array: Any, entries: list[int]) -> jax.Array:
     if entries == list(range(flat.shape[0])):
         return flat
     return flat[np.array(entries)] if len(set(entries)) > 1 else flat[entries[0]]
-
-
-# --- how operations act on symbols -----------------------------------------------------------------------------------
-
-_Rule: TypeAlias = Callable[[list[Symbols], dict[str, Any], tuple[int, ...]], Symbols | None]
-
-
-def _own(array: int, shape: tuple[int, ...]) -> Symbols:
-    symbols = np.empty(shape, object)
-    for place in range(symbols.size):
-        symbols.flat[place] = ((1, ((array, place),)),)
-    return symbols
-
-
-def _zeros(shape: tuple[int, ...]) -> Symbols:
-    symbols = np.empty(shape, object)
-    symbols.fill(())
-    return symbols
-
-
-def _is_zero(value: Any) -> bool:
-    return value is not None and bool(np.all(np.asarray(value) == 0))
-
-
-def _add(first: Polynomial, second: Polynomial) -> Polynomial:
-    counts = Counter[tuple[Entry, ...]]()
-    for sign, factors in (*first, *second):
-        counts[factors] += sign
-    return tuple((sign, factors) for factors, sign in sorted(counts.items()) if sign)
-
-
-def _negate(polynomial: Polynomial) -> Polynomial:
-    return tuple((-sign, factors) for sign, factors in polynomial)
-
-
-def _multiply(first: Polynomial, second: Polynomial) -> Polynomial:
-    product: Polynomial = ()
-    for sign, factors in first:
-        product = _add(product, tuple((sign * other, tuple(sorted(factors + more))) for other, more in second))
-    return product
-
-
-def _entrywise(function: Callable[..., Polynomial], *arrays: Symbols, shape: tuple[int, ...]) -> Symbols:
-    result = np.empty(shape, object)
-    spread = [np.broadcast_to(array, shape).ravel() for array in arrays]
-    for place, polynomials in enumerate(zip(*spread, strict=True)):
-        result.flat[place] = function(*polynomials)
-    return result
-
-
-def _product(operands: list[Symbols], parameters: dict[str, Any], shape: tuple[int, ...]) -> Symbols | None:  # noqa: ARG001
-    degrees = [max((len(factors) for p in operand.flat for _, factors in p), default=0) for operand in operands]
-    if sum(degrees) > MOST_FACTORS:
-        return None
-    return _entrywise(_multiply, *operands, shape=shape)
-
-
-def _outer(operands: list[Symbols], parameters: dict[str, Any], shape: tuple[int, ...]) -> Symbols | None:
-    """Follow a product without a sum in it: what a linear predictor's derivative is."""
-    (contracted, _), (batched, _) = parameters["dimension_numbers"]
-    if contracted or batched:
-        return None
-    first, second = operands
-    first = first.reshape(first.shape + (1,) * second.ndim)
-    return _product([first, second.reshape((1,) * (first.ndim - second.ndim) + second.shape)], {}, shape)
-
-
-def _pad(operands: list[Symbols], parameters: dict[str, Any], shape: tuple[int, ...]) -> Symbols | None:
-    array, filling = operands
-    if any(polynomial for polynomial in filling.flat):
-        return None
-    result, places = _zeros(shape), []
-    for (low, high, between), size in zip(parameters["padding_config"], array.shape, strict=True):
-        if low < 0 or high < 0:
-            return None
-        places.append(slice(int(low), int(low) + size * (int(between) + 1) - int(between), int(between) + 1))
-    result[tuple(places)] = array
-    return result
-
-
-def _broadcast(operands: list[Symbols], parameters: dict[str, Any], shape: tuple[int, ...]) -> Symbols:
-    (array, *_) = operands
-    kept = dict(zip(parameters["broadcast_dimensions"], array.shape, strict=True))
-    return np.broadcast_to(array.reshape([kept.get(axis, 1) for axis in range(len(shape))]), shape)
-
-
-def _slice(operands: list[Symbols], parameters: dict[str, Any], shape: tuple[int, ...]) -> Symbols:
-    bounds = (parameters["start_indices"], parameters["limit_indices"], parameters["strides"] or [1] * len(shape))
-    return operands[0][tuple(slice(*bound) for bound in zip(*bounds, strict=True))]
-
-
-def _unchanged(operands: list[Symbols], parameters: dict[str, Any], shape: tuple[int, ...]) -> Symbols:  # noqa: ARG001
-    return operands[0].reshape(shape)
-
-
-def _transpose(operands: list[Symbols], parameters: dict[str, Any], shape: tuple[int, ...]) -> Symbols:  # noqa: ARG001
-    return operands[0].transpose(parameters["permutation"])
-
-
-def _concatenate(operands: list[Symbols], parameters: dict[str, Any], shape: tuple[int, ...]) -> Symbols:  # noqa: ARG001
-    return np.concatenate(operands, axis=parameters["dimension"])
-
-
-def _opposite(operands: list[Symbols], parameters: dict[str, Any], shape: tuple[int, ...]) -> Symbols:  # noqa: ARG001
-    return _entrywise(_negate, *operands, shape=shape)
-
-
-def _sum(operands: list[Symbols], parameters: dict[str, Any], shape: tuple[int, ...]) -> Symbols:  # noqa: ARG001
-    return _entrywise(_add, *operands, shape=shape)
-
-
-def _difference(operands: list[Symbols], parameters: dict[str, Any], shape: tuple[int, ...]) -> Symbols:  # noqa: ARG001
-    return _entrywise(lambda first, second: _add(first, _negate(second)), *operands, shape=shape)
-
-
-_lax = jax.lax
-_ARITHMETIC = (_product, _outer, _sum, _difference)
-_RULES: dict[Any, _Rule] = {
-    _lax.mul_p: _product,
-    _lax.dot_general_p: _outer,
-    _lax.neg_p: _opposite,
-    _lax.add_p: _sum,
-    primitives.add_jaxvals_p: _sum,
-    _lax.sub_p: _difference,
-    _lax.pad_p: _pad,
-    _lax.slice_p: _slice,
-    _lax.broadcast_in_dim_p: _broadcast,
-    _lax.reshape_p: _unchanged,
-    _lax.squeeze_p: _unchanged,
-    _lax.transpose_p: _transpose,
-    _lax.concatenate_p: _concatenate,
-}

@@ -191,46 +191,55 @@ class _NormBound:
         return jnp.sum((coarse * coarse) >> self.drop, axis=axis, keepdims=True) + self.offset
 
 
-def sum_records(steps: jax.Array, bound: int) -> Wide:
-    """Return the exact sum over the first axis of int32 entries of size at most `bound`."""
-    rows = steps.shape[0]
-    block = max((2**31 - 1) // bound, 1)
+def sum_records(steps: jax.Array, bound: int, axis: int = 0) -> Wide:
+    """Return the exact sum along one axis of int32 entries of size at most `bound`."""
+    rows = steps.shape[axis]
+    block = 1 << (max((2**31 - 1) // bound, 1).bit_length() - 1)
     if rows <= block:
-        return widen(jnp.sum(steps, axis=0, dtype=jnp.int32))
-    padded = jnp.pad(steps, [(0, -rows % block), *[(0, 0)] * (steps.ndim - 1)])
-    return _sum_words(jnp.sum(padded.reshape(-1, block, *steps.shape[1:]), axis=1, dtype=jnp.int32))
+        return widen(jnp.sum(steps, axis=axis, dtype=jnp.int32))
+    whole = rows - rows % block
+    blocks = lax.slice_in_dim(steps, 0, whole, axis=axis).reshape(
+        *steps.shape[:axis], -1, block, *steps.shape[axis + 1 :]
+    )
+    total = sum_words(jnp.moveaxis(jnp.sum(blocks, axis=axis + 1, dtype=jnp.int32), axis, 0))
+    if whole == rows:
+        return total
+    return add(total, sum_records(lax.slice_in_dim(steps, whole, rows, axis=axis), bound, axis))
 
 
-def sum_chunks(contribution: Callable[[Any], jax.Array], records: Any, chunk_size: int, bound: int) -> Wide:
-    """Return the exact sum of `contribution(rows)`, int32 with one leading axis, over all rows of the pytree `records`.
+def sum_chunks(
+    contribution: Callable[[Any], jax.Array], records: Any, chunk_size: int, bound: int, axis: int = 0
+) -> Wide:
+    """Return the exact sum of `contribution(rows)`, int32 with the rows along `axis`, over the pytree `records`.
 
-    Memory is flat in the number of rows: a scan holds one chunk at a time. The remainder is filled up to a whole chunk
-    with rows that do not count: XLA may round a record's own arithmetic differently in a chunk of another shape.
+    Memory is flat in the number of rows: a loop holds one chunk at a time, and no column is copied. The remainder is
+    filled up to a whole chunk with rows that do not count: XLA may round a record's own arithmetic differently in a
+    chunk of another shape.
     """
     rows = jax.tree.leaves(records)[0].shape[0]
     chunk_size = validation.integer("chunk_size", chunk_size, at_least=1)
     whole = rows - rows % chunk_size
 
     def chunk_sum(chunk: Any) -> Wide:
-        return sum_records(contribution(chunk), bound)
+        return sum_records(contribution(chunk), bound, axis)
 
-    def chunks(column: jax.Array) -> jax.Array:
-        return column[:whole].reshape(-1, chunk_size, *column.shape[1:])
+    def chunk_at(start: Any) -> Any:
+        return jax.tree.map(lambda column: lax.dynamic_slice_in_dim(column, start, chunk_size), records)
 
     one_chunk = jax.tree.map(
         lambda column: jax.ShapeDtypeStruct((chunk_size, *column.shape[1:]), column.dtype), records
     )
     total = zero(jax.eval_shape(chunk_sum, one_chunk).high.shape)
     if whole:
-        total, _ = lax.scan(
-            lambda sum_, chunk: (add(sum_, chunk_sum(chunk)), None), total, jax.tree.map(chunks, records)
+        total = lax.fori_loop(
+            0, whole // chunk_size, lambda number, sum_: add(sum_, chunk_sum(chunk_at(number * chunk_size))), total
         )
     if whole < rows:
         missing = whole + chunk_size - rows
         last = jax.tree.map(lambda c: jnp.pad(c[whole:], [(0, missing), *[(0, 0)] * (c.ndim - 1)]), records)
         steps = contribution(last)
-        counts = jnp.arange(chunk_size).reshape(-1, *[1] * (steps.ndim - 1)) < chunk_size - missing
-        total = add(total, sum_records(jnp.where(counts, steps, 0), bound))
+        counts = lax.broadcasted_iota(jnp.int32, steps.shape, axis) < chunk_size - missing
+        total = add(total, sum_records(jnp.where(counts, steps, 0), bound, axis))
     return total
 
 
@@ -296,8 +305,8 @@ def to_int64(value: Wide) -> np.ndarray[Any, np.dtype[np.int64]]:
     return (np.asarray(value.high).astype(np.int64) << 32) + np.asarray(value.low)
 
 
-def _sum_words(partial_sums: jax.Array) -> Wide:
-    """Sum up to 2^16 int32 entries along the first axis by their 16-bit halves."""
+def sum_words(partial_sums: jax.Array) -> Wide:
+    """Return the exact sum of up to 2^16 int32 entries along the first axis, by their 16-bit halves."""
     if partial_sums.shape[0] > 2**16:
         raise InvalidArgument("too many rows in one chunk for an exact sum: walk the records in smaller chunks")
     low = jnp.sum((partial_sums & 0xFFFF).astype(jnp.uint32), axis=0, dtype=jnp.uint32)

@@ -5,8 +5,10 @@ the residuals times that of the row, and the sum over the records is a matrix pr
 are integers: the row, rounded once when the run starts to a multiple of its own norm over 2^15, and the residuals,
 which are clipped and rounded on the lattice. linear_predictor.md proves that the sensitivity holds exactly.
 
-The walk has blocks whose size depends on the shape of the row and not on the chunk size: a residual's bits come from
-the same compiled operations wherever its record stands. Sums are exact, so nothing else could depend on the order.
+The integer rows are all that is read of them: linear predictors are computed from the same integers. The walk has
+tiles of one shape, which does not depend on the chunk size: a residual's bits come from the same compiled operations
+wherever its record stands. Sums are exact, so nothing else could depend on the order. On a GPU `row_kernel` does the
+whole walk where it can.
 """
 
 # jax annotates itself in part only
@@ -17,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -25,9 +27,10 @@ import numpy as np
 from jax import enable_x64, lax
 
 from dpmcmc.enclave.clip import largest_entry
-from dpmcmc.enclave.factors import Factors, factorise
+from dpmcmc.enclave.factors import Factors, SingleNumbers, factorise
 from dpmcmc.enclave.lattice import Lattice, Wide, add, quantise_scalar, quantise_vector, zero
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
+from dpmcmc.enclave.row_kernel import HAS_PALLAS, LEAF_TYPES, MOST_ENTRIES, ROWS_AT_ONCE, Problem, sum_tiles
 
 ROW_BOUND = 127 * 256
 """The largest norm of a row in integers, and so of an entry: two signed bytes, neither of them -128."""
@@ -46,38 +49,30 @@ MOST_RECORDS = 2**29
 """So many contributions of at most MOST_BOUND * ROW_BOUND add up to less than 2^62."""
 
 _FEW_RESIDUALS = 4
-_WIDE_ROW = 32  # from so many entries on a tile of rows is held row by row, below it entry by entry
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How the walk over the records is cut: residuals are evaluated by blocks of tiles, sums are made by tiles."""
-
-    tile: int
-    tiles_in_block: int
-
-    @staticmethod
-    def of(width: int, num_records: int) -> "Shape":
-        """Return the shape for rows of one width; few records get a smaller tile, a GPU a larger one."""
-        most, entries = (2**17, 2**26) if on_gpu() else (2**14, 2**18)
-        tile = min(max(_power_of_two(entries // width), 4096), most, max(_power_of_two(num_records), 128))
-        block = min(max(_power_of_two(4 * entries // width), tile), 8 * most)
-        return Shape(tile, block // tile)
+def rows_in_tile(width: int, num_records: int, fused: bool) -> int:
+    """Return how many rows a tile has: as many as the caches like, and cut so that the last tile is nearly full."""
+    if fused:
+        return ROWS_AT_ONCE
+    most, entries = (2**17, 2**26) if on_gpu() else (2**15, 2**19)
+    most = max(min(entries // width, most), 4096)
+    num_tiles = -(-num_records // most)
+    return -(-num_records // (num_tiles * 128)) * 128
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["records", "tiles", "units"], meta_fields=["factors", "shape"])
+@partial(jax.tree_util.register_dataclass, data_fields=["records", "tiles", "units"], meta_fields=["factors"])
 @dataclass(frozen=True)
 class Rows:
     """Records with their rows in integers: what a run makes once, before its first release."""
 
     factors: Factors
-    shape: Shape
     records: Any
     tiles: tuple[jax.Array, ...]
-    """For each group of residuals its rows, int16, the norm of each at most ROW_BOUND. (tiles, tile, entries) where
-    the row is wide, else (tiles, entries, tile); the last rows, to a whole number of tiles, are zero."""
+    """For each group of residuals its rows, int16, the norm of each at most ROW_BOUND, shape (tiles, entries, rows in a
+    tile); what lies beyond the last record, in the last tile, counts for nothing."""
     units: jax.Array
-    """What one step of a row is worth, shape (groups, tiles * tile); zero for a row that is not finite or not there."""
+    """What one step of a row is worth, shape (groups, all rows); zero for a row that is not finite or not there."""
 
 
 @dataclass(frozen=True)
@@ -101,32 +96,36 @@ def find_rows(facts: Facts, contribution: Contribution, queries: Sequence[Any], 
 
 
 def make_rows(factors: Factors, records: Any) -> Rows:
-    """Return the records with their rows in integers, tile by tile: no copy of the rows in floating point exists."""
-    groups = groups_of(factors)
-    shape = Shape.of(max(len(group.features) for group in groups), _num_rows(records))
+    """Return the records with their rows in integers, a few tiles at a time: no copy of all rows in floats exists."""
+    groups, num_rows = groups_of(factors), _num_rows(records)
+    fused, width = on_gpu() and suits_kernel(factors, records), max(len(group.features) for group in groups)
+    in_tile = rows_in_tile(width, num_rows, fused)
+    at_once = max(rows_in_tile(width, num_rows, fused=False) // in_tile, 1) * in_tile
 
-    def tile(rows: Any) -> tuple[list[jax.Array], jax.Array]:
+    def tiles_of(rows: Any) -> tuple[list[jax.Array], jax.Array]:
         features = jax.vmap(factors.features)(rows)
-        extended = jnp.concatenate([features, jnp.ones((shape.tile, 1), features.dtype)], axis=1)
+        extended = jnp.concatenate([features, jnp.ones((_num_rows(rows), 1), features.dtype)], axis=1)
         tiles, units = [], []
         for group in groups:
             wanted = np.array(group.features)
             own = features if np.array_equal(wanted, np.arange(features.shape[1])) else extended[:, wanted]
             steps, unit = quantise_rows(own)
-            tiles.append(steps if _is_wide(group) else steps.T)
+            tiles.append(jnp.swapaxes(steps.reshape(-1, in_tile, len(wanted)), 1, 2))
             units.append(unit)
         return tiles, jnp.stack(units)
 
-    whole = _num_rows(records) // shape.tile
+    whole = num_rows // at_once * at_once
     parts = []
     if whole:
-        parts = [lax.map(lambda index: tile(_rows(records, index * shape.tile, shape.tile)), jnp.arange(whole))]
-    if whole * shape.tile < _num_rows(records):
-        rest, unit = tile(_rest(records, whole * shape.tile, shape.tile))
-        unit = jnp.where(jnp.arange(shape.tile) < _num_rows(records) - whole * shape.tile, unit, 0)
-        parts.append(jax.tree.map(lambda leaf: leaf[None], (rest, unit)))
-    tiles, units = jax.tree.map(lambda *made: jnp.concatenate(made), *parts)
-    return Rows(factors, shape, records, tuple(tiles), jnp.moveaxis(units, 1, 0).reshape(len(groups), -1))
+        made = lax.map(lambda start: tiles_of(_rows(records, start, at_once)), jnp.arange(0, whole, at_once))
+        parts = [([tiles.reshape(-1, *tiles.shape[2:]) for tiles in made[0]], jnp.moveaxis(made[1], 1, 0))]
+    if whole < num_rows:
+        padded = -(-(num_rows - whole) // in_tile) * in_tile
+        tiles, unit = tiles_of(_rest(records, whole, padded))
+        parts.append((tiles, jnp.where(jnp.arange(padded) < num_rows - whole, unit, 0)))
+    tiles = [jnp.concatenate(own) for own in zip(*(tiles for tiles, _ in parts), strict=True)]
+    units = jnp.concatenate([unit.reshape(len(groups), -1) for _, unit in parts], axis=1)
+    return Rows(factors, records, tuple(tiles), units)
 
 
 def quantise_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -195,54 +194,9 @@ def sum_rows(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wide
 
     `lattice` is the one of the residuals, from `finer`.
     """
-    groups, shape = groups_of(rows.factors), rows.shape
-    order = np.concatenate([group.residuals for group in groups])
-    group_of = np.concatenate([[number] * len(group.residuals) for number, group in enumerate(groups)])
-    num_chains, num_rows = queries[0].shape[0], _num_rows(rows.records)
-    in_order = np.array_equal(order, np.arange(len(order)))
-
-    def of_record(queries: Sequence[jax.Array], record: Any) -> jax.Array:
-        residuals = rows.factors.residuals(queries, record)
-        return residuals if in_order else residuals[order]
-
-    of_part = jax.vmap(jax.vmap(of_record, in_axes=(None, 0), out_axes=1), in_axes=(0, None))
-
-    def add_part(totals: list[Wide], part: Any, first_tile: Any, num_tiles: int) -> list[Wide]:
-        """Add the sums of consecutive records, a whole number of tiles."""
-        rows_of_part = num_tiles * shape.tile
-        units = lax.dynamic_slice_in_dim(rows.units, first_tile * shape.tile, rows_of_part, axis=1)
-        worth = of_part(list(queries), part) * units[group_of]
-        steps = quantise_scalar(worth, lattice) if len(order) == 1 else quantise_vector(worth, lattice, axis=1)
-        ends = np.cumsum([0, *(len(group.residuals) for group in groups)])
-        own = [steps[:, a:b].reshape(-1, rows_of_part) for a, b in pairwise(ends)]
-
-        def add_tile(tile: Any, totals: list[Wide]) -> list[Wide]:
-            sums = (
-                _product(
-                    lax.dynamic_slice_in_dim(steps, tile * shape.tile, shape.tile, axis=1),
-                    lax.dynamic_index_in_dim(table, first_tile + tile, keepdims=False),
-                    wide=_is_wide(group),
-                )
-                for group, steps, table in zip(groups, own, rows.tiles, strict=True)
-            )
-            return [add(total, more) for total, more in zip(totals, sums, strict=True)]
-
-        return lax.fori_loop(0, num_tiles, add_tile, totals)
-
-    def add_block(block: Any, totals: list[Wide]) -> list[Wide]:
-        first_tile = block * shape.tiles_in_block
-        part = _rows(rows.records, first_tile * shape.tile, shape.tiles_in_block * shape.tile)
-        return add_part(totals, part, first_tile, shape.tiles_in_block)
-
-    totals = [zero((num_chains * len(group.residuals), len(group.features))) for group in groups]
-    num_blocks = num_rows // (shape.tiles_in_block * shape.tile)
-    if num_blocks:
-        totals = lax.fori_loop(0, num_blocks, add_block, totals)
-    first_tile = num_blocks * shape.tiles_in_block
-    if first_tile * shape.tile < num_rows:
-        num_tiles = -(-num_rows // shape.tile) - first_tile
-        part = _rest(rows.records, first_tile * shape.tile, num_tiles * shape.tile)
-        totals = add_part(totals, part, first_tile, num_tiles)
+    groups, num_chains = groups_of(rows.factors), queries[0].shape[0]
+    fused = on_gpu() and suits_kernel(rows.factors, rows.records)
+    totals = [_fused_sum(rows, lattice, queries)] if fused else _sums(rows, lattice, queries)
     coordinates = np.concatenate([np.ravel(group.coordinates) for group in groups])
 
     def assemble(*words: jax.Array) -> jax.Array:
@@ -254,7 +208,79 @@ def sum_rows(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wide
     return jax.tree.map(assemble, *totals)
 
 
-def _product(steps: jax.Array, tile: jax.Array, wide: bool) -> Wide:
+def _homes(factors: Factors) -> list[int] | None:
+    """Return for each predictor a group that has all its features; None if one has no such group.
+
+    Then residuals are computed from the records and not from rows.
+    """
+    groups = [set(group.features) for group in groups_of(factors)]
+    homes = [
+        next((i for i, group in enumerate(groups) if group.issuperset(predictor.features)), None)
+        for predictor in factors.predictors
+    ]
+    return None if None in homes else cast(list[int], homes)
+
+
+def _coefficients(factors: Factors, queries: Sequence[jax.Array]) -> list[tuple[int, jax.Array]]:
+    """Return for each predictor its group and its coefficients, shape (chains, numbers, entries of the group)."""
+    found = []
+    for predictor, home in zip(factors.predictors, _homes(factors) or (), strict=False):
+        features = groups_of(factors)[home].features
+        places = np.array([features.index(feature) for feature in predictor.features])
+        own = jax.vmap(lambda *queries, predictor=predictor: predictor.coefficients(queries))(*queries)
+        found.append((home, jnp.zeros((*own.shape[:2], len(features)), jnp.float32).at[:, :, places].add(own)))
+    return found
+
+
+def _sums(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> list[Wide]:
+    """Return the sums for each group, shape (chains * residuals, entries): a loop over tiles."""
+    groups, num_chains, in_tile = groups_of(rows.factors), queries[0].shape[0], rows.tiles[0].shape[2]
+    coefficients = _coefficients(rows.factors, queries)
+    order = np.concatenate([group.residuals for group in groups])
+    group_of = np.concatenate([[number] * len(group.residuals) for number, group in enumerate(groups)])
+    in_order = np.array_equal(order, np.arange(len(order)))
+    ends = np.cumsum([0, *(len(group.residuals) for group in groups)])
+
+    def of_record(queries: Sequence[jax.Array], record: Any, predictions: Sequence[jax.Array]) -> jax.Array:
+        residuals = rows.factors.residuals(queries, record, predictions)
+        return residuals if in_order else residuals[order]
+
+    of_tile = jax.vmap(jax.vmap(of_record, in_axes=(None, 0, -1), out_axes=1), in_axes=(0, None, 0))
+
+    def add_tile(totals: list[Wide], number: Any, records: Any) -> list[Wide]:
+        tiles = [lax.dynamic_index_in_dim(tiles, number, keepdims=False) for tiles in rows.tiles]
+        units = lax.dynamic_slice_in_dim(rows.units, number * in_tile, in_tile, axis=1)
+        predictions = [
+            _predict(own, tiles[group], units[group]).reshape(num_chains, *predictor.shape, in_tile)
+            for (group, own), predictor in zip(coefficients, rows.factors.predictors, strict=False)
+        ]
+        worth = of_tile(list(queries), records, predictions) * units[group_of]
+        steps = quantise_scalar(worth, lattice) if len(order) == 1 else quantise_vector(worth, lattice, axis=1)
+        sums = [
+            _product(steps[:, a:b].reshape(-1, in_tile), tile)
+            for (a, b), tile in zip(pairwise(ends), tiles, strict=True)
+        ]
+        return [add(total, more) for total, more in zip(totals, sums, strict=True)]
+
+    def add_whole_tile(number: Any, totals: list[Wide]) -> list[Wide]:
+        return add_tile(totals, number, _rows(rows.records, number * in_tile, in_tile))
+
+    totals = [zero((num_chains * len(group.residuals), len(group.features))) for group in groups]
+    whole = _num_rows(rows.records) // in_tile
+    if whole:
+        totals = lax.fori_loop(0, whole, add_whole_tile, totals)
+    if whole * in_tile < _num_rows(rows.records):
+        totals = add_tile(totals, whole, _rest(rows.records, whole * in_tile, in_tile))
+    return totals
+
+
+def _predict(coefficients: jax.Array, tile: jax.Array, units: jax.Array) -> jax.Array:
+    """Return the linear predictors of a tile of rows, shape (chains * numbers, rows)."""
+    flat = coefficients.reshape(-1, coefficients.shape[-1])
+    return jnp.matmul(flat, tile.astype(jnp.float32), precision=lax.Precision.HIGHEST) * units
+
+
+def _product(steps: jax.Array, tile: jax.Array) -> Wide:
     """Return the exact sums over the records of a tile, shape (residuals, entries).
 
     Every partial sum is an integer of at most MOST_BOUND * ROW_BOUND * 2^17 < 2^50, so float64 is exact in any order.
@@ -262,26 +288,46 @@ def _product(steps: jax.Array, tile: jax.Array, wide: bool) -> Wide:
     with enable_x64(True):
         steps, tile = steps.astype(jnp.float64), tile.astype(jnp.float64)
         if on_gpu() and len(steps) < _FEW_RESIDUALS:  # a sum that is fused with the conversion reads the integers alone
-            total = jnp.sum(steps[:, None] * (tile.T if wide else tile)[None], axis=2)
+            total = jnp.sum(steps[:, None] * tile[None], axis=2)
         else:
-            contracted = (((1,), (0 if wide else 1,)), ((), ()))
-            total = lax.dot_general(steps, tile, contracted, precision=lax.Precision.HIGHEST)
+            total = jnp.matmul(tile, steps.T, precision=lax.Precision.HIGHEST).T
         high = jnp.floor(total * 2.0**-32)
         return Wide(high.astype(jnp.int32), (total - high * 2.0**32).astype(jnp.uint32))
+
+
+def suits_kernel(factors: Factors, records: Any) -> bool:
+    """Say whether one kernel can make the sums: one residual, of single numbers, and rows that fit into registers."""
+    numbers, leaves = factors.single_numbers, jax.tree.leaves(records)
+    return (
+        HAS_PALLAS
+        and numbers is not None
+        and bool(factors.predictors)
+        and bool(_homes(factors))
+        and factors.num_features < MOST_ENTRIES
+        and all(predictor.shape == () for predictor in factors.predictors)
+        and all(leaves[leaf].dtype in LEAF_TYPES for leaf in numbers.leaves)
+    )
+
+
+def _fused_sum(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wide:
+    """Return what `_sums` does for the only group, from one kernel."""
+    numbers = cast(SingleNumbers, rows.factors.single_numbers)
+    public = jax.vmap(lambda *queries: numbers.public(queries))(*queries)
+    none = jnp.zeros((0, queries[0].shape[0]), jnp.float32)
+    problem = Problem(
+        numbers,
+        jnp.stack([own[:, 0] for _, own in _coefficients(rows.factors, queries)]),
+        jnp.stack([number.astype(jnp.float32) for number in public]) if public else none,
+        1 / jnp.asarray(lattice.granularity, jnp.float32),
+        lattice.bound,
+    )
+    leaves = jax.tree.leaves(rows.records)
+    return sum_tiles(problem, rows.tiles[0], rows.units[0], [leaves[leaf].reshape(-1) for leaf in numbers.leaves])
 
 
 def on_gpu() -> bool:
     """Say whether programs are compiled for a GPU: loops are cut larger there."""
     return jax.default_backend() == "gpu"
-
-
-def _is_wide(group: Group) -> bool:
-    return len(group.features) >= _WIDE_ROW and not on_gpu()
-
-
-def _power_of_two(number: int) -> int:
-    """Return the largest power of two that is at most `number`."""
-    return 1 << (max(number, 1).bit_length() - 1)
 
 
 def _num_rows(records: Any) -> int:

@@ -11,13 +11,22 @@ the other operation. Publishing a key removes the noise it made: keys are never 
 
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend.random import define_prng_impl
+
+pallas: Any = None
+with suppress(ImportError):
+    from jax.experimental import pallas
+
+HAS_PALLAS = pallas is not None
 
 _CONSTANTS = np.array([0x61707865, 0x3320646E, 0x79622D32, 0x6B206574], np.uint32)  # "expand 32-byte k"
 _KEY_WORDS, _BLOCK_WORDS = 8, 16
@@ -41,6 +50,16 @@ def insecure_key(seed: int) -> jax.Array:
 def chacha20_blocks(key: jax.Array, counters: jax.Array, nonce: Sequence[int]) -> jax.Array:
     """Return one block of 16 words for each counter, shape (len(counters), 16): RFC 8439, Section 2.3.
 
+    On a GPU one kernel does it: as a loop of XLA's it would be dozens, and take as long as the sum that is noised.
+    """
+    if HAS_PALLAS and jax.default_backend() == "gpu":
+        return chacha20_kernel(key, counters, nonce)
+    return chacha20_loop(key, counters, nonce)
+
+
+def chacha20_loop(key: jax.Array, counters: jax.Array, nonce: Sequence[int]) -> jax.Array:
+    """Return the blocks, by XLA.
+
     The four rows of the state are arrays over (column, block), and ten double rounds are a loop: unrolled, XLA needs
     minutes to compile them, and as sixteen separate words a small draw takes four times as long.
     """
@@ -54,6 +73,42 @@ def chacha20_blocks(key: jax.Array, counters: jax.Array, nonce: Sequence[int]) -
     return jnp.concatenate([before + after for before, after in zip(start, end, strict=True)]).T
 
 
+def chacha20_kernel(key: jax.Array, counters: jax.Array, nonce: Sequence[int]) -> jax.Array:
+    """Return the blocks, by one kernel with a thread for each; interpreted where there is no GPU, for tests."""
+    (count,) = counters.shape
+    padded = 1 << (max(count, 1) - 1).bit_length()  # kernels want powers of two
+    size = min(padded, 128)
+    blocks = pallas.pallas_call(
+        partial(_kernel, tuple(nonce)),
+        grid=(padded // size,),
+        in_specs=[pallas.BlockSpec((_KEY_WORDS,), lambda _: (0,)), pallas.BlockSpec((size,), lambda block: (block,))],
+        out_specs=pallas.BlockSpec((_BLOCK_WORDS, size), lambda block: (0, block)),
+        out_shape=jax.ShapeDtypeStruct((_BLOCK_WORDS, padded), jnp.uint32),
+        interpret=jax.default_backend() != "gpu",
+    )(key, jnp.pad(counters, (0, padded - count)))
+    return blocks.T[:count]
+
+
+def _kernel(nonce: tuple[int, ...], key: Any, counters: Any, blocks: Any) -> None:
+    def spread(word: Any) -> jax.Array:
+        return jnp.broadcast_to(word, counters.shape)
+
+    start = [spread(jnp.uint32(int(word))) for word in _CONSTANTS] + [spread(key[i]) for i in range(_KEY_WORDS)]
+    start += [counters[...], *(spread(jnp.uint32(word)) for word in nonce)]
+
+    def double_round(_: Any, words: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        after = list(words)
+        for shift in (0, 1):
+            for column in range(4):
+                a, b, c, d = (4 * i + (column + i * shift) % 4 for i in range(4))
+                after[a], after[b], after[c], after[d] = _quarter_rounds((after[a], after[b], after[c], after[d]))
+        return tuple(after)
+
+    end = lax.fori_loop(0, 10, double_round, tuple(start))
+    for place, (before, after) in enumerate(zip(start, end, strict=True)):
+        blocks[place, :] = before + after
+
+
 def _double_round(rows: _Rows) -> _Rows:
     """A round down the columns, then one down the diagonals, which the rolls turn into columns and back."""
     a, b, c, d = _quarter_rounds(rows)
@@ -62,7 +117,7 @@ def _double_round(rows: _Rows) -> _Rows:
 
 
 def _quarter_rounds(rows: _Rows) -> _Rows:
-    """The quarter round of RFC 8439, Section 2.1, on the four columns at once."""
+    """The quarter round of RFC 8439, Section 2.1, on columns: four at once, or one."""
     a, b, c, d = rows
     for left, right in ((16, 12), (8, 7)):
         a = a + b

@@ -31,7 +31,7 @@ CLIPS_MOVED = {Adjacency.REPLACE_ONE: 2, Adjacency.ADD_OR_REMOVE_ONE: 1}
 """By how many clips a neighbour moves a clipped sum: one record leaves and another enters, or only one of the two."""
 
 
-ENTRIES_AT_ONCE = 2**23
+ENTRIES_AT_ONCE = 2**24
 """How many entries of contributions a GPU holds at least: short loops would leave it idle."""
 
 
@@ -99,12 +99,12 @@ def noisy_lattice_sum(
         def of_chain(queries: Sequence[jax.Array], lattice: Lattice) -> jax.Array:
             return quantise(jax.vmap(contribution, in_axes=(None, 0))(queries, chunk), lattice)
 
-        return jax.vmap(of_chain, out_axes=1)(list(queries), lattices)
+        return jax.vmap(of_chain)(list(queries), lattices)
 
     entries = len(keys) * jax.eval_shape(contribution, [query[0] for query in queries], facts.record).size
     chunk_size = max(facts.chunk_size, ENTRIES_AT_ONCE // entries) if on_gpu() else facts.chunk_size
     chunk_size = min(chunk_size, num_rows(records))  # of one shape on all devices
-    total = sum_parts(lambda rows, _: sum_chunks(steps, rows, chunk_size, lattices.bound), records)
+    total = sum_parts(lambda rows, _: sum_chunks(steps, rows, chunk_size, lattices.bound, axis=1), records)
     return _with_noise(facts, total, lattices, keys)
 
 
