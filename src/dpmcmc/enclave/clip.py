@@ -6,8 +6,11 @@ Clipped values here are floating point, so the bound holds up to rounding; `latt
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
+
+_SHORT = 64
 
 
 def clip_scalar(value: jax.Array, bound: ArrayLike) -> jax.Array:
@@ -36,9 +39,18 @@ def largest_entry(value: jax.Array, axis: int) -> jax.Array:
     """Return max|y| along `axis`, kept as an axis of length one; infinite if any entry is not finite.
 
     Floats without a sign are ordered as their bits are, NaN above infinity, and compilers make a maximum of integers
-    out of vector instructions, for which that of floats has too many rules: a tenth of the time of `jnp.max` on CPU.
+    out of vector instructions: for short vectors, on CPU, half the time of comparing floats. For long ones comparing
+    is faster, once NaN has become an infinity and `jnp.max`'s rules for NaN are not needed.
     """
+    if value.shape[axis] > _SHORT:
+        sizes = jnp.where(jnp.isfinite(value), jnp.abs(value), jnp.inf)
+        largest = lax.reduce(sizes, np.zeros((), value.dtype), _larger, (axis % value.ndim,))
+        return jnp.expand_dims(largest, axis)
     bits = f"int{8 * value.dtype.itemsize}"
     infinite = lax.bitcast_convert_type(jnp.asarray(jnp.inf, value.dtype), bits)
     largest = jnp.max(lax.bitcast_convert_type(jnp.abs(value), bits), axis=axis, keepdims=True)
     return lax.bitcast_convert_type(jnp.minimum(largest, infinite), value.dtype)
+
+
+def _larger(first: jax.Array, second: jax.Array) -> jax.Array:
+    return lax.select(first > second, first, second)

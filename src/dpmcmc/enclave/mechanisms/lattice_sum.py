@@ -31,8 +31,8 @@ CLIPS_MOVED = {Adjacency.REPLACE_ONE: 2, Adjacency.ADD_OR_REMOVE_ONE: 1}
 """By how many clips a neighbour moves a clipped sum: one record leaves and another enters, or only one of the two."""
 
 
-ENTRIES_AT_ONCE = 2**24
-"""How many entries of contributions a GPU holds at least: short loops would leave it idle."""
+ENTRIES_AT_ONCE, ENTRIES_IN_CACHE = 2**24, 2**20
+"""How many entries of contributions a GPU holds at least, since short loops would leave it idle, and a CPU at most."""
 
 
 def approximation(noise_multiplier: float, facts: Facts, num_coordinates: int) -> Event:
@@ -102,7 +102,11 @@ def noisy_lattice_sum(
         return jax.vmap(of_chain)(list(queries), lattices)
 
     entries = len(keys) * jax.eval_shape(contribution, [query[0] for query in queries], facts.record).size
-    chunk_size = max(facts.chunk_size, ENTRIES_AT_ONCE // entries) if on_gpu() else facts.chunk_size
+    chunk_size = (
+        max(facts.chunk_size, ENTRIES_AT_ONCE // entries)
+        if on_gpu()
+        else min(facts.chunk_size, max(ENTRIES_IN_CACHE // entries, 64))
+    )
     chunk_size = min(chunk_size, num_rows(records))  # of one shape on all devices
     total = sum_parts(lambda rows, _: sum_chunks(steps, rows, chunk_size, lattices.bound, axis=1), records)
     return _with_noise(facts, total, lattices, keys)
