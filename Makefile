@@ -27,10 +27,10 @@ imports: $(DEVELOPMENT)
 	$(BIN)/lint-imports
 
 unit: $(DEVELOPMENT)
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 test-slow: $(DEVELOPMENT)  ## the long statistical tests as well
-	$(BIN)/pytest -m "slow or not slow"
+	$(BIN)/pytest --numprocesses auto --dist loadfile -m "slow or not slow"
 
 figures: $(DEVELOPMENT)  ## make the pictures in docs/figures again
 	$(BIN)/python docs/figures/accountants.py
