@@ -1,7 +1,6 @@
 """Formulas: designs against formulaic's own, densities against NumPyro, bounds against random records, refusals."""
 
 import re
-import sys
 from functools import cache
 
 import jax
@@ -728,9 +727,3 @@ def test_predictions_name_what_is_missing():
         model.predict({"intercept": 1.0, "age": 1.0}, {"age": np.ones(3)})
     with pytest.raises(InvalidArgument, match="parameters has no age"):
         model.unconstrain({"intercept": 1.0, "sigma": 1.0})
-
-
-def test_formulaic_is_asked_for_by_name(monkeypatch):
-    monkeypatch.setitem(sys.modules, "formulaic.parser", None)
-    with pytest.raises(InvalidArgument, match=r'pip install "dpmcmc\[formula\]"'):
-        from_formula("cost ~ age", SCHEMA, family="gaussian")

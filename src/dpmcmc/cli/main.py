@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpmcmc.cli import demo, epsilon, ledger, plan, schema
+from dpmcmc.cli import demo, epsilon, fit, ledger, plan, schema
 from dpmcmc.errors import DpmcmcError
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command(name="demo")(demo.demo)
+app.command(name="fit")(fit.fit)
 app.add_typer(epsilon.app, name="epsilon")
 app.add_typer(plan.app, name="plan")
 app.add_typer(ledger.app, name="ledger")

@@ -1,6 +1,7 @@
 """From a model and a budget to a private posterior, without a knob."""
 
 from dpmcmc.fitting.fit import fit
+from dpmcmc.fitting.prepare import PreparedFit, prepare_fit
 from dpmcmc.fitting.recipes import RECIPES
 
-__all__ = ["RECIPES", "fit"]
+__all__ = ["RECIPES", "PreparedFit", "fit", "prepare_fit"]

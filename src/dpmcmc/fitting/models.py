@@ -31,8 +31,8 @@ def as_model(
         made = model
     elif schema is not None and schema.person is not None:
         raise InvalidArgument(
-            "a NumPyro model of a table in which a person has several rows cannot be taken apart by itself; make it with "
-            "from_numpyro and the record of one row, and pass that"
+            "a NumPyro model of a table in which a person has several rows cannot be taken apart by itself; make it "
+            "with from_numpyro and the record of one row, and pass that"
         )
     else:
         made = from_numpyro(model, data)

@@ -5,25 +5,20 @@ and a covariance, is post-processing, and lets every sampler work in coordinates
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpmcmc.enclave import GradientSum, Oracle, Sum
+from dpmcmc.accounting import Event
+from dpmcmc.enclave import GradientSum, Oracle, PaidRun, PrivateData, Sum
+from dpmcmc.fitting.round import Summit, nowhere, rounded
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
 
 LONGEST_STEP = 3.0
 """How far one Newton step may go, in units of the prior's scale: noise must not throw the pilot off."""
-
-
-class Summit(NamedTuple):
-    """Where the posterior is, and a factor F of its covariance F F^T."""
-
-    centre: jax.Array
-    factor: jax.Array
 
 
 @dataclass(frozen=True)
@@ -95,3 +90,40 @@ class Newton:
         precision_there = jnp.mean(matrices[-2:], axis=0)
         values, vectors = jnp.linalg.eigh(precision_there)
         return Summit(centre, vectors / jnp.sqrt(values))
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """Newton steps from a start, and then the polish, in the coordinates that they found."""
+
+    newton: Newton
+    polish: Polish
+    start: jax.Array
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How it is made, in plain values."""
+        return {
+            "newton_steps": self.newton.num_steps,
+            "gradient": repr(self.newton.gradient),
+            "curvature": repr(self.newton.curvature),
+            "polish_steps": self.polish.num_steps,
+            "polish": repr(self.polish.gradient),
+        }
+
+    def price(self, data: PrivateData) -> Event:
+        """Return what both parts release."""
+        origin, model = self._round(nowhere(self.newton.layout.dimension))
+        newton = data.price(self.newton, self.start, model=self.newton.model)
+        return newton + data.price(self.polish, origin, model=model)
+
+    def run(self, paid: PaidRun) -> Summit:
+        """Return the summit."""
+        summit = paid.run(self.newton, self.start, model=self.newton.model)
+        origin, model = self._round(summit)
+        moved = paid.run(self.polish, origin, model=model)
+        return Summit(summit.centre + summit.factor @ moved, summit.factor)
+
+    def _round(self, summit: Summit) -> tuple[jax.Array, Model]:
+        layout = self.newton.layout
+        return jnp.zeros(layout.dimension), rounded(self.newton.model, layout, summit)

@@ -1,13 +1,25 @@
 """A model in coordinates in which its posterior is about a standard normal."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
-from dpmcmc.fitting.pilot import Summit
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
+
+
+class Summit(NamedTuple):
+    """Where the posterior is, and a factor F of its covariance F F^T."""
+
+    centre: jax.Array
+    factor: jax.Array
+
+
+def nowhere(dimension: int) -> Summit:
+    """Return a summit to ask for prices with, which know no position."""
+    return Summit(jnp.zeros(dimension), jnp.eye(dimension))
 
 
 def rounded(model: Model, layout: Layout, summit: Summit) -> Model:

@@ -24,8 +24,8 @@ class Scales(NamedTuple):
     curvature: float
 
 
-def made_up_records(data: PrivateData, key: jax.Array, num_records: int = NUM_RECORDS) -> Any:
-    """Return records drawn uniformly from the stated bounds."""
+def made_up_records(data: PrivateData, key: jax.Array, num_records: int = NUM_RECORDS, *, whole: bool = False) -> Any:
+    """Return records drawn uniformly from the stated bounds: whole numbers where the schema says so, or everywhere."""
     leaves, structure = jax.tree.flatten(data.facts.record)
     names = leaf_names(data.facts.record)
     unbounded = [name for name in names if name not in data.facts.bounds]
@@ -34,11 +34,13 @@ def made_up_records(data: PrivateData, key: jax.Array, num_records: int = NUM_RE
             f"bounds of {', '.join(unbounded)} are not stated, and fit sets its clips from them; "
             "state bounds= for every leaf of the records"
         )
+    columns = {} if data.schema is None else data.schema.columns
+    numbers = {name for name in names if name not in columns or columns[name].kind == "number"}
     keys = jax.random.split(key, len(leaves))
     return jax.tree.unflatten(
         structure,
         [
-            _uniform(one, (num_records, *leaf.shape), leaf.dtype, *data.facts.bounds[name])
+            _uniform(one, (num_records, *leaf.shape), leaf.dtype, data.facts.bounds[name], whole or name not in numbers)
             for one, leaf, name in zip(keys, leaves, names, strict=True)
         ],
     )
@@ -54,17 +56,19 @@ def typical_scales(model: Model, data: PrivateData, layout: Layout, start: jax.A
         gradient, hessian = jax.grad(log_likelihood)(start, record), jax.hessian(log_likelihood)(start, record)
         return jnp.linalg.norm(gradient), jnp.sqrt(jnp.sum(hessian**2))
 
-    found = [np.asarray(norm) for norm in jax.jit(jax.vmap(norms))(made_up_records(data, key))]
-    usable = [norm[np.isfinite(norm) & (norm > 0)] for norm in found]
-    if not all(len(norm) for norm in usable):
-        raise InvalidArgument(
-            "the log-likelihood has no finite, non-zero gradient and Hessian at the start, for records anywhere in the "
-            "stated bounds: check the model, the bounds and init=; nothing was charged"
-        )
-    return Scales(*(float(np.quantile(norm, SHARE)) for norm in usable))
+    for whole in (False, True):  # what is stored as a number may be a count or a yes, and half of one impossible
+        found = [np.asarray(norm) for norm in jax.jit(jax.vmap(norms))(made_up_records(data, key, whole=whole))]
+        usable = [norm[np.isfinite(norm) & (norm > 0)] for norm in found]
+        if all(len(norm) for norm in usable):
+            return Scales(*(float(np.quantile(norm, SHARE)) for norm in usable))
+    raise InvalidArgument(
+        "the log-likelihood has no finite, non-zero gradient and Hessian at the start, for records anywhere in the "
+        "stated bounds: check the model, the bounds and init=; nothing was charged"
+    )
 
 
-def _uniform(key: jax.Array, shape: tuple[int, ...], kind: Any, lower: float, upper: float) -> jax.Array:
-    if jnp.issubdtype(kind, jnp.floating):
+def _uniform(key: jax.Array, shape: tuple[int, ...], kind: Any, bounds: tuple[float, float], whole: bool) -> jax.Array:
+    lower, upper = bounds
+    if jnp.issubdtype(kind, jnp.floating) and not whole:
         return jax.random.uniform(key, shape, kind, lower, upper)
     return jax.random.randint(key, shape, int(np.ceil(lower)), int(np.floor(upper)) + 1).astype(kind)

@@ -71,11 +71,9 @@ def unquoted(name: str) -> str:
 
 
 def _terms(formula: str, right: str) -> list[Any]:
-    try:
-        from formulaic.errors import FormulaicError
-        from formulaic.parser import DefaultFormulaParser
-    except ImportError as error:
-        raise InvalidArgument('formulas need the package formulaic: pip install "dpmcmc[formula]"') from error
+    from formulaic.errors import FormulaicError  # it takes a while to load, and only formulas need it
+    from formulaic.parser import DefaultFormulaParser
+
     try:
         found: Any = DefaultFormulaParser().get_terms(right.strip() or "0")
     except FormulaicError as error:

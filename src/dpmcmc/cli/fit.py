@@ -1,0 +1,182 @@
+"""``dpmcmc fit``: from a table with sensitive rows to a private posterior."""
+
+import importlib.util
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from dpmcmc.accounting import Adjacency, Budget, Ledger
+from dpmcmc.cli.output import print_table
+from dpmcmc.errors import InvalidArgument, LedgerUnavailable, UnknownDataset
+
+if TYPE_CHECKING:
+    from dpmcmc.posterior import Posterior
+
+SHOWN = ("mean", "sd", "q5", "q95", "ess_bulk", "r_hat")
+LARGEST_R_HAT = 1.1
+
+IN_A_FILE = re.compile(r"(?P<file>[^~]+\.py):(?P<name>\w+)")
+
+
+def fit(
+    model: Annotated[str, typer.Argument(help='A formula, "y ~ a + b", or a NumPyro model in a file, model.py:name.')],
+    data: Annotated[Path, typer.Option(help="The table: CSV, Parquet, Arrow, or a folder of Parquet.")],
+    schema: Annotated[Path, typer.Option(help="What is stated of its columns, a TOML file (`dpmcmc schema new`).")],
+    ledger: Annotated[str, typer.Option(help="The book that pays: sqlite:///FILE or postgresql://...")],
+    epsilon: Annotated[float, typer.Option(help="What this run may spend.")],
+    delta: Annotated[float | None, typer.Option(help="At which delta; that of the budget unless stated.")] = None,
+    family: Annotated[str | None, typer.Option(help="Of a formula: bernoulli, gaussian, poisson, ...")] = None,
+    prior: Annotated[list[str] | None, typer.Option(help='Of a formula: "age=normal(0, 1)"; may be repeated.')] = None,
+    sampler: Annotated[str, typer.Option(help="auto, or a sampler of docs/fit.md by its name.")] = "auto",
+    chains: Annotated[int, typer.Option(help="Chains, all of which are paid for.")] = 2,
+    steps: Annotated[int | None, typer.Option(help="Steps a chain; what suits the sampler unless stated.")] = None,
+    output: Annotated[Path | None, typer.Option(help="The run folder to write, which must be new.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger, if not the file's.")] = None,
+    grant_epsilon: Annotated[float | None, typer.Option(help="Grant the table this budget if it has none.")] = None,
+    grant_delta: Annotated[float | None, typer.Option(help="The delta of that budget.")] = None,
+    adjacency: Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")] = Adjacency.REPLACE_ONE,
+    public_size: Annotated[int | None, typer.Option(help="Under add_or_remove_one: a stated number of rows.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and what it costs.")] = False,
+    even_if_useless: Annotated[bool, typer.Option("--even-if-useless", help="Run it all the same.")] = False,
+) -> None:
+    """Fit a model to private rows under a budget, and write a run folder that may be published."""
+    folder = None if dry_run else _new_folder(output)
+    priors = _priors(prior)
+    grant = _grant(grant_epsilon, grant_delta)
+    chosen = _model(model)
+    if not data.exists():  # a grant to the name of no file would stay in the book
+        raise InvalidArgument(f"--data {str(data)!r} cannot be read: no such file or folder")
+    dataset = data.stem if dataset is None else dataset
+    book = _book(ledger, dataset, is_for_show=dry_run and grant is not None)
+    # JAX and the rest take a second to load; the other commands do without
+    from dpmcmc.enclave.table import from_table
+    from dpmcmc.fitting import prepare_fit
+
+    records = from_table(
+        data,
+        schema=schema,
+        ledger=book,
+        dataset=dataset,
+        budget=grant,
+        adjacency=adjacency,
+        public_size=public_size,
+    )
+    prepared = prepare_fit(
+        chosen,
+        records,
+        epsilon=epsilon,
+        delta=delta,
+        family=family,
+        priors=priors,
+        sampler=sampler,
+        num_chains=chains,
+        num_steps=steps,
+        even_if_useless=even_if_useless,
+    )
+    typer.echo(prepared.describe())
+    if folder is None:
+        account = (Ledger(book) if isinstance(book, str) else book).account(dataset)
+        typer.echo(f"{dataset!r} has spent epsilon = {account.epsilon_spent:.4g} of {account.budget.epsilon:g}.")
+        typer.echo("It fits." if account.admits(prepared.event) else "This run does NOT fit into what is left.")
+        typer.echo("Nothing was charged.")
+        return
+    posterior = prepared.run()
+    _show(posterior, prepared.num_steps)
+    _save(posterior, folder)
+
+
+def _new_folder(output: Path | None) -> Path:
+    """Make sure, before anything is spent, that the result will have a place."""
+    if output is None:
+        raise InvalidArgument("--output is missing; expected the run folder to write, or --dry-run")
+    if output.exists():
+        raise InvalidArgument(f"--output {str(output)!r} exists; choose a new one, a saved run is not overwritten")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidArgument(f"--output {str(output)!r} cannot be written: {error.strerror}") from error
+    if not os.access(output.parent, os.W_OK):
+        raise InvalidArgument(f"--output {str(output)!r} cannot be written: permission denied")
+    return output
+
+
+def _priors(stated: list[str] | None) -> dict[str, str] | None:
+    parts = [text.partition("=") for text in stated or []]
+    wrong = next((name for name, equals, _ in parts if not equals), None)
+    if wrong is not None:
+        raise InvalidArgument(f'--prior {wrong!r} must be NAME=PRIOR, such as "age=normal(0, 1)"')
+    return {name.strip(): prior.strip() for name, _, prior in parts} or None
+
+
+def _grant(epsilon: float | None, delta: float | None) -> Budget | None:
+    if epsilon is None and delta is None:
+        return None
+    if epsilon is None or delta is None:
+        raise InvalidArgument("a budget is granted with --grant-epsilon and --grant-delta together; give both")
+    return Budget(epsilon, delta)
+
+
+def _model(stated: str) -> Any:
+    """Return a formula as it is, and ``file.py:name`` as what the file calls by that name."""
+    named = IN_A_FILE.fullmatch(stated.strip())
+    if named is None:
+        if stated.strip().endswith(".py"):
+            raise InvalidArgument(f"{stated!r} must say which model of the file, as in {stated.strip()}:NAME")
+        return stated
+    file, name = Path(named["file"]), named["name"]
+    if not file.is_file():
+        raise InvalidArgument(f"{str(file)!r} cannot be read: no such file")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise InvalidArgument(f"{str(file)!r} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the file raises is what is wrong with it; no record was read yet
+        raise InvalidArgument(f"{str(file)!r} cannot be imported: {type(error).__name__}: {error}") from error
+    if not hasattr(module, name):
+        raise InvalidArgument(f"{str(file)!r} has no {name!r}; expected a NumPyro model of that name")
+    from dpmcmc.model import Model
+
+    found = getattr(module, name)
+    if not (callable(found) or isinstance(found, Model)):
+        raise InvalidArgument(f"{name!r} in {str(file)!r} is a {type(found).__name__}; expected a NumPyro model")
+    return found
+
+
+def _book(url: str, dataset: str, is_for_show: bool) -> Ledger | str:
+    """Return the book that pays; where a grant is only for show and nothing is known yet, one that leaves no trace."""
+    if not is_for_show:
+        return url
+    try:
+        Ledger(url).account(dataset)
+    except (LedgerUnavailable, UnknownDataset):
+        return Ledger.in_memory()
+    return url
+
+
+def _show(posterior: "Posterior", num_steps: int) -> None:
+    done = posterior.is_accepted.shape[1]
+    if done < num_steps:
+        typer.echo(f"Stopped after {done} of {num_steps} steps; what was not used was given back.")
+    summary = cast(dict[str, dict[str, float]], posterior.summary().to_dict(orient="index"))
+    rows = [[name, *(f"{row[column]:.3g}" for column in SHOWN)] for name, row in summary.items()]
+    print_table("Posterior", ["parameter", *SHOWN], rows)
+    r_hat = max(row["r_hat"] for row in summary.values())
+    if r_hat > LARGEST_R_HAT:
+        typer.echo(
+            f"R-hat reaches {r_hat:.2f}: the chains have not met, and the standard deviations are rough. A larger "
+            "epsilon lets them take longer steps; so do fewer chains, each of which is paid for."
+        )
+    typer.echo(posterior.certificate.statement)
+
+
+def _save(posterior: "Posterior", output: Path) -> None:
+    try:
+        folder = posterior.save(output)
+    except OSError as error:
+        raise InvalidArgument(f"the run is paid, and --output {str(output)!r} failed: {error.strerror}") from error
+    typer.echo(f"The run is in {folder}: draws, summary, certificate, settings.")

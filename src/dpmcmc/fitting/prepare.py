@@ -1,0 +1,159 @@
+"""A fit before it starts: everything about it is public, it has its price, and nothing is charged yet."""
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dpmcmc import validation
+from dpmcmc.accounting import Budget, Certificate, Event, accountants
+from dpmcmc.enclave import PrivateData
+from dpmcmc.fitting.models import as_model
+from dpmcmc.fitting.pilot import Pilot
+from dpmcmc.fitting.recipes import RECIPES, Facts
+from dpmcmc.fitting.round import Summit, nowhere, rounded
+from dpmcmc.fitting.spending import expected_error, make_pilot, noise_left, refuse_useless
+from dpmcmc.kernels import Kernel
+from dpmcmc.model import FormulaModel, Model
+from dpmcmc.posterior import Posterior
+from dpmcmc.run.interrupt import interruptible
+from dpmcmc.run.plan import Plan, make_plan, parameters, settings
+from dpmcmc.run.program import Layout
+from dpmcmc.run.progress import watch
+from dpmcmc.run.sampling import delta_of, price_in_words
+from dpmcmc.run.start import start_points
+
+PRIOR_DRAWS = 4096
+
+AUTO = "dp_langevin"
+"""The sampler that gets furthest for its budget once the posterior is round."""
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedFit:
+    """A fit that was checked and priced: `describe` says what it would do, `run` pays and does it."""
+
+    model: Model
+    data: PrivateData
+    budget: Budget
+    sampler: str
+    pilot: Pilot
+    kernel: Kernel
+    num_steps: int
+    num_chains: int
+    expected_error: float
+    """By how many of its own standard deviations the noise moves the posterior, at best."""
+
+    seed: int
+    insecure_seed: int | None
+
+    @cached_property
+    def event(self) -> Event:
+        """What the run releases, and so what it is charged: pilot, all steps, all chains."""
+        return self.pilot.price(self.data) + self._plan(nowhere(self.pilot.newton.layout.dimension)).price(self.data)
+
+    def describe(self) -> str:
+        """Say in words what would be done, and what it costs."""
+        return "\n".join(self._lines())
+
+    def run(self, *, progress: bool = True) -> Posterior:
+        """Set the price aside, run the pilot and the sampler, and settle."""
+        what = f"pilot and {self.sampler}"
+        with (
+            interruptible() as is_interrupted,
+            watch(what, self.num_steps, price_in_words(self.event, self.budget.delta), progress) as watcher,
+            self.data.reserve(self.event, what=what, insecure_seed=self.insecure_seed) as paid,
+        ):
+            sampling = self._plan(self.pilot.run(paid))
+            vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted)
+            spent = paid.spent
+        return Posterior(
+            draws=parameters(sampling.model, sampling.layout, vectors),
+            is_accepted=is_accepted,
+            num_warmup=vectors.shape[1] // 10,  # it starts at the summit
+            certificate=Certificate(spent, self.data.facts.adjacency, self.budget.delta, self.data.assumptions),
+            settings={**settings(sampling, self.data), "pilot": self.pilot.settings},
+        )
+
+    def _plan(self, summit: Summit) -> Plan:
+        model = rounded(self.model, self.pilot.newton.layout, summit)
+        return make_plan(self.kernel, model, self.num_steps, self.num_chains, None, self.seed)
+
+    def _lines(self) -> Iterator[str]:
+        facts, schema = self.data.facts, self.data.schema
+        if isinstance(self.model, FormulaModel):
+            yield self.model.describe()
+        unit = "records" if schema is None or schema.person is None else "persons"
+        yield f"Data: {facts.size:,} {unit}, {facts.adjacency.words} adjacency."
+        yield (
+            f"Run: {self.pilot.newton.num_steps} private Newton steps for {self.pilot.newton.layout.dimension} "
+            f"parameters, then {self.sampler}, {self.num_chains} x {self.num_steps} steps."
+        )
+        epsilon = float(accountants.epsilon(self.event, self.budget.delta))
+        yield f"Price: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}, the pilot and all chains in it."
+        yield f"The noise moves the posterior by about {self.expected_error:.2g} of its standard deviations, at best."
+        if self.budget.delta * facts.size >= 1:
+            yield f"Note: delta = {self.budget.delta:g} is not below one over the number of {unit}; take a smaller one."
+
+
+def prepare_fit(
+    model: Model | str | Callable[..., Any],
+    data: PrivateData,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    family: str | None = None,
+    priors: Mapping[str, str] | None = None,
+    sampler: str = "auto",
+    num_chains: int = 2,
+    num_steps: int | None = None,
+    init: Any = None,
+    even_if_useless: bool = False,
+    insecure_seed: int | None = None,
+) -> PreparedFit:
+    """Check the arguments of `fit` and set everything that follows from them. Reads no record and charges nothing."""
+    model = as_model(model, data, family, priors)
+    name = validation.choice("sampler", sampler, ("auto", *RECIPES))
+    name = AUTO if name == "auto" else name
+    recipe = RECIPES[name]
+    if num_steps is not None:
+        recipe = replace(recipe, num_steps=validation.integer("num_steps", num_steps, at_least=1))
+    num_chains = validation.integer("num_chains", num_chains, at_least=1)
+    budget = Budget(validation.positive("epsilon", epsilon), delta_of(delta, data))
+    seed = secrets.randbits(63) if insecure_seed is None else validation.integer("insecure_seed", insecure_seed, 0)
+    # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
+    of_start, of_scales = jax.random.split(jax.random.key(0))
+    layout, start = _start(model, init, of_start)
+    facts = Facts(data.facts.size, layout.dimension, data.facts.adjacency)
+    pilot = make_pilot(model, data, facts, layout, start, budget, of_scales)
+    pilot_price = pilot.price(data)
+    error = expected_error(facts, budget, pilot_price)
+    if not even_if_useless:
+        refuse_useless(facts, budget, error)
+    return PreparedFit(
+        model=model,
+        data=data,
+        budget=budget,
+        sampler=name,
+        pilot=pilot,
+        kernel=recipe.make(facts, noise_left(recipe, facts, num_chains, budget, pilot_price)),
+        num_steps=recipe.num_steps,
+        num_chains=num_chains,
+        expected_error=error,
+        seed=seed,
+        insecure_seed=insecure_seed,
+    )
+
+
+def _start(model: Model, init: Any, key: jax.Array) -> tuple[Layout, jax.Array]:
+    """Return where the pilot starts: as stated, or the mean of many draws from the prior."""
+    if init is None and model.sample_prior is not None:
+        draws = jax.vmap(model.sample_prior)(jax.random.split(key, PRIOR_DRAWS))
+        centre = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), draws)
+        return Layout.of(centre), Layout.of(centre).ravel(centre)
+    layout, starts = start_points(model, init, 1, key)
+    return layout, starts[0]
