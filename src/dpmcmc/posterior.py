@@ -20,6 +20,7 @@ import xarray as xr
 
 from dpmcmc import diagnostics
 from dpmcmc.accounting import Certificate
+from dpmcmc.diagnostics.convergence import MINIMUM_DRAWS
 from dpmcmc.errors import InvalidArgument
 
 INTERVAL = (0.05, 0.5, 0.95)
@@ -87,7 +88,7 @@ class Posterior:
         columns = {label: values for name in self.draws for label, values in _coordinates(name, self[name]).items()}
         table = pd.DataFrame.from_dict({label: _moments(values) for label, values in columns.items()}, orient="index")
         chains, draws = next(iter(columns.values())).shape
-        judged = draws >= diagnostics.MINIMUM_DRAWS
+        judged = draws >= MINIMUM_DRAWS
         table["ess_bulk"] = pd.Series(diagnostics.ess(columns), dtype=float) if judged else np.nan
         table["r_hat"] = pd.Series(diagnostics.rhat(columns), dtype=float) if judged and chains > 1 else np.nan
         return table

@@ -110,9 +110,9 @@ HUGE = {
 @pytest.mark.parametrize("kind", HUGE)
 def test_many_millions_of_steps_are_planned_quickly(kind: str) -> None:
     step, at_least = HUGE[kind]
-    start = time.perf_counter()
+    start = time.process_time()
     steps = max_steps(step, 1.0, 1e-6)
-    assert time.perf_counter() - start < 5.0
+    assert time.process_time() - start < 5.0
     assert steps > at_least
     assert delta(step * steps, 1.0) <= 1e-6 < delta(step * (steps + 1), 1.0)
 

@@ -99,9 +99,10 @@ def test_friction_is_blackjax_sghmc(resample) -> None:
     def theirs(key, start):
         of_momentum, of_noise = jax.random.split(key)
         position, momentum = start, jax.random.normal(of_momentum if resample else key, (3,))
-        for one in jax.random.split(of_noise, 4):
-            # theirs drifts before it kicks: the same momenta, read at another moment
-            _, momentum = peer(one, position, momentum, jax.grad(log_density)(position), 0.05)
+        for number, one in enumerate(jax.random.split(of_noise, 4)):
+            # theirs drifts before it kicks: the same momenta, read at another moment; on fresh ones we begin with half
+            kick = 0.025 if resample and not number else 0.05
+            _, momentum = peer(one, position, momentum, jax.grad(log_density)(position), kick)
             position = position + 0.05 * momentum
         return position, momentum
 

@@ -6,13 +6,12 @@ Distances from a reference posterior (MMD, mean error, sliced Wasserstein, total
 
 from dpmcmc.diagnostics.arguments import Draws
 from dpmcmc.diagnostics.arviz_adapter import to_arviz
-from dpmcmc.diagnostics.convergence import MINIMUM_DRAWS, ess, rhat
+from dpmcmc.diagnostics.convergence import ess, rhat
 from dpmcmc.diagnostics.distance import mean_error, sliced_wasserstein, total_variation
 from dpmcmc.diagnostics.mmd import median_bandwidth, mmd, squared_mmd_unbiased
 from dpmcmc.diagnostics.plots import plot_contour, plot_density, plot_pairs, plot_trace, plot_traces
 
 __all__ = [
-    "MINIMUM_DRAWS",
     "Draws",
     "ess",
     "mean_error",

@@ -3,10 +3,11 @@
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.kernels.base import Info, Oracle, kernel
-from dpmcmc.kernels.temperature import missing_noise, move
+from dpmcmc.kernels.temperature import check_noise, missing_noise, move
 
 
 class FrictionState(NamedTuple):
@@ -23,7 +24,7 @@ def dp_sghmc(
     step_size: float,
     friction: float,
     num_inner: int = 1,
-    resample_momentum: bool = True,
+    resample_momentum: bool = False,
     batch_noise: float = 0.0,
 ) -> Any:
     """Stochastic-gradient HMC: p += h * (gradient of the log-posterior) - h C p + N(0, 2 (C - B) h); theta += h p.
@@ -36,7 +37,8 @@ def dp_sghmc(
         step_size: h.
         friction: C, with the sign of a brake: p loses h C p in every update.
         num_inner: updates a step, the papers' J.
-        resample_momentum: draw p anew from N(0, I) at the start of every step.
+        resample_momentum: draw p anew from N(0, I) at the start of every step. The first kick is then half a kick, as
+            in a leapfrog: whole kicks on fresh momenta would halve the temperature of short trajectories.
         batch_noise: B, an estimate of the noise that the choice of the batch adds by itself; no privacy noise.
     """
     step_size = validation.positive("step_size", step_size)
@@ -56,15 +58,18 @@ def dp_sghmc(
         fresh = jax.random.normal(of_momentum, state.position.shape)
         momentum = fresh if resample_momentum else state.momentum
 
-        def update(phase: FrictionState, key: jax.Array) -> tuple[FrictionState, None]:
+        def update(phase: FrictionState, inputs: tuple[jax.Array, jax.Array]) -> tuple[FrictionState, None]:
             # kick before drift: with fresh momenta the last kick of a step would otherwise be paid for and thrown away
+            key, length = inputs
             force = oracle.force(gradient, phase.position)
-            noise = missing_noise(key, force, gain=step_size, needed=2 * (friction - batch_noise) * step_size)
-            momentum = phase.momentum + step_size * force.value - step_size * friction * phase.momentum + noise
+            check_noise(force, gain=step_size, needed=2 * (friction - batch_noise) * step_size)
+            noise = missing_noise(key, force, gain=length, needed=2 * (friction - batch_noise) * length)
+            momentum = phase.momentum + length * force.value - length * friction * phase.momentum + noise
             return FrictionState(phase.position + step_size * momentum, momentum), None
 
         start = FrictionState(state.position, momentum)
-        end, _ = jax.lax.scan(update, start, jax.random.split(of_noise, num_inner))
+        lengths = jnp.full(num_inner, step_size).at[0].multiply(0.5 if resample_momentum else 1.0)
+        end, _ = jax.lax.scan(update, start, (jax.random.split(of_noise, num_inner), lengths))
         moved, is_lost = move(start, end)
         return FrictionState(*moved), Info(~is_lost, is_lost)
 

@@ -6,7 +6,7 @@ import jax
 
 from dpmcmc import validation
 from dpmcmc.kernels.base import Info, Oracle, kernel
-from dpmcmc.kernels.temperature import missing_noise, move
+from dpmcmc.kernels.temperature import check_noise, missing_noise, move
 
 
 class LangevinState(NamedTuple):
@@ -35,6 +35,7 @@ def dp_sgld(gradient: Any, *, step_size: float) -> Any:
 
     def step(key: jax.Array, state: LangevinState, oracle: Oracle) -> tuple[LangevinState, Info]:
         force = oracle.force(gradient, state.position)
+        check_noise(force, gain=step_size / 2, needed=step_size)
         noise = missing_noise(key, force, gain=step_size / 2, needed=step_size)
         moved, is_lost = move(state, (state.position + step_size / 2 * force.value + noise,))
         return LangevinState(*moved), Info(~is_lost, is_lost)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.kernels.base import Info, Oracle, kernel
-from dpmcmc.kernels.temperature import missing_noise, move
+from dpmcmc.kernels.temperature import check_noise, missing_noise, move
 
 
 class ThermostatState(NamedTuple):
@@ -40,6 +40,7 @@ def dp_sgnht(gradient: Any, *, step_size: float, diffusion: float) -> Any:
 
     def step(key: jax.Array, state: ThermostatState, oracle: Oracle) -> tuple[ThermostatState, Info]:
         force = oracle.force(gradient, state.position)
+        check_noise(force, gain=step_size, needed=2 * diffusion * step_size)
         noise = missing_noise(key, force, gain=step_size, needed=2 * diffusion * step_size)
         momentum = state.momentum + step_size * force.value - step_size * state.friction * state.momentum + noise
         position = state.position + step_size * momentum

@@ -11,18 +11,22 @@ TOLERANCE = 1e-4
 """By how much, relatively, the noise of a release may exceed what the dynamics needs: it is rounded to a lattice."""
 
 
-def missing_noise(key: jax.Array, force: Noisy, gain: float, needed: float) -> jax.Array:
-    """Return N(0, needed - gain^2 * variance): what an update that adds gain * force lacks of the variance `needed`.
+def check_noise(force: Noisy, gain: float, needed: float) -> None:
+    """Refuse a release with more noise than an update that adds gain * force can hold: it would heat the chain.
 
-    More noise than needed would heat the chain; that is refused when the program is traced, before anything is charged.
+    The variance is known when the program is traced, before anything is charged.
     """
-    known = not isinstance(force.variance, jax.core.Tracer)
-    if known and gain**2 * float(force.variance) > needed * (1 + TOLERANCE):
-        raise InvalidArgument(
-            f"the noise of the gradient is too large for the step: it puts the variance "
-            f"{gain**2 * float(force.variance):.4g} into an update that needs {needed:.4g}. Take a smaller step_size, "
-            "a larger batch, or less noise (SubsampledGradientSum.for_sgld and for_sghmc match the noise to the step)"
-        )
+    if isinstance(force.variance, jax.core.Tracer) or gain**2 * float(force.variance) <= needed * (1 + TOLERANCE):
+        return
+    raise InvalidArgument(
+        f"the noise of the gradient is too large for the step: it puts the variance "
+        f"{gain**2 * float(force.variance):.4g} into an update that needs {needed:.4g}. Take a smaller step_size, "
+        "a larger batch, or less noise (SubsampledGradientSum.for_sgld and for_sghmc match the noise to the step)"
+    )
+
+
+def missing_noise(key: jax.Array, force: Noisy, gain: jax.Array | float, needed: jax.Array | float) -> jax.Array:
+    """Return N(0, needed - gain^2 * variance): what an update that adds gain * force lacks of the variance `needed`."""
     missing = jnp.maximum(needed - gain**2 * force.variance, 0.0)
     return jnp.sqrt(missing) * jax.random.normal(key, force.value.shape)
 
