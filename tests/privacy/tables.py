@@ -71,7 +71,7 @@ def sources(folder, frame: pd.DataFrame = FRAME) -> dict[str, object]:
     }
 
 
-def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+def check_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
     assert one.keys() == other.keys()
     for name in one:
         assert one[name].dtype == other[name].dtype

@@ -108,7 +108,7 @@ def run(program, model, size, devices, **facts):
     return data.run(chains, POSITIONS, model=model, insecure_seed=5)
 
 
-def compare(program, model, size, *counts, tolerance=0.0, **facts):
+def check_same_bits(program, model, size, *counts, tolerance=0.0, **facts):
     """Compare runs on the first so many devices with the one on no stated device."""
     expected = run(program, model, size, None, **facts)
     for count in counts:
@@ -135,7 +135,7 @@ def no_device_holds_the_table():
 
 
 def fewer_records_than_devices():
-    compare(full_data, Logistic(), 3, 8)
+    check_same_bits(full_data, Logistic(), 3, 8)
     private = {"adjacency": "add_or_remove_one", "public_size": 5}
     assert "devices=8" in repr(PrivateData.without_guarantee(table(3), devices=jax.devices(), **private))
 
@@ -180,14 +180,16 @@ def the_trap():
 
 
 CASES = {
-    "linear predictor": lambda: compare(full_data, Logistic(), 803, 8),
-    "linear predictor, shared evenly, other chunks": lambda: compare(full_data, Logistic(), 4800, 8, chunk_size=7),
-    "general": lambda: compare(full_data, Mixture(), 803, 3, 8),
-    "private number of records": lambda: compare(
+    "linear predictor": lambda: check_same_bits(full_data, Logistic(), 803, 8),
+    "linear predictor, shared evenly, other chunks": lambda: check_same_bits(
+        full_data, Logistic(), 4800, 8, chunk_size=7
+    ),
+    "general": lambda: check_same_bits(full_data, Mixture(), 803, 3, 8),
+    "private number of records": lambda: check_same_bits(
         full_data, Mixture(), 803, 8, adjacency="add_or_remove_one", public_size=1000
     ),
-    "batches": lambda: compare(subsampled, Mixture(), 803, 8),
-    "exact": lambda: compare(exact, Mixture(), 803, 8, tolerance=1e-4),
+    "batches": lambda: check_same_bits(subsampled, Mixture(), 803, 8),
+    "exact": lambda: check_same_bits(exact, Mixture(), 803, 8, tolerance=1e-4),
     "fewer records than devices": fewer_records_than_devices,
     "memory": no_device_holds_the_table,
     "results": a_result_can_be_an_argument,
@@ -207,7 +209,7 @@ def test_eight_devices(case):
 
 
 def test_one_stated_device_is_like_none():
-    compare(full_data, Logistic(), 100, 1)
+    check_same_bits(full_data, Logistic(), 100, 1)
 
 
 @pytest.mark.parametrize("devices", [[], [None], "cpu", 8, ["cpu:0"], [jax.devices()[0]] * 2, jax.devices()[0]])

@@ -58,7 +58,7 @@ def silence(caplog, capfd):
     assert_no_trace("\n".join([*(str(each.message) for each in caught), caplog.text, out, err]))
 
 
-def refused(source, schema=SCHEMA) -> InvalidArgument:
+def check_refused(source, schema=SCHEMA) -> InvalidArgument:
     with pytest.raises(InvalidArgument) as caught:
         read_table(source, schema)
     assert_no_trace(everything_said(caught.value))
@@ -102,7 +102,7 @@ ROW = f"{NAME},{NAME},{NUMBER},{NUMBER},{NAME},{NAME}\n"
 def test_malformed_csv(content, tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert "t.csv" in str(refused(path))
+    assert "t.csv" in str(check_refused(path))
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "feather", "arrow"])
@@ -123,25 +123,25 @@ def test_broken_files(suffix, damage, tmp_path):
             "empty": b"",
         }[damage]
     )
-    assert f"t.{suffix}" in str(refused(path))
+    assert f"t.{suffix}" in str(check_refused(path))
 
 
 def test_one_broken_file_in_a_folder(tmp_path):
     pq.write_table(pa.Table.from_pandas(TEXTS, preserve_index=False), tmp_path / "0.parquet")
     (tmp_path / "1.parquet").write_text(ROW)
-    assert "1.parquet" in str(refused(tmp_path))
+    assert "1.parquet" in str(check_refused(tmp_path))
 
 
 def test_types_and_names_that_do_not_fit(tmp_path):
-    refused(TEXTS.rename(columns={"age": NAME}))
-    refused(TEXTS.assign(age=[[NAME]] * len(TEXTS)).drop(columns="ward"))
-    refused(pa.table({"age": pa.array([{NAME: NUMBER}])}), Schema({"age": AGE}))
-    refused(pa.table({"age": pa.array([pd.Timestamp("2020-01-01")])}), Schema({"age": AGE}))
-    refused(pl.DataFrame({"age": [object()], "name": [NAME]}, schema={"age": pl.Object, "name": pl.String}))
-    refused(pl.DataFrame({"age": pl.Series([object()], dtype=pl.Object)}), Schema({"age": AGE}))
-    refused(CANARY)
-    refused([NAME])
-    refused(tmp_path)
+    check_refused(TEXTS.rename(columns={"age": NAME}))
+    check_refused(TEXTS.assign(age=[[NAME]] * len(TEXTS)).drop(columns="ward"))
+    check_refused(pa.table({"age": pa.array([{NAME: NUMBER}])}), Schema({"age": AGE}))
+    check_refused(pa.table({"age": pa.array([pd.Timestamp("2020-01-01")])}), Schema({"age": AGE}))
+    check_refused(pl.DataFrame({"age": [object()], "name": [NAME]}, schema={"age": pl.Object, "name": pl.String}))
+    check_refused(pl.DataFrame({"age": pl.Series([object()], dtype=pl.Object)}), Schema({"age": AGE}))
+    check_refused(CANARY)
+    check_refused([NAME])
+    check_refused(tmp_path)
 
 
 QUERIES = {
@@ -163,7 +163,7 @@ def test_queries_that_fail(query, tmp_path):
     (tmp_path / "t.csv").write_text(ROW * 3)
     with duckdb.connect() as connection:
         connection.register("people", TEXTS)
-        refused(DuckDBQuery(connection, QUERIES[query].format(file=tmp_path / "t.csv")))
+        check_refused(DuckDBQuery(connection, QUERIES[query].format(file=tmp_path / "t.csv")))
 
 
 def test_a_data_file_given_for_a_schema(tmp_path):
@@ -189,8 +189,8 @@ def test_an_error_of_another_library_anywhere_is_replaced(monkeypatch):
         raise ValueError(NAME, NUMBER)
 
     monkeypatch.setattr(columns, "numbers", broken)
-    assert "column 'age' cannot be read" in str(refused(TEXTS))
+    assert "column 'age' cannot be read" in str(check_refused(TEXTS))
     monkeypatch.undo()
     monkeypatch.setattr(columns, "read", broken)
     persons = Schema({"age": COLUMNS["age"]}, person="patient")
-    assert "cannot be read" in str(refused(TEXTS, persons))
+    assert "cannot be read" in str(check_refused(TEXTS, persons))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables import AGE, COLUMNS, CSV, FRAME, PERSONS, SCHEMA, WARD, same, sources
+from tables import AGE, COLUMNS, CSV, FRAME, PERSONS, SCHEMA, WARD, check_same, sources
 
 from dpmcmc.accounting import Budget, Ledger
 from dpmcmc.enclave import PrivateData
@@ -31,7 +31,7 @@ def one(column: Column, cells, **kind):
 @pytest.mark.parametrize("schema", [SCHEMA, PERSONS], ids=["rows", "persons"])
 def test_every_source_gives_the_same_records(kind, schema, tmp_path):
     table = read_table(sources(tmp_path)[kind], schema)
-    same(table.records, read_table(FRAME, schema).records)
+    check_same(table.records, read_table(FRAME, schema).records)
     assert set(table.records) == set(table.bounds) == set(schema.bounds)
     assert table.rows_per_person == (2 if schema is PERSONS else None)
 
@@ -50,9 +50,9 @@ def test_only_stated_columns_are_read(tmp_path):
     """A column that nobody stated may hold anything, even what cannot be read."""
     broken = CSV.encode().replace(b"Cleo", b"\xff\xfe")
     (tmp_path / "t.csv").write_bytes(broken)
-    same(read_table(tmp_path / "t.csv", SCHEMA).records, read_table(FRAME, SCHEMA).records)
+    check_same(read_table(tmp_path / "t.csv", SCHEMA).records, read_table(FRAME, SCHEMA).records)
     with_dates = FRAME.assign(name=pd.Timestamp("2020-01-01"))
-    same(read_table(with_dates, SCHEMA).records, read_table(FRAME, SCHEMA).records)
+    check_same(read_table(with_dates, SCHEMA).records, read_table(FRAME, SCHEMA).records)
 
 
 @pytest.mark.parametrize(
@@ -266,3 +266,10 @@ def test_what_pays_is_checked_before_a_row_is_read(tmp_path):
         from_table(FRAME, schema=SCHEMA, ledger=ledger)
     with pytest.raises(InvalidArgument, match="no such file"):
         from_table(nowhere, schema=SCHEMA, ledger=ledger)
+
+
+def test_no_budget_is_granted_to_the_name_of_no_file(tmp_path):
+    book = Ledger.in_memory()
+    with pytest.raises(InvalidArgument, match="no such file or folder"):
+        from_table(tmp_path / "nobody.csv", schema=SCHEMA, ledger=book, budget=Budget(1.0, 1e-6))
+    assert book.datasets() == []

@@ -45,6 +45,8 @@ def from_table(
             "public_size=None must be stated under add_or_remove_one, where the number of records is private: "
             "give a round number that is known without the data"
         )
+    if isinstance(source, str | os.PathLike) and not Path(source).exists():  # before a budget is granted to its name
+        raise InvalidArgument(f"source={str(source)!r} cannot be read: no such file or folder")
     if ledger is not None:
         dataset = _name(source) if dataset is None else dataset
         ledger = _book(ledger, dataset, budget, relation)
