@@ -45,11 +45,10 @@ def from_table(
             "public_size=None must be stated under add_or_remove_one, where the number of records is private: "
             "give a round number that is known without the data"
         )
-    if isinstance(source, str | os.PathLike) and not Path(source).exists():  # before a budget is granted to its name
-        raise InvalidArgument(f"source={str(source)!r} cannot be read: no such file or folder")
     if ledger is not None:
         dataset = _name(source) if dataset is None else dataset
-        ledger = _book(ledger, dataset, budget, relation)
+        is_missing = isinstance(source, str | os.PathLike) and not Path(source).exists()
+        ledger = _book(ledger, dataset, budget, relation, is_missing)
         budget = None
     elif budget is None:
         raise InvalidArgument("say what pays: ledger= with a ledger or its URL, or budget= with a Budget")
@@ -74,13 +73,15 @@ def _name(source: Any) -> str:
     raise InvalidArgument("dataset=None must be the name of the table in the ledger: it is not a file, which has one")
 
 
-def _book(ledger: Payer | str, dataset: str, budget: Budget | None, adjacency: Adjacency) -> Payer:
+def _book(ledger: Payer | str, dataset: str, budget: Budget | None, adjacency: Adjacency, is_missing: bool) -> Payer:
     """Return the book that pays, after making sure that it knows the table under this adjacency."""
     if isinstance(ledger, str):
         ledger = Ledger(ledger) if budget is None else Ledger.create(ledger)
     if not isinstance(ledger, Ledger):
         return ledger
     if budget is not None:
+        if is_missing:  # a grant to the name of no file would stay in the book
+            raise InvalidArgument(f"dataset={dataset!r} is granted no budget: there is no such file or folder")
         ledger.register(dataset, budget, adjacency)
     granted = ledger.account(dataset).adjacency
     if granted is not adjacency:
