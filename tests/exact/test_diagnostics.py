@@ -533,3 +533,11 @@ def test_pictures_are_drawn_where_asked(kind, with_reference, tmp_path):
         whole.savefig(tmp_path / "whole.png", dpi=30)
     assert "b[0]" in [ax.get_xlabel() for ax in plot_pairs(draws).axes]
     assert isinstance(plot_pairs(draws["b"], reference=reference and reference["b"]), Figure)
+
+
+def test_halves_that_never_moved_are_no_warning():
+    chains = np.zeros((2, 8, 1))
+    chains[:, 4:] = 1.0  # every half stands still, and the halves stand apart
+    chains[1] += 3.0
+    assert rhat(chains)[0] == np.inf or np.isnan(rhat(chains)[0])
+    assert ess(chains).shape == (1,)

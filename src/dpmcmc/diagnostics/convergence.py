@@ -87,5 +87,6 @@ def _each_coordinate(sample: Sample, statistic: Callable[[Array], Any], stuck_ap
         if (chains == chains[:, :1]).all():
             values[i] = stuck_apart if np.ptp(chains[:, 0]) > 0 else np.nan
         else:
-            values[i] = float(statistic(chains))
+            with np.errstate(divide="ignore", invalid="ignore"):  # some halves never moved: the answer is inf or NaN
+                values[i] = float(statistic(chains))
     return values
