@@ -239,16 +239,30 @@ def test_nothing_released_costs_nothing(accountant: str) -> None:
 @given(losses, st.floats(0.0, 20.0), st.floats(-30.0, -3.0).map(lambda power: 10**power), st.integers(1, 5))
 @settings(deadline=None)
 def test_an_approximation_adds_its_distance(loss: float, at: float, distance: float, count: int) -> None:
+    """At the epsilon itself, or at a smaller one where less is added: within twice the best that there is."""
+    slack, grid = count * distance, [at * part / 100 for part in range(101)]
     for event in (Gaussian(1 / loss), compose([])):
         with_it = delta(event + Approximation(distance) * count, at)
-        expected = min(delta(event, at) + (1 + math.exp(at)) * count * distance, 1.0)
-        assert with_it == pytest.approx(expected, rel=1e-11, abs=0)
+        added = [delta(event, smaller) + (1 + math.exp(smaller)) * slack for smaller in grid]
+        if delta(event, at) >= (1 + math.exp(at)) * slack:
+            assert with_it == pytest.approx(min(added[-1], 1.0), rel=1e-11, abs=0)
+        assert with_it <= min(added[-1], 1.0) * (1 + 1e-11)
+        assert with_it <= 2 * min(added) * (1 + 1e-8)
+        assert with_it >= (delta(event, at) + 2 * slack) * (1 - 1e-11)
+
+
+@pytest.mark.parametrize("allowed", [1.0, 8.0, 20.0, 60.0])
+def test_a_large_epsilon_is_no_dearer_in_delta_than_a_small_one(allowed: float) -> None:
+    event = Gaussian(5.0) * 20 + Approximation(1e-16)
+    assert delta(event, allowed) <= delta(event, allowed / 2) * (1 + 1e-6)
+    assert delta(Gaussian(5.0) * 20 + Approximation(1e-16), max(allowed, 8.0)) <= 1e-9
 
 
 @given(losses, st.floats(-30.0, -2.0).map(lambda power: 10**power), deltas)
 @settings(deadline=None)
 @example(0.03, 1e-310, 1e-5)
 @example(0.025, 1e-310, 0.5)
+@example(1.0, 6.611690262414816e-16, 0.255692417495918)
 def test_epsilon_with_an_approximation_is_within_delta(loss: float, distance: float, allowed: float) -> None:
     event = Gaussian(loss) + Approximation(distance)  # little noise: epsilons beyond 700 are among the examples
     cost = epsilon(event, allowed)

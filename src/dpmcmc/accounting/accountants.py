@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from scipy import optimize
+
 from dpmcmc import validation
 from dpmcmc.accounting import gaussian, pld, published, rdp, zcdp
 from dpmcmc.accounting.event import AcceptBit, Approximation, Event, NonPrivate, compose, counts
@@ -68,10 +70,16 @@ def log_delta(event: Event, epsilon: float, accountant: str = TIGHT) -> Bound:
     private, slack = without_approximations(event)
     if private is None:
         return Bound(0.0, accountant)
-    best = min(Bound(curve.log_delta(epsilon), name) for name, curve in curves(private, accountant).items())
-    # slack * (1 + e^epsilon), in logarithms
-    extra = math.log(slack) + epsilon + math.log1p(math.exp(-epsilon)) if slack else -math.inf
-    return Bound(min(_log_sum(best, extra), 0.0), best.accountant)
+    asked = curves(private, accountant)
+
+    def ideal(at: float) -> Bound:
+        return min(Bound(curve.log_delta(at), name) for name, curve in asked.items())
+
+    def bound(at: float) -> Bound:
+        best = ideal(at)
+        return Bound(min(_log_sum(best, _log_slack(slack, at)), 0.0), best.accountant)
+
+    return min(bound(epsilon), bound(_where_slack_is_worth_it(ideal, epsilon, slack)))
 
 
 def delta(event: Event, epsilon: float, accountant: str = TIGHT) -> Bound:
@@ -138,18 +146,41 @@ def without_approximations(event: Event) -> tuple[Event | None, float]:
     return compose(part * n for part, n in parts.items() if not isinstance(part, Approximation)), slack
 
 
+def _log_slack(slack: float, epsilon: float) -> float:
+    """Return log(slack (1 + e^epsilon)): what a distance in total variation adds to delta."""
+    return math.log(slack) + epsilon + math.log1p(math.exp(-epsilon)) if slack else -math.inf
+
+
+def _where_slack_is_worth_it(ideal: Callable[[float], float], epsilon: float, slack: float) -> float:
+    """Return the epsilon, at most the one given, at which to ask for delta(epsilon) + slack (1 + e^epsilon).
+
+    A bound on delta at a smaller epsilon is one at every larger. The first term falls and the second rises, so where
+    they meet their sum is within twice its smallest value.
+    """
+
+    def excess(at: float) -> float:
+        return max(ideal(at), -1e9) - _log_slack(slack, at)
+
+    if not slack or excess(epsilon) >= 0:
+        return epsilon
+    if excess(0.0) <= 0:
+        return 0.0
+    return float(optimize.brentq(excess, 0.0, epsilon, xtol=1e-9, rtol=1e-9))
+
+
 def _epsilon_with_slack(curve: PrivacyCurve, delta: float, slack: float) -> float:
     """Return an epsilon with delta(epsilon) + slack (1 + e^epsilon) <= delta, found from below."""
     bound = _rounded_up(curve, delta)
     if not slack:
         return bound
+    rounding = 1e-16
     while True:
         # a little room, so that two rounds suffice
-        left = delta - slack * (1 + 1.01 * math.exp(bound)) if bound < _LARGEST_EXPONENT else 0.0
+        left = delta * (1 - rounding) - slack * (1 + 1.01 * math.exp(bound)) if bound < _LARGEST_EXPONENT else 0.0
         if left <= 0:
             return math.inf
-        bound = max(_rounded_up(curve, left), bound)
-        if bound < _LARGEST_EXPONENT and math.exp(curve.log_delta(bound)) + slack * (1 + math.exp(bound)) <= delta:
+        bound, rounding = max(_rounded_up(curve, left), bound), 2 * rounding
+        if bound < _LARGEST_EXPONENT and math.exp(_log_sum(curve.log_delta(bound), _log_slack(slack, bound))) <= delta:
             return bound
 
 
