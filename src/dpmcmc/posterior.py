@@ -83,15 +83,29 @@ class Posterior:
         """Return the draws in ArviZ's own structure: a DataTree from version 1 on, InferenceData before."""
         return diagnostics.to_arviz(self.datasets)
 
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row a draw after the warm-up: its chain, its number, and a column for each number in it.
+
+        The columns are named as the rows of `summary`: ``age``, ``beta[0]``, ``beta[1, 2]``.
+        """
+        columns = self._columns()
+        chains, draws = self.is_accepted[:, self.num_warmup :].shape
+        number = {"chain": np.repeat(np.arange(chains), draws), "draw": np.tile(np.arange(draws), chains)}
+        return pd.DataFrame({**number, **{label: values.reshape(-1) for label, values in columns.items()}})
+
     def summary(self) -> pd.DataFrame:
         """Return mean, standard deviation, quantiles, effective sample size and R-hat of every coordinate."""
-        columns = {label: values for name in self.draws for label, values in _coordinates(name, self[name]).items()}
+        columns = self._columns()
         table = pd.DataFrame.from_dict({label: _moments(values) for label, values in columns.items()}, orient="index")
         chains, draws = next(iter(columns.values())).shape
         judged = draws >= MINIMUM_DRAWS
         table["ess_bulk"] = pd.Series(diagnostics.ess(columns), dtype=float) if judged else np.nan
         table["r_hat"] = pd.Series(diagnostics.rhat(columns), dtype=float) if judged and chains > 1 else np.nan
         return table
+
+    def _columns(self) -> dict[str, np.ndarray]:
+        """Return the draws of every number by its label, (chain, draw)."""
+        return {label: values for name in self.draws for label, values in _coordinates(name, self[name]).items()}
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write a run folder: draws.nc, summary.csv, certificate.json, config.toml. The folder must be new.

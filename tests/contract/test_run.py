@@ -166,6 +166,12 @@ def test_pytrees_and_constraints() -> None:
     assert abs(posterior.draws["scale"][0, 0] - 2.0) < 0.5
     assert posterior.matrix().shape == (10, 3)
     assert list(posterior.summary().index) == ["mean[0]", "mean[1]", "scale"]
+    frame = posterior.to_pandas()
+    assert list(frame.columns) == ["chain", "draw", "mean[0]", "mean[1]", "scale"]
+    assert len(frame) == 2 * 5, "one row a draw, without the warm-up"
+    for row in (frame.iloc[0], frame.iloc[7], frame.iloc[-1]):
+        at = int(row["chain"]), int(row["draw"])
+        assert [row["mean[0]"], row["mean[1]"], row["scale"]] == [*posterior["mean"][at], posterior["scale"][at]]
 
 
 def flat(_):
