@@ -61,6 +61,14 @@ class Schema:
                 raise InvalidArgument(f"column {name!r} has the name of a column that is made here; rename it")
 
     @property
+    def unit(self) -> str:
+        """What a guarantee about the table speaks of, in words: a record, or a person with all the person's rows."""
+        if self.person is None:
+            return "record"
+        most = self.max_rows_per_person
+        return f"person ({self.person}, of whom at most {most} row{'s count' if most > 1 else ' counts'})"
+
+    @property
     def bounds(self) -> dict[str, tuple[float, float]]:
         """The bounds of every leaf that the records of the table have, by name."""
         leaves: dict[str, tuple[float, float]] = {}

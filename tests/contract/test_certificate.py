@@ -128,6 +128,27 @@ def test_own_assumptions_are_kept() -> None:
     assert Certificate.from_json(certificate.to_json()).assumptions == ("each person gave one record",)
 
 
+def test_persons_are_named_where_persons_are_protected() -> None:
+    unit = "person (patient_id, of whom at most 3 rows count)"
+    events = Gaussian(2.0) + PoissonGaussian(0.1, 2.0, REPLACE)
+    certificate = Certificate(events, REPLACE, 1e-6, unit=unit)
+    assert f"if any one {unit} is replaced by another" in certificate.statement
+    assert f"protects   every {unit}" in str(certificate)
+    assert any(f"one for each {unit}" in words for words in certificate.holds_if)
+    assert "any one record" not in str(certificate)
+    assert json.loads(certificate.to_json())["unit"] == unit
+    assert Certificate.from_json(certificate.to_json()) == certificate
+    assert f"any one {unit} is added or removed" in Certificate(Gaussian(2.0), ADD, 1e-6, unit=unit).statement
+
+
+def test_a_certificate_that_names_no_unit_speaks_of_records() -> None:
+    certificate = Certificate(Gaussian(2.0), REPLACE, 1e-6)
+    older = json.loads(certificate.to_json())
+    assert older.pop("unit") == "record"
+    assert Certificate.from_json(json.dumps(older)) == certificate
+    assert "if any one record is replaced by another" in certificate.statement
+
+
 def tampered(certificate: Certificate, **changes: object) -> str:
     return json.dumps({**json.loads(certificate.to_json()), **changes})
 
@@ -198,6 +219,8 @@ def test_adjacencies_must_agree() -> None:
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), assumptions=[1]),
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), assumptions="text"),
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), library_version=1),
+        tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), unit=""),
+        tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), unit=None),
     ],
 )
 def test_what_is_no_certificate_is_refused(document: str) -> None:

@@ -126,15 +126,24 @@ def test_a_numpyro_model_of_numbers_without_a_schema() -> None:
     assert prepare_fit(numpyro_model, data, epsilon=2.0).expected_error < 1
 
 
-def test_persons() -> None:
+def test_persons(tmp_path) -> None:
     schema = dp.Schema(SCHEMA.columns, person="patient", max_rows_per_person=3)
     book = ledger()
     data = vault(book, schema)
     assert data.facts.size == TABLE["patient"].nunique()
-    assert f"{data.facts.size:,} persons" in prepare_fit(FORMULA, data, family="bernoulli", epsilon=4.0).describe()
+    unit = "person (patient, of whom at most 3 rows count)"
+    words = prepare_fit(FORMULA, data, family="bernoulli", epsilon=4.0).describe()
+    assert f"{data.facts.size:,} persons, replace-one adjacency. Protected is every {unit}." in words
     posterior = dp.fit(FORMULA, data, family="bernoulli", epsilon=4.0, **SMALL)
     assert set(posterior.draws) == {"intercept", "age", "smoker"}
     assert np.abs(posterior["smoker"].mean() - 0.8) < 1.0
+    assert f"if any one {unit} is replaced by another" in repr(posterior)
+    saved = dp.Posterior.load(posterior.save(tmp_path / "run"))
+    assert saved.certificate.unit == unit
+    assert unit in saved.settings["data"]
+    once = dp.Schema(SCHEMA.columns, person="patient")
+    assert vault(schema=once).unit == "person (patient, of whom at most 1 row counts)"
+    assert vault().unit == "record"
     with pytest.raises(InvalidArgument, match="a person has several rows"):
         dp.fit(numpyro_model, data, epsilon=1.0, **SMALL)
     assert kinds(book) == ["register", "reserve", "settle"]

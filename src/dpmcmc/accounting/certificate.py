@@ -37,7 +37,7 @@ _ALWAYS = (
     "settings were chosen without looking at the records, or the looking is in the event",
 )
 _BY_KIND: Mapping[type[Event], str] = {
-    PoissonGaussian: "every batch was formed by independent coins, one a record, and its size stayed secret",
+    PoissonGaussian: "every batch was formed by independent coins, one for each {unit}, and its size stayed secret",
     FixedBatchGaussian: "every batch was drawn uniformly without replacement, and its members stayed secret",
     BarkerTest: "every batch was drawn uniformly without replacement, and its members stayed secret",
     AcceptBit: "of the accept tests only the decisions were shown, not the noisy ratios or acceptance probabilities",
@@ -45,9 +45,12 @@ _BY_KIND: Mapping[type[Event], str] = {
     Approximation: "samplers stay within the stated total variation of their ideal law; it is counted in delta",
 }
 _MEANING = {
-    Adjacency.REPLACE_ONE: "any one record is replaced by another",
-    Adjacency.ADD_OR_REMOVE_ONE: "any one record is added or removed",
+    Adjacency.REPLACE_ONE: "any one {unit} is replaced by another",
+    Adjacency.ADD_OR_REMOVE_ONE: "any one {unit} is added or removed",
 }
+
+RECORD = "record"
+"""What a guarantee speaks of unless something else is stated."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Certificate:
         delta: the delta at which the owner of the data wants epsilon.
         assumptions: further conditions in words, beside those that follow from the event.
         library_version: the version that made the certificate.
+        unit: what is protected, that is what two neighbouring data sets differ in, in words: a record, or a person with
+            all the rows that the person has.
     """
 
     event: Event
@@ -67,12 +72,14 @@ class Certificate:
     delta: float
     assumptions: tuple[str, ...] = ()
     library_version: str = version("dpmcmc")
+    unit: str = RECORD
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", Adjacency.parse("adjacency", self.adjacency))
         object.__setattr__(self, "delta", validation.probability("delta", self.delta))
         extra = [validation.text("assumptions", item) for item in self.assumptions]
         object.__setattr__(self, "assumptions", tuple(extra))
+        object.__setattr__(self, "unit", validation.text("unit", self.unit))
         required = self.event.required_adjacency
         if required not in (None, self.adjacency):
             raise AdjacencyMismatch(
@@ -94,7 +101,7 @@ class Certificate:
     def holds_if(self) -> tuple[str, ...]:
         """All assumptions, in words."""
         implied = dict.fromkeys(words for kind, words in _BY_KIND.items() if kind in self.event.held)
-        return (*_ALWAYS, *implied, *self.assumptions)
+        return (*_ALWAYS, *(words.format(unit=self.unit) for words in implied), *self.assumptions)
 
     @property
     def statement(self) -> str:
@@ -104,7 +111,7 @@ class Certificate:
         if not math.isfinite(self.epsilon):
             return f"No privacy guarantee at delta = {self.delta:g} ({self.adjacency.words} adjacency)."
         return (
-            f"({_up(self.epsilon)}, {self.delta:g})-differentially private: if {_MEANING[self.adjacency]}, the "
+            f"({_up(self.epsilon)}, {self.delta:g})-differentially private: if {_MEANING[self.adjacency].format(unit=self.unit)}, the "
             f"probability of any result changes by a factor of at most e^epsilon{self._factor} "
             f"and by delta = {self.delta:g} ({self.adjacency.words} adjacency)."
         )
@@ -120,6 +127,7 @@ class Certificate:
             "epsilon": float(self.epsilon) if math.isfinite(self.epsilon) else "infinity",
             "delta": self.delta,
             "adjacency": self.adjacency.value,
+            "unit": self.unit,
             "accountant": self.epsilon.accountant,
             "curve": [{"epsilon": epsilon, "delta": delta} for epsilon, delta in self.curve],
             "event": self.event.to_dict(),
@@ -148,6 +156,7 @@ class Certificate:
                 delta=plain["delta"],
                 assumptions=tuple(assumptions),
                 library_version=validation.text("library_version", plain["library_version"]),
+                unit=plain.get("unit", RECORD),
             )
             claimed = math.inf if plain["epsilon"] == "infinity" else validation.number("epsilon", plain["epsilon"])
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
@@ -163,6 +172,7 @@ class Certificate:
             ("epsilon", f"{_up(self.epsilon)} ({self.epsilon.accountant} accountant)"),
             ("delta", f"{self.delta:g}"),
             ("adjacency", self.adjacency.words),
+            ("protects", f"every {self.unit}"),
             *_numbered("released", (f"{times:,} x {part!r}" for part, times in counts(self.event).items())),
             *_numbered("also holds", (f"epsilon {e:g} at delta {d:.2g}" for e, d in self.curve if 0 < d < 1)),
             *_numbered("holds if", self.holds_if),

@@ -162,6 +162,11 @@ class PrivateData:
         return (claim.value,) if claim is Claim.HEURISTIC else ()
 
     @property
+    def unit(self) -> str:
+        """What two neighbouring data sets differ in, in words: a record, or a person with all rows; for certificates."""
+        return "record" if self._schema is None else self._schema.unit
+
+    @property
     def dataset(self) -> str:
         """The name under which the ledger knows the records."""
         return self._dataset
@@ -302,10 +307,11 @@ class PrivateData:
             for name, leaf in zip(names, jax.tree.leaves(facts.record), strict=True)
         )
         counted = "size" if facts.adjacency is Adjacency.REPLACE_ONE else "public_size"
+        unit = "" if self.unit == "record" else f", unit={self.unit!r}"
         noise = "" if facts.noise == "exact" else f", noise={facts.noise!r}"
         return (
             f"PrivateData({kinds}; bounds={dict(facts.bounds)}, {counted}={facts.size}, "
-            f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{noise}{self._placement!r})"
+            f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{unit}{noise}{self._placement!r})"
         )
 
 

@@ -75,7 +75,9 @@ class PreparedFit:
             draws=parameters(sampling.model, sampling.layout, vectors),
             is_accepted=is_accepted,
             num_warmup=vectors.shape[1] // 10,  # it starts at the summit
-            certificate=Certificate(spent, self.data.facts.adjacency, self.budget.delta, self.data.assumptions),
+            certificate=Certificate(
+                spent, self.data.facts.adjacency, self.budget.delta, self.data.assumptions, unit=self.data.unit
+            ),
             settings={**settings(sampling, self.data), "pilot": self.pilot.settings},
         )
 
@@ -88,7 +90,8 @@ class PreparedFit:
         if isinstance(self.model, FormulaModel):
             yield self.model.describe()
         unit = "records" if schema is None or schema.person is None else "persons"
-        yield f"Data: {facts.size:,} {unit}, {facts.adjacency.words} adjacency."
+        protected = "" if unit == "records" else f" Protected is every {self.data.unit}."
+        yield f"Data: {facts.size:,} {unit}, {facts.adjacency.words} adjacency.{protected}"
         yield (
             f"Run: {self.pilot.newton.num_steps} private Newton steps for {self.pilot.newton.layout.dimension} "
             f"parameters, then {self.sampler}, {self.num_chains} x {self.num_steps} steps."

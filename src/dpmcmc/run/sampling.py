@@ -84,7 +84,7 @@ def sample(
         draws=parameters(model, plan.layout, vectors),
         is_accepted=is_accepted,
         num_warmup=min(num_warmup, vectors.shape[1] - 1),
-        certificate=Certificate(spent, data.facts.adjacency, delta, data.assumptions),
+        certificate=Certificate(spent, data.facts.adjacency, delta, data.assumptions, unit=data.unit),
         settings=settings(plan, data),
     )
 
