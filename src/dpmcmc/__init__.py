@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Sum,
         WithoutReplacement,
     )
+    from dpmcmc.estimators import PrivateBayesClassifier, PrivateBayesRegressor
     from dpmcmc.fitting import fit
     from dpmcmc.kernels import (
         Stage,
@@ -61,6 +62,7 @@ _HOMES = {
         "guided_walk",
         "polynomial_steps",
     ),
+    "estimators": ("PrivateBayesClassifier", "PrivateBayesRegressor"),
     "fitting": ("fit",),
     "model": ("FormulaModel", "Model", "from_formula", "from_numpyro", "per_person"),
     "posterior": ("Posterior",),
@@ -91,6 +93,8 @@ __all__ = [
     "PenaltyTest",
     "Poisson",
     "Posterior",
+    "PrivateBayesClassifier",
+    "PrivateBayesRegressor",
     "PrivateData",
     "Schema",
     "Stage",

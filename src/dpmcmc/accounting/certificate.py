@@ -110,8 +110,9 @@ class Certificate:
             return "No privacy guarantee: exact functions of the records were released (epsilon = infinity)."
         if not math.isfinite(self.epsilon):
             return f"No privacy guarantee at delta = {self.delta:g} ({self.adjacency.words} adjacency)."
+        change = _MEANING[self.adjacency].format(unit=self.unit)
         return (
-            f"({_up(self.epsilon)}, {self.delta:g})-differentially private: if {_MEANING[self.adjacency].format(unit=self.unit)}, the "
+            f"({_up(self.epsilon)}, {self.delta:g})-differentially private: if {change}, the "
             f"probability of any result changes by a factor of at most e^epsilon{self._factor} "
             f"and by delta = {self.delta:g} ({self.adjacency.words} adjacency)."
         )

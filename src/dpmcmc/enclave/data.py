@@ -163,7 +163,7 @@ class PrivateData:
 
     @property
     def unit(self) -> str:
-        """What two neighbouring data sets differ in, in words: a record, or a person with all rows; for certificates."""
+        """What neighbouring data sets differ in, in words: a record, or a person with all rows; for certificates."""
         return "record" if self._schema is None else self._schema.unit
 
     @property

@@ -58,6 +58,13 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self._book.name!r})"
 
+    def __deepcopy__(self, _: object) -> Self:
+        """Return the book itself: a copy would grant every budget once more."""
+        return self
+
+    def __copy__(self) -> Self:
+        return self
+
     def register(
         self, dataset: str, budget: Budget, adjacency: Adjacency | str, who: str | None = None
     ) -> DatasetAccount:

@@ -1,0 +1,239 @@
+"""Estimators in the manner of scikit-learn: ``fit``, ``predict``, ``predict_proba``; predictions average over draws.
+
+What they need to know of the records is stated in the constructor and never read off ``X`` or ``y``. Every ``fit`` is
+charged to the ledger, that of a clone in a search or a cross-validation too.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Self, cast
+
+import numpy as np
+import pandas as pd
+
+from dpmcmc import validation
+from dpmcmc.accounting import Budget
+from dpmcmc.enclave import PrivateData
+from dpmcmc.enclave.table import read_table
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.fitting import fit
+from dpmcmc.model import FormulaModel, from_formula
+from dpmcmc.posterior import Posterior
+from dpmcmc.schema import Column, Schema
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin  # pyright: ignore[reportUnknownVariableType]  # it has no types
+    from sklearn.utils.validation import check_is_fitted  # pyright: ignore[reportUnknownVariableType]
+except ImportError as error:
+    raise ImportError(
+        'estimators need scikit-learn, which is not installed; run: pip install "dpmcmc[sklearn]"'
+    ) from error
+
+REGRESSIONS = {"gaussian": "number", "student_t": "number", "poisson": "integer", "negative_binomial": "integer"}
+"""The families of a regressor, with the kind of their response."""
+
+MOST_NUMBERS = 2**24
+"""How many predictions, one a draw and row, are held at once."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
+    """What regressor and classifier share; neither more nor less than a generalised linear model of all features.
+
+    Args:
+        bounds: what is stated of the features: for each its lowest and highest value, ``(lower, upper)``, or a
+            `Column`. A mapping by name, for a data frame, whose other columns are not read; or a sequence, for an
+            array, in its order. Values beyond the bounds count as the bounds, in ``fit`` and in ``predict``.
+        epsilon: what one ``fit`` may spend.
+        ledger: the book that pays, or its URL; it must be the URL where fits run in several processes.
+        dataset: the name of the records in the book.
+        budget: the budget that the book grants the records, if it has not granted it already.
+        delta: that of the budget, unless stated.
+        priors: as `from_formula` takes them, by the names of the features; those of an array are ``x0``, ``x1``, ...
+        sampler: ``"auto"``, or a sampler by its name.
+        num_chains: chains, all of which are paid for.
+        num_steps: steps of each chain; what suits the sampler unless stated.
+        even_if_useless: run even if the result is expected to be off by more than a posterior standard deviation.
+        progress: whether to show how it gets on.
+
+    Attributes:
+        posterior_: the draws, with the certificate of what they cost.
+    """
+
+    bounds: Mapping[str, Any] | Sequence[Any]
+    epsilon: float
+    ledger: Any
+    dataset: str | None
+    budget: Budget | None = None
+    delta: float | None = None
+    priors: Mapping[str, str] | None = None
+    sampler: str = "auto"
+    num_chains: int = 2
+    num_steps: int | None = None
+    even_if_useless: bool = False
+    progress: bool = False
+
+    def _fit(self, rows: Any, target: Any, column: Column, family: str) -> Self:
+        """Fit a generalised linear model of all features."""
+        if self.ledger is None or self.dataset is None:
+            raise InvalidArgument(
+                "ledger= and dataset= must say what pays: every fit is charged there, those of a search or a "
+                "cross-validation too, and a budget that began anew with each would bound nothing"
+            )
+        features = _features(self.bounds)
+        frame = _frame(rows, self.bounds, features)
+        response = "y"
+        while response in features.bounds:
+            response += "_"
+        schema = Schema({**features.columns, response: column})
+        terms = " + ".join(f"`{name}`" for name in features.bounds)
+        recipe = (f"{response} ~ {terms}", schema.to_toml(), family, tuple((self.priors or {}).items()))
+        data = PrivateData.from_table(
+            frame.assign(**{response: _target(target, len(frame))}),
+            schema=schema,
+            ledger=self.ledger,
+            dataset=self.dataset,
+            budget=self.budget,
+        )
+        self.posterior_: Posterior = fit(
+            _model(*recipe),
+            data,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            sampler=self.sampler,
+            num_chains=self.num_chains,
+            num_steps=self.num_steps,
+            even_if_useless=self.even_if_useless,
+            progress=self.progress,
+        )
+        self._recipe = recipe
+        self.n_features_in_ = int(np.shape(rows)[1])
+        return self
+
+    @property
+    def model_(self) -> FormulaModel:
+        """The model, by which `posterior_` can be read."""
+        check_is_fitted(self, "posterior_")
+        return _model(*self._recipe)
+
+    def _predict(self, rows: Any) -> np.ndarray:
+        """Return the mean over all draws of what the model predicts for each row."""
+        model, features = self.model_, _features(self.bounds)
+        records = read_table(_frame(rows, self.bounds, features), features).records
+        draws = {name: self.posterior_[name] for name in self.posterior_.draws}
+        classes = max(1, len(model.classes))
+        step = max(1, MOST_NUMBERS // (classes * self.posterior_.is_accepted.size))
+        parts = [
+            {name: leaf[start : start + step] for name, leaf in records.items()}
+            for start in range(0, len(next(iter(records.values()))), step)
+        ]
+        return np.concatenate([np.mean(np.asarray(model.predict(draws, part)), axis=(0, 1)) for part in parts])
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateBayesRegressor(RegressorMixin, PrivateBayes):  # pyright: ignore[reportUntypedBaseClass]
+    """A private Bayesian regression. `PrivateBayes` says what the other arguments are.
+
+    Args:
+        target_bounds: the lowest and highest value of ``y`` that counts.
+        family: gaussian, student_t, poisson or negative_binomial.
+    """
+
+    target_bounds: tuple[float, float]
+    family: str = "gaussian"
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803  # scikit-learn's name
+        """Spend `epsilon` on the posterior of private rows."""
+        kind = REGRESSIONS[validation.choice("family", self.family, REGRESSIONS)]
+        return self._fit(X, y, _column("target_bounds", self.target_bounds, kind), self.family)
+
+    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Return the expected response for each row."""
+        return self._predict(X)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateBayesClassifier(ClassifierMixin, PrivateBayes):  # pyright: ignore[reportUntypedBaseClass]
+    """A private Bayesian classification: logistic for two classes, softmax for more.
+
+    `PrivateBayes` says what the other arguments are.
+
+    Args:
+        classes: all classes that ``y`` may hold, in the order of the columns of ``predict_proba``; a label that is none
+            of them counts as the first, silently, since an error would tell.
+    """
+
+    classes: Sequence[Any]
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Spend `epsilon` on the posterior of private rows."""
+        texts = {label: str(label) for label in self.classes}
+        column = Column(kind="category", categories=tuple(texts.values()))
+        labels = [texts.get(label) for label in np.asarray(y).reshape(-1).tolist()]
+        self.classes_ = np.asarray(self.classes)
+        return self._fit(X, labels, column, "bernoulli" if len(texts) == 2 else "categorical")
+
+    def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Return the probability of each class for each row."""
+        found = self._predict(X)
+        return np.stack([1 - found, found], axis=1) if found.ndim == 1 else found
+
+    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Return the most probable class for each row."""
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+
+@cache
+def _model(formula: str, schema: str, family: str, priors: tuple[tuple[str, str], ...]) -> FormulaModel:
+    """Return a model by what it is made of, which unlike the model itself can be pickled."""
+    return from_formula(formula, Schema.from_dict(tomllib.loads(schema)), family=family, priors=dict(priors))
+
+
+def _features(bounds: Any) -> Schema:
+    """Return what is stated of the features, those of an array by the names x0, x1, ..."""
+    if isinstance(bounds, Mapping):
+        stated = {str(name): value for name, value in cast(Mapping[Any, Any], bounds).items()}
+    else:
+        in_order = cast(Any, bounds if isinstance(bounds, list | tuple | np.ndarray) else ())
+        stated = {f"x{place}": value for place, value in enumerate(in_order)}
+    if not stated:
+        raise InvalidArgument(
+            "bounds must state (lower, upper) of every feature, by name or in order: facts that are known without X"
+        )
+    return Schema({name: _column(f"bounds of {name}", value, "number") for name, value in stated.items()})
+
+
+def _column(name: str, stated: Any, kind: str) -> Column:
+    """Return a column as it is, or that of two bounds."""
+    if isinstance(stated, Column):
+        return stated
+    if np.shape(stated) != (2,):
+        validation.refuse(name, stated, "must be (lower, upper)")
+    try:
+        return Column(kind=kind, lower=float(stated[0]), upper=float(stated[1]))
+    except InvalidArgument as refusal:
+        raise InvalidArgument(f"{name}: {refusal}") from refusal
+
+
+def _frame(rows: Any, bounds: Any, features: Schema) -> pd.DataFrame:
+    """Return the rows under the names of the features. What is wrong with them is said of their shape alone."""
+    if isinstance(bounds, Mapping):
+        if not isinstance(rows, pd.DataFrame):
+            raise InvalidArgument("bounds names the features, and X is no DataFrame of pandas; give bounds in order")
+        return rows
+    table = rows.to_numpy(dtype=object) if isinstance(rows, pd.DataFrame) else np.asarray(rows)
+    if table.ndim != 2 or table.shape[1] != len(features.columns):
+        raise InvalidArgument(f"X has the shape {table.shape}; bounds states {len(features.columns)} features")
+    return pd.DataFrame(table, columns=list(features.columns))
+
+
+def _target(target: Any, num_rows: int) -> np.ndarray:
+    """Return y as a column."""
+    column = np.asarray(target)
+    if column.size != num_rows or column.size != len(column):
+        raise InvalidArgument(
+            f"y has the shape {column.shape}; expected one entry for each of the {num_rows} rows of X"
+        )
+    return column.reshape(-1)
