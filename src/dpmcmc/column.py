@@ -101,6 +101,10 @@ class Column:
         lower, upper = validation.number("lower", self.lower), validation.number("upper", self.upper)
         with np.errstate(over="ignore"):
             stored = np.float32(lower), np.float32(upper)  # what records are kept in
+        if lower == upper:
+            raise InvalidArgument(
+                f"lower={lower!r} is upper={upper!r} as well: a column that cannot vary explains nothing; leave it out"
+            )
         if not (stored[0] < stored[1] and np.isfinite(stored).all()):
             raise InvalidArgument(
                 f"lower={lower!r} must be < upper={upper!r}, both finite, and still apart as single-precision numbers"

@@ -113,8 +113,10 @@ def test_a_prepared_fit_charges_nothing_and_knows_its_price() -> None:
     again = prepare_fit(FORMULA, vault(book), family="bernoulli", epsilon=2.0, num_steps=20)
     assert again.event == prepared.event, "settings follow from public facts alone"
     assert again.pilot.settings == prepared.pilot.settings
+    with pytest.warns(UserWarning, match=r"delta = 0\.001 is not below one over"), pytest.raises(BudgetExceeded):
+        dp.fit(MODEL, vault(ledger(1.0)), epsilon=2.0, delta=1e-3, **SMALL)
     careless = prepare_fit(MODEL, vault(), epsilon=2.0, delta=1e-3, num_steps=20)
-    assert "delta = 0.001 is not below one over the number of records" in careless.describe()
+    assert "Warning: delta = 0.001 is not below one over the number of records" in careless.describe()
 
 
 BOUNDS = {"age": (18, 90), "smoker": (0, 1), "readmitted": (0, 1)}
@@ -303,15 +305,18 @@ def test_a_dry_run_leaves_no_trace(command, tmp_path) -> None:
     [
         ((FORMULA, *RUN, *FAMILY), "--output is missing"),
         ((FORMULA, *RUN, *FAMILY, "--output", "patients.csv/run"), "cannot be written"),
-        ((FORMULA, *RUN, *OUTPUT), "family=None must be stated"),
-        ((FORMULA, *RUN, *OUTPUT, "--family", "gauss"), "family='gauss' must be one of"),
+        ((FORMULA, *RUN, *OUTPUT), "--family must be stated with a formula, for example --family 'bernoulli'"),
+        ((FORMULA, *RUN, *OUTPUT, "--family", "gauss"), "--family 'gauss' must be one of"),
         (("readmitted ~ agee", *RUN, *OUTPUT, *FAMILY), "agee"),
         (("readmitted", *RUN, *OUTPUT, *FAMILY), "readmitted"),
         ((FORMULA, *RUN, *OUTPUT, *FAMILY, "--prior", "age"), "--prior 'age' must be NAME=PRIOR"),
-        ((FORMULA, *RUN, *OUTPUT, *FAMILY, "--sampler", "nuts"), "sampler='nuts' must be one of"),
-        ((FORMULA, *RUN, *OUTPUT, *FAMILY, "--chains", "0"), "num_chains=0 must be >= 1"),
+        ((FORMULA, *RUN, *OUTPUT, *FAMILY, "--sampler", "nuts"), "--sampler 'nuts' must be one of"),
+        ((FORMULA, *RUN, *OUTPUT, *FAMILY, "--chains", "0"), "--chains 0 must be >= 1"),
         ((FORMULA, *RUN, *OUTPUT, *FAMILY, "--data", "nobody.csv"), "no such file"),
-        ((FORMULA, *RUN, *OUTPUT, *FAMILY, "--schema", "nothing.toml"), "nothing.toml"),
+        (
+            (FORMULA, *RUN, *OUTPUT, *FAMILY, "--schema", "nothing.toml"),
+            "--schema 'nothing.toml' cannot be read: No such file",
+        ),
         ((FORMULA, *RUN, *OUTPUT, *FAMILY, "--epsilon", "0"), "epsilon=0.0 must be > 0"),
         ((FORMULA, *RUN, *OUTPUT, *FAMILY, "--epsilon", "0.1"), "would do, or"),
         ((FORMULA, *FILES, *OUTPUT, *FAMILY, "--epsilon", "1"), "dpmcmc ledger init"),

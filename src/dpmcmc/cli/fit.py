@@ -3,14 +3,16 @@
 import importlib.util
 import os
 import re
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from dpmcmc.accounting import Adjacency, Budget, Ledger
+from dpmcmc.cli.options import names_options
 from dpmcmc.cli.output import print_table
-from dpmcmc.errors import InvalidArgument, LedgerUnavailable, UnknownDataset
+from dpmcmc.errors import DpmcmcError, InvalidArgument, LedgerUnavailable, UnknownDataset
 
 if TYPE_CHECKING:
     from dpmcmc.posterior import Posterior
@@ -21,6 +23,7 @@ LARGEST_R_HAT = 1.1
 IN_A_FILE = re.compile(r"(?P<file>[^~]+\.py):(?P<name>\w+)")
 
 
+@names_options
 def fit(
     model: Annotated[str, typer.Argument(help='A formula, "y ~ a + b", or a NumPyro model in a file, model.py:name.')],
     data: Annotated[Path, typer.Option(help="The table: CSV, Parquet, Arrow, or a folder of Parquet.")],
@@ -175,8 +178,19 @@ def _show(posterior: "Posterior", num_steps: int) -> None:
 
 
 def _save(posterior: "Posterior", output: Path) -> None:
+    """Save a run that is paid for: where it was to be or, if that fails, where there is room."""
     try:
         folder = posterior.save(output)
     except OSError as error:
-        raise InvalidArgument(f"the run is paid, and --output {str(output)!r} failed: {error.strerror}") from error
-    typer.echo(f"The run is in {folder}: draws, summary, certificate, settings.")
+        wrong = f"--output {str(output)!r} cannot be written: {error.strerror or 'the disk refused'}; the run is paid"
+    else:
+        typer.echo(f"The run is in {folder}: draws, summary, certificate, settings.")
+        return
+    try:
+        folder = posterior.save(Path(tempfile.mkdtemp(prefix="dpmcmc-")) / output.name)
+    except OSError as error:
+        raise DpmcmcError(
+            f"{wrong}, its charge stands, and there is no room in {tempfile.gettempdir()!r} either: what is left of it "
+            "is the summary above. Make room before the next run"
+        ) from error
+    raise DpmcmcError(f"{wrong}, and is kept in {str(folder)!r}: move it to where there is room")

@@ -1,5 +1,6 @@
 """From a model and a budget to a private posterior, without a knob."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -64,4 +65,6 @@ def fit(
         even_if_useless=even_if_useless,
         insecure_seed=insecure_seed,
     )
+    if prepared.caution:
+        warnings.warn(prepared.caution, stacklevel=2)
     return prepared.run(progress=progress)

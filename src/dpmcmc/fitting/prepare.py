@@ -60,6 +60,14 @@ class PreparedFit:
         """Say in words what would be done, and what it costs."""
         return "\n".join(self._lines())
 
+    @property
+    def caution(self) -> str:
+        """What should give pause about a run that may be made all the same; nothing in most cases."""
+        delta, size = self.budget.delta, self.data.facts.size
+        if delta * size < 1:
+            return ""
+        return f"delta = {delta:g} is not below one over the number of {self._units}; take a smaller one"
+
     def run(self, *, progress: bool = True) -> Posterior:
         """Set the price aside, run the pilot and the sampler, and settle."""
         what = f"pilot and {self.sampler}"
@@ -81,17 +89,21 @@ class PreparedFit:
             settings={**settings(sampling, self.data), "pilot": self.pilot.settings},
         )
 
+    @property
+    def _units(self) -> str:
+        schema = self.data.schema
+        return "records" if schema is None or schema.person is None else "persons"
+
     def _plan(self, summit: Summit) -> Plan:
         model = rounded(self.model, self.pilot.newton.layout, summit)
         return make_plan(self.kernel, model, self.num_steps, self.num_chains, None, self.seed)
 
     def _lines(self) -> Iterator[str]:
-        facts, schema = self.data.facts, self.data.schema
+        facts = self.data.facts
         if isinstance(self.model, FormulaModel):
             yield self.model.describe()
-        unit = "records" if schema is None or schema.person is None else "persons"
-        protected = "" if unit == "records" else f" Protected is every {self.data.unit}."
-        yield f"Data: {facts.size:,} {unit}, {facts.adjacency.words} adjacency.{protected}"
+        protected = "" if self._units == "records" else f" Protected is every {self.data.unit}."
+        yield f"Data: {facts.size:,} {self._units}, {facts.adjacency.words} adjacency.{protected}"
         yield (
             f"Run: {self.pilot.newton.num_steps} private Newton steps for {self.pilot.newton.layout.dimension} "
             f"parameters, then {self.sampler}, {self.num_chains} x {self.num_steps} steps."
@@ -99,8 +111,8 @@ class PreparedFit:
         epsilon = float(accountants.epsilon(self.event, self.budget.delta))
         yield f"Price: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}, the pilot and all chains in it."
         yield f"The noise moves the posterior by about {self.expected_error:.2g} of its standard deviations, at best."
-        if self.budget.delta * facts.size >= 1:
-            yield f"Note: delta = {self.budget.delta:g} is not below one over the number of {unit}; take a smaller one."
+        if self.caution:
+            yield f"Warning: {self.caution}."
 
 
 def prepare_fit(

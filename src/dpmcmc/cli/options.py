@@ -1,0 +1,44 @@
+"""Refusals in the words of the shell: the library names its arguments, a person at a shell knows options."""
+
+import functools
+import re
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from dpmcmc.errors import DpmcmcError
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+OPTIONS = {
+    "even_if_useless": "--even-if-useless",
+    "family": "--family",
+    "num_chains": "--chains",
+    "num_steps": "--steps",
+    "priors": "--prior",
+    "public_size": "--public-size",
+    "sampler": "--sampler",
+    "schema": "--schema",
+    "source": "--data",
+}
+"""The options of the shell by the arguments that they become."""
+
+_ARGUMENT = re.compile(rf"(?<![\w.'-])({'|'.join(OPTIONS)})=(True|None )?")
+
+
+def in_words_of_the_shell(message: str) -> str:
+    """Name options where a message names arguments: ``num_chains=0`` becomes ``--chains 0``."""
+    return _ARGUMENT.sub(lambda found: OPTIONS[found[1]] + ("" if found[2] == "True" else " "), message)
+
+
+def names_options(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Let the refusals of a command name its options."""
+
+    @functools.wraps(command)
+    def called(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        try:
+            return command(*arguments, **options)
+        except DpmcmcError as error:
+            raise type(error)(in_words_of_the_shell(str(error))) from error
+
+    return called

@@ -1,0 +1,220 @@
+"""`dpmcmc fit` when something is wrong: the message that a person at a shell needs, and no charge for nothing."""
+
+import errno
+import io
+import re
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import dpmcmc as dp
+from dpmcmc.cli import fit
+from dpmcmc.cli.main import run
+from dpmcmc.errors import DpmcmcError
+from dpmcmc.run.progress import watch
+
+NUM_RECORDS = 1000
+BOOLEANS = '[columns]\nsmoker = { kind = "boolean" }\nreadmitted = { kind = "boolean" }\n'
+SCHEMAS = {
+    "patients": 'age = { kind = "number", lower = 18, upper = 90 }',
+    "reversed": 'age = { kind = "number", lower = 90, upper = 18 }',
+    "constant": 'age = { kind = "number", lower = 50, upper = 50 }',
+    "unbounded": 'age = { kind = "number" }',
+    "half": 'age = { kind = "number", lower = 18 }',
+    "absent": 'height = { kind = "number", lower = 1, upper = 2.5 }',
+    "wards": 'ward = { kind = "category", categories = ["north", "south"] }',
+    "many": f'code = {{ kind = "category", categories = {[str(code) for code in range(90)]} }}',
+}
+FORMULA = "readmitted ~ smoker"
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Run `dpmcmc fit` with a table and a choice of schemas; returns (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(5)
+    smoker = rng.random(NUM_RECORDS) < 0.4
+    table = pd.DataFrame(
+        {
+            "age": 50.0,  # a constant column
+            "smoker": smoker,
+            "readmitted": rng.random(NUM_RECORDS) < np.where(smoker, 0.6, 0.3),
+            "ward": rng.choice(["north", "south"], NUM_RECORDS),
+            "code": rng.integers(0, 90, NUM_RECORDS),
+        }
+    )
+    table.to_csv("patients.csv", index=False)
+    table.assign(ward="elsewhere").to_csv("elsewhere.csv", index=False)
+    Path("broken.parquet").write_bytes(b"PAR1 and no more")
+    for name, column in SCHEMAS.items():
+        Path(f"{name}.toml").write_text(f"{BOOLEANS}{column}\n")
+
+    def call(formula: str = FORMULA, schema: str = "patients", **options: str | bool) -> tuple[int, str, str]:
+        stated = {"data": "patients.csv", "dataset": "patients", "ledger": "sqlite:///ledger.db", "epsilon": "2"}
+        stated |= {"grant-epsilon": "4", "grant-delta": "1e-6", "family": "bernoulli", "steps": "10", "output": "run"}
+        words = [[f"--{name}", *([] if value is True else [value])] for name, value in {**stated, **options}.items()]
+        line = ["dpmcmc", "fit", formula, "--schema", f"{schema}.toml", *(word for pair in words for word in pair)]
+        monkeypatch.setattr(sys, "argv", line)
+        with pytest.raises(SystemExit) as stopped:
+            run()
+        captured = capsys.readouterr()
+        return stopped.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+def charges() -> int:
+    if not Path("ledger.db").exists():
+        return 0
+    return sum(entry.kind == "reserve" for entry in dp.Ledger("sqlite:///ledger.db").history())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": "0"}, "epsilon=0.0 must be > 0"),
+        ({"epsilon": "0.05"}, "About epsilon = 2.2 would do, or"),
+        ({"epsilon": "0.05"}, "nothing was spent. --even-if-useless runs it all the same"),
+        ({"formula": "readmitted ~ code", "schema": "many"}, "too little for 90 parameters and 1000 records"),
+        ({"formula": "readmitted ~ smokr"}, "'smokr', which is no column of the schema; it has smoker, readmitted"),
+        ({"formula": "readmitted ~ smokr"}, "Did you mean 'smoker'?"),
+        ({"formula": "readmitted ~ smoker +"}, "formula='readmitted ~ smoker +' cannot be read: "),
+        ({"formula": "readmitted smoker"}, "must have one ~ between response and predictors"),
+        ({"schema": "reversed"}, "column 'age': lower=90.0 must be < upper=18.0"),
+        ({"schema": "constant"}, "column 'age': lower=50.0 is upper=50.0 as well: a column that cannot vary"),
+        ({"schema": "unbounded"}, "column 'age': kind='number' needs lower and upper: state the bounds"),
+        ({"schema": "half"}, "column 'age': kind='number' needs lower and upper"),
+        ({"schema": "absent"}, "--data 'patients.csv' has no column height; the schema names it"),
+        ({"data": "broken.parquet"}, "--data 'broken.parquet' cannot be read; expected a whole Parquet file"),
+        ({"data": "nowhere.csv"}, "--data 'nowhere.csv' cannot be read: no such file"),
+        ({"adjacency": "add_or_remove_one"}, "--public-size must be stated under add_or_remove_one"),
+        ({"prior": "ward[east]=normal(0, 1)", "schema": "wards"}, "priors has ward[east]"),
+        ({"epsilon": "4.5"}, "dataset='patients' has spent epsilon=0 of 4"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_one_line_and_costs_nothing(command, arguments, message) -> None:
+    code, _, err = command(**arguments)
+    assert code == 2
+    assert err.startswith("dpmcmc: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert charges() == 0
+    assert not Path("run").exists()
+
+
+def test_a_large_delta_is_warned_of(command) -> None:
+    code, out, _ = command(delta="0.001", **{"grant-delta": "0.001", "dry-run": True})
+    assert code == 0
+    assert "Warning: delta = 0.001 is not below one over the number of records; take a smaller one." in out
+    assert "Warning" not in command(**{"dry-run": True})[1]
+
+
+def test_what_only_the_rows_know_is_not_said(command) -> None:
+    """A category that the schema does not list is a missing value like any other."""
+    told = [
+        command("readmitted ~ ward", "wards", data=data, epsilon="4", **{"dry-run": True})
+        for data in ("patients.csv", "elsewhere.csv")
+    ]
+    assert told[0] == told[1]
+    assert told[0][0] == 0
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Hold a lock on a database, as another process would."""
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        other.rollback()
+        other.close()
+
+
+def test_a_locked_ledger(command, monkeypatch) -> None:
+    dp.Ledger.create("sqlite:///ledger.db").register("patients", dp.Budget(4.0, 1e-6), "replace_one")
+    monkeypatch.setattr(dp.Ledger.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr(dp.Ledger.create.__func__, "__defaults__", (0.2,))
+    with locked("ledger.db"):
+        code, out, err = command()
+    assert code == 2
+    assert out == ""
+    assert "is locked by another process for longer than 0.2 s; nothing was charged; try again" in err
+    assert charges() == 0
+
+
+def test_a_full_disk_after_the_charge_loses_no_draw(command, monkeypatch, tmp_path) -> None:
+    """And a constant column is no fault that anybody could be told of, and without a terminal progress is lines."""
+    monkeypatch.setattr("dpmcmc.run.progress.SECONDS_BETWEEN_LINES", 0.0)
+    spare = tmp_path / "spare"
+    spare.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+    write = xr.DataTree.to_netcdf
+    is_full = iter([True, False])
+
+    def full_at_first(tree, path, **options):
+        if next(is_full):
+            raise NO_SPACE
+        return write(tree, path, **options)
+
+    monkeypatch.setattr(xr.DataTree, "to_netcdf", full_at_first)
+    code, out, err = command("readmitted ~ age + smoker", **{"even-if-useless": True})
+    assert code == 2
+    said = re.search(
+        r"dpmcmc: --output 'run' cannot be written: No space left on device; the run is paid, and is kept in '(.*)'",
+        err,
+    )
+    assert said
+    assert dp.Posterior.load(said[1]).draws["age"].shape == (2, 10)
+    assert charges() == 1
+    assert not Path("run").exists()
+    assert "pilot and dp_langevin 10/10: " in err
+    assert "\x1b" not in out + err
+
+
+class Unsaved:
+    """A posterior whose disk refuses so many times."""
+
+    def __init__(self, *errors: OSError) -> None:
+        self.errors = list(errors)
+
+    def save(self, folder: Path) -> Path:
+        if self.errors:
+            raise self.errors.pop(0)
+        return folder
+
+
+NO_SPACE = OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_what_is_said_where_there_is_no_room(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(DpmcmcError, match="cannot be written: the disk refused; the run is paid, and is kept in"):
+        fit._save(Unsaved(OSError("HDF5: write failed")), tmp_path / "run")
+    with pytest.raises(DpmcmcError, match=r"its charge stands, and there is no room in .* the summary above"):
+        fit._save(Unsaved(NO_SPACE, NO_SPACE), tmp_path / "run")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("no_color", [True, False])
+def test_colours_only_where_they_are_wanted(monkeypatch, no_color) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("NO_COLOR", "1") if no_color else monkeypatch.delenv("NO_COLOR", raising=False)
+    with watch("a run", 10, "epsilon 1", show=True) as watcher:
+        watcher.update(5, 1.0)
+    assert "a run 5/10" in screen.getvalue()
+    assert bool(re.search(r"\x1b\[(\d+;)*(3|4|9|10)\d[;m]", screen.getvalue())) is not no_color
