@@ -11,7 +11,7 @@ DEVELOPMENT := $(VENV)/.development
 help:  ## list the tasks
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(INSTALLED)  ## sample a private posterior of simulated records and write its report
+demo: $(INSTALLED)  ## go from a made-up table to a private posterior and its report
 	$(BIN)/dpmcmc demo --output demo
 
 test: lint types imports unit  ## everything CI runs

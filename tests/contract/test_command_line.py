@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 
@@ -9,6 +11,7 @@ import pytest
 
 from dpmcmc.accounting import Adjacency, Gaussian, Ledger, PoissonGaussian, epsilon
 from dpmcmc.cli.main import run
+from dpmcmc.cli.output import print_table
 
 DP_HMC = "plan dp-hmc --epsilon 4 --delta 1e-6 --noise-ratio 31.6 --noise-gradient 174 --leapfrog 25"
 
@@ -150,17 +153,52 @@ def test_the_installed_command_and_the_module_are_the_same():
     assert result.stderr == "dpmcmc: noise_multiplier=-3.0 must be > 0 and finite\n"
 
 
-def test_demo_ends_with_a_report_to_open(command, tmp_path):
+def test_names_with_brackets_are_printed_whole(capsys):
+    print_table("Posterior", ["parameter", "mean"], [["ward[south]", "0.5"], ["1|ward[0]", "[bold]"]])
+    out = capsys.readouterr().out
+    for name in ("ward[south]", "1|ward[0]", "[bold]"):
+        assert name in out
+
+
+def test_demo_goes_from_a_table_to_a_report_until_the_budget_is_used_up(command, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpmcmc.cli.demo.NUM_PATIENTS", 20_000)
     target = tmp_path / "demo"
     code, out, _ = command(f"demo --output {target}")
     assert code == 0
+    assert f"The run is in {target / 'runs' / '1'}: draws, summary, certificate, settings." in out
+    assert "epsilon = 2 of 4 is spent" in out
     assert f"Open {target / 'report.html'}" in out
-    assert "The same once more is refused" in out
     page = (target / "report.html").read_text()
     assert "<svg" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
     assert "<script" not in page
-    certificate = json.loads((target / "run" / "certificate.json").read_text())
-    assert 1.0 < certificate["epsilon"] <= 4.0
-    assert command(f"demo --output {target}")[0] == 0, "the demo can be run twice"
+    certificate = json.loads((target / "runs" / "1" / "certificate.json").read_text())
+    assert 1.99 < certificate["epsilon"] <= 2.0
+
+    shown = re.search(r"dpmcmc (fit .*?)\n\n", out, re.DOTALL)
+    assert shown
+    again = shlex.split(shown[1].replace("\\\n", " "))
+    monkeypatch.setattr(sys, "argv", ["dpmcmc", *again[:-1], str(target / "mine"), "--dry-run"])
+    with pytest.raises(SystemExit) as stopped:
+        run()
+    assert not stopped.value.code, "the command that it shows is one"
+
+    code, out, _ = command(f"demo --output {target}")
+    assert code == 0
+    assert "epsilon = 2.93 of 4 is spent" in out, "the second run continues the same ledger"
+    assert (target / "runs" / "2" / "draws.nc").exists()
+
+    book = Ledger(f"sqlite:///{target / 'ledger.db'}")
+    book.reserve("patients", Gaussian(2.5), what="someone else").settle()
+    before = len(book.history())
+    code, _, err = command(f"demo --output {target}")
+    assert code == 2
+    assert f"has spent epsilon={book.account('patients').epsilon_spent:.6g} of 4" in err
+    assert f"{book.account('patients').epsilon_left:.6g} is left" in err
+    assert f"delete the folder {str(target)!r} to start anew" in err
+    assert len(book.history()) == before
+    (tmp_path / "file").touch()
+    code, _, err = command(f"demo --output {tmp_path / 'file'}")
+    assert code == 2
+    assert "is no folder that can be written" in err

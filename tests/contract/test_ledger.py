@@ -152,7 +152,8 @@ def test_a_refusal_names_what_is_left_and_what_to_do(ledger: Ledger) -> None:
     assert ledger.history() == before
     for part in (
         "dataset='patients'",
-        f"has spent epsilon={epsilon(STEP * 20, 1e-6):.6g} of 1 at delta=1e-06 (replace-one; runs not settled: 1)",
+        f"has spent epsilon={epsilon(STEP * 20, 1e-6):.6g} of 1 at delta=1e-06, ",
+        f"{1 - epsilon(STEP * 20, 1e-6):.6g} is left (replace-one; runs not settled: 1)",
         f"costs epsilon={epsilon(STEP * 500, 1e-6):.6g} alone",
         f"would make it epsilon={epsilon(STEP * 520, 1e-6):.6g}",
         "Nothing was charged",

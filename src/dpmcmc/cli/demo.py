@@ -1,77 +1,108 @@
-"""``dpmcmc demo``: a private posterior of simulated records, from the budget to the report."""
+"""``dpmcmc demo``: from a table to a private posterior and its report, by the way that any table goes."""
 
-import shutil
+import shlex
+from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from dpmcmc.accounting import Adjacency, Budget, Ledger, epsilon
-from dpmcmc.errors import BudgetExceeded, InvalidArgument
+from dpmcmc.accounting import Budget, Ledger, epsilon
+from dpmcmc.cli.fit import fit
+from dpmcmc.errors import BudgetExceeded, DatasetExists, InvalidArgument
 from dpmcmc.report.privacy import privacy_page
 
-_BUDGET = Budget(epsilon=4.0, delta=1e-6)
-_RECORDS, _CHAINS, _PILOT_STEPS, _STEPS = 200_000, 2, 30, 350
+BUDGET = Budget(epsilon=4.0, delta=1e-6)
+EPSILON = 2.0
+"""What one run spends: the budget lasts for three."""
+
+NUM_PATIENTS = 100_000
+FORMULA = "readmitted ~ age + smoker + ward"
+TRUTH = {"intercept": -2.5, "age": 0.03, "smoker": 0.8, "ward[south]": -0.5}
+"""The coefficients by which the patients are made up."""
+
+SCHEMA = """\
+# What is known without looking at a row: bounds and categories.
+[columns]
+age = { kind = "number", lower = 18, upper = 90, unit = "years" }
+smoker = { kind = "boolean" }
+ward = { kind = "category", categories = ["north", "south"] }
+readmitted = { kind = "boolean" }
+"""
 
 
 def demo(
-    output: Annotated[Path, typer.Option(help="Folder for the ledger, the run and the report.")] = Path("demo"),
+    output: Annotated[Path, typer.Option(help="Folder for the table, the ledger, the runs and the report.")] = Path(
+        "demo"
+    ),
 ) -> None:
-    """Sample the posterior of a logistic regression under differential privacy, and write its report."""
-    _make_room(output)
-    import numpy as np  # JAX and the rest take a second to load; the shell's other commands do without
-
-    import dpmcmc as dp
-    from dpmcmc import zoo
-    from dpmcmc.report.draws import draws_sections
-
-    problem = zoo.logistic_regression(np.random.default_rng(2026), num_records=_RECORDS)
-    typer.echo(f"1. Records: {_RECORDS:,} simulated rows of a logistic regression; a ledger grants them {_BUDGET}.")
-    ledger = Ledger.create(f"sqlite:///{output / 'ledger.db'}")
-    ledger.register("patients", _BUDGET, Adjacency.REPLACE_ONE)
-    data = dp.PrivateData(problem.records, bounds=problem.bounds, ledger=ledger, dataset="patients")
-
-    # One record's gradient is at most its row (1, x), whose norm is at most 2: the bounds are public.
-    pilot = dp.gradient_ascent(dp.GradientSum(clip=2.0, noise_multiplier=180.0), step_size=8 / _RECORDS)
-    sampler = dp.dp_hmc(
-        gradient=dp.GradientSum(clip=2.0, noise_multiplier=170.0),
-        log_ratio=dp.PenaltyTest(clip=2.0, noise_multiplier=32.0),
-        step_size=0.0013,
-        num_leapfrog=4,
-        reuse_gradients=True,
-        step_size_jitter=0.3,
-    )
-    plan: dict[str, Any] = {
-        "kernel": [(pilot, _PILOT_STEPS), (sampler, _STEPS)],
-        "model": problem.model,
-        "data": data,
-        "num_chains": _CHAINS,
-        "init": np.zeros(problem.dimension),
-    }
-    price = dp.price(**plan)
-    cost = float(epsilon(price, _BUDGET.delta))
-    typer.echo(f"2. Price, read off the traced program: epsilon = {cost:.3f} at delta = {_BUDGET.delta:g}.")
-    typer.echo("3. DP-HMC after a paid pilot:")
-    posterior = dp.sample(**plan, num_warmup=_PILOT_STEPS + _STEPS // 4)
-    typer.echo(f"   {posterior.certificate.statement}")
+    """Make up a table, fit a model to it as `dpmcmc fit` does, and write the report. All demos spend one budget."""
+    data, schema, ledger = output / "patients.csv", output / "patients.toml", f"sqlite:///{output / 'ledger.db'}"
     try:
-        dp.sample(**plan, progress=False)
-    except BudgetExceeded as refusal:
-        typer.echo(f"4. The same once more is refused: {refusal}")
-    folder = posterior.save(output / "run")
-    sections = draws_sections(posterior, known=problem.centre.tolist())
-    page = privacy_page("A private posterior, and what it costs", posterior.certificate, _BUDGET, sections)
-    (output / "report.html").write_text(page, encoding="utf-8")
-    typer.echo(f"   The run is in {folder}: draws, summary, certificate, settings.")
+        _write_table(data, schema)
+        folder = next(place for number in count(1) if not (place := output / "runs" / str(number)).exists())
+    except OSError as error:
+        raise InvalidArgument(f"--output {str(output)!r} is no folder that can be written: {error.strerror}") from error
+    typer.echo(f"1. A table: {NUM_PATIENTS:,} patients, made up, in {data}; what is stated of it is in {schema}.")
+    typer.echo(f"2. A model, and epsilon = {EPSILON:g} of the table's budget, {BUDGET}. At a shell:\n")
+    typer.echo(_command(data, schema, ledger, folder))
+    try:
+        fit(
+            FORMULA,
+            data=data,
+            schema=schema,
+            ledger=ledger,
+            epsilon=EPSILON,
+            family="bernoulli",
+            output=folder,
+            grant_epsilon=BUDGET.epsilon,
+            grant_delta=BUDGET.delta,
+        )
+    except (BudgetExceeded, DatasetExists) as refusal:
+        raise type(refusal)(
+            f"{refusal}. A real table has one budget for good; these patients are made up: delete the folder "
+            f"{str(output)!r} to start anew"
+        ) from refusal
+    _write_report(folder, output / "report.html")
+    spent = float(epsilon(Ledger(ledger).account("patients").spent, BUDGET.delta))
+    typer.echo(
+        f"\n3. The ledger: epsilon = {spent:.3g} of {BUDGET.epsilon:g} is spent. The next demo goes on from there."
+    )
     typer.echo(f"\nOpen {output / 'report.html'}")
 
 
-def _make_room(output: Path) -> None:
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "ledger.db").unlink(missing_ok=True)
-        shutil.rmtree(output / "run", ignore_errors=True)
-    except OSError as error:
-        raise InvalidArgument(
-            f"output={str(output)!r} is not a folder that can be written: {error.strerror}"
-        ) from error
+def _write_table(data: Path, schema: Path) -> None:
+    """Write the table and its schema. The patients are made up, and the same every time: the seed is no secret."""
+    import numpy as np  # what takes a while to load is loaded where it is needed
+    import pandas as pd
+
+    data.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(2026)
+    age, smoker, south = rng.integers(18, 91, NUM_PATIENTS), *(rng.random((2, NUM_PATIENTS)) < [[0.3], [0.5]])
+    log_odds = np.stack([np.ones(NUM_PATIENTS), age, smoker, south], axis=1) @ list(TRUTH.values())
+    readmitted = rng.random(NUM_PATIENTS) < 1 / (1 + np.exp(-log_odds))
+    ward = np.where(south, "south", "north")
+    table = pd.DataFrame({"age": age, "smoker": smoker, "ward": ward, "readmitted": readmitted})
+    table.to_csv(data, index=False)
+    schema.write_text(SCHEMA, encoding="utf-8")
+
+
+def _command(data: Path, schema: Path, ledger: str, folder: Path) -> str:
+    """Return the command that does the same."""
+    lines = [
+        f'dpmcmc fit "{FORMULA}" --family bernoulli',
+        shlex.join(["--data", str(data), "--schema", str(schema), "--ledger", ledger]),
+        f"--grant-epsilon {BUDGET.epsilon:g} --grant-delta {BUDGET.delta:g} --epsilon {EPSILON:g}",
+        shlex.join(["--output", str(folder)]),
+    ]
+    return "   " + " \\\n       ".join(lines) + "\n"
+
+
+def _write_report(folder: Path, page: Path) -> None:
+    from dpmcmc.posterior import Posterior
+    from dpmcmc.report.draws import draws_sections
+
+    posterior = Posterior.load(folder)
+    sections = draws_sections(posterior, known=[TRUTH[name] for name in posterior.draws])
+    title = "A private posterior, and what it costs"
+    page.write_text(privacy_page(title, posterior.certificate, BUDGET, sections), encoding="utf-8")

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -24,7 +25,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     for position, column in enumerate(columns):
         table.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))  # "ward[south]" is a name, not a style
     Console(highlight=False, soft_wrap=False).print(table)
 
 

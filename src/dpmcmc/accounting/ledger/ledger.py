@@ -205,9 +205,10 @@ def _what_is_left(account: DatasetAccount, event: Event) -> str:
     alone, together = epsilon(event, budget.delta), epsilon(account.spent + event, budget.delta)
     return (
         f"dataset={account.dataset!r} has spent epsilon={account.epsilon_spent:.6g} of {budget.epsilon:g} at "
-        f"delta={budget.delta:g} ({account.adjacency.words}; runs not settled: {len(account.standing)}); the charge "
-        f"costs epsilon={alone:.6g} alone and would make it epsilon={together:.6g}. Nothing was charged. Take fewer "
-        "steps or more noise (`dpmcmc plan` finds what fits), or settle runs that have ended"
+        f"delta={budget.delta:g}, {account.epsilon_left:.6g} is left ({account.adjacency.words}; runs not settled: "
+        f"{len(account.standing)}); the charge costs epsilon={alone:.6g} alone and would make it "
+        f"epsilon={together:.6g}. Nothing was charged. Ask for a smaller epsilon, take fewer steps or more noise "
+        "(`dpmcmc plan` finds what fits), or settle runs that have ended"
     )
 
 
