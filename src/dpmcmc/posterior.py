@@ -137,14 +137,13 @@ class Posterior:
         config = tomllib.loads((place / "config.toml").read_text(encoding="utf-8"))
         with xr.open_datatree(place / "draws.nc", engine="h5netcdf") as tree:
             groups = {name: tree[name].to_dataset().load() for name in tree.children}
-        steps = {
-            name: np.concatenate([groups[f"warmup_{kind}"][name].to_numpy(), groups[kind][name].to_numpy()], axis=1)
-            for kind in ("posterior", "sample_stats")
-            for name in map(str, groups[kind].data_vars)
-        }
+
+        def steps(kind: str, name: str) -> np.ndarray:
+            return np.concatenate([groups[f"warmup_{kind}"][name].to_numpy(), groups[kind][name].to_numpy()], axis=1)
+
         return cls(
-            is_accepted=steps.pop("accepted").astype(bool),
-            draws=steps,
+            is_accepted=steps("sample_stats", "accepted").astype(bool),
+            draws={name: steps("posterior", name) for name in map(str, groups["posterior"].data_vars)},
             num_warmup=config.pop("num_warmup"),
             certificate=Certificate.from_json((place / "certificate.json").read_text(encoding="utf-8")),
             settings=config,

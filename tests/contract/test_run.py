@@ -174,6 +174,25 @@ def test_pytrees_and_constraints() -> None:
         assert [row["mean[0]"], row["mean[1]"], row["scale"]] == [*posterior["mean"][at], posterior["scale"][at]]
 
 
+@pytest.mark.parametrize("name", ["chain", "draw", "scope/x"])
+def test_names_that_cannot_be_saved_are_refused_before_the_charge(name) -> None:
+    model = dp.Model(MODEL.log_prior, MODEL.log_likelihood, constrain=lambda p: {name: p})
+    book = ledger()
+    with pytest.raises(InvalidArgument, match=f"the parameter '{name}' cannot be saved"):
+        dp.sample(WALK, model, vault(book), num_steps=2, init=np.zeros(2), progress=False)
+    assert [entry.kind for entry in book.history("people")] == ["register"]
+
+
+def test_a_parameter_may_be_called_accepted(tmp_path) -> None:
+    model = dp.Model(
+        MODEL.log_prior, MODEL.log_likelihood, constrain=lambda p: {"accepted": p}, unconstrain=lambda p: p
+    )
+    posterior = dp.sample(WALK, model, vault(), num_steps=4, init=np.zeros(2), progress=False)
+    again = dp.Posterior.load(posterior.save(tmp_path / "run"))
+    assert np.array_equal(again.draws["accepted"], posterior.draws["accepted"])
+    assert np.array_equal(again.is_accepted, posterior.is_accepted)
+
+
 def flat(_):
     return jnp.zeros(())
 

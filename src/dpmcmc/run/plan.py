@@ -21,6 +21,9 @@ from dpmcmc.run.start import start_points
 SEGMENTS = 20
 """Into how many segments a run is cut, about: after each one progress is shown and an interrupt is obeyed."""
 
+TAKEN = ("chain", "draw")
+"""What saved draws call their axes."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -84,6 +87,7 @@ def make_plan(
     num_chains = validation.integer("num_chains", num_chains, at_least=1)
     of_start, of_init, of_chains = jax.random.split(jax.random.key(seed), 3)
     layout, starts = start_points(model, init, num_chains, of_start)
+    _check_names(model, layout)
     keys = [jax.random.split(key, num_chains) for key in (of_init, of_chains)]
     return Plan(stages, model, layout, starts, *keys)
 
@@ -115,10 +119,25 @@ def segment_lengths(num_steps: int, size: int | None) -> Iterator[int]:
 def parameters(model: Model, layout: Layout, vectors: np.ndarray) -> dict[str, np.ndarray]:
     """Return the draws as people read them, by name, with the axes (chain, step, ...)."""
     constrain = jax.jit(jax.vmap(jax.vmap(lambda vector: model.constrain(layout.unravel(vector)))))
-    parameters = constrain(jnp.asarray(vectors))
+    return {name: np.asarray(leaf) for name, leaf in _named(constrain(jnp.asarray(vectors))).items()}
+
+
+def _named(parameters: Any) -> dict[str, Any]:
     named = parameters if isinstance(parameters, dict) else {"position": parameters}
     flat = jax.tree_util.tree_flatten_with_path(named)[0]
-    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in flat}
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in flat}
+
+
+def _check_names(model: Model, layout: Layout) -> None:
+    """Refuse, before anything is charged, parameters under whose names no run could be saved."""
+    vector = jax.ShapeDtypeStruct((layout.dimension,), jnp.float32)
+    names = _named(jax.eval_shape(lambda one: model.constrain(layout.unravel(one)), vector))
+    wrong = next((name for name in names if name in TAKEN or "/" in name), None)
+    if wrong is not None:
+        raise InvalidArgument(
+            f"the parameter {wrong!r} cannot be saved under its name: {' and '.join(TAKEN)} are axes of the draws, and "
+            "a name has no slash; rename the column or the site. Nothing was charged"
+        )
 
 
 def settings(plan: Plan, data: PrivateData) -> dict[str, Any]:
