@@ -88,10 +88,9 @@ class Posterior:
 
         The columns are named as the rows of `summary`: ``age``, ``beta[0]``, ``beta[1, 2]``.
         """
-        columns = self._columns()
-        chains, draws = self.is_accepted[:, self.num_warmup :].shape
-        number = {"chain": np.repeat(np.arange(chains), draws), "draw": np.tile(np.arange(draws), chains)}
-        return pd.DataFrame({**number, **{label: values.reshape(-1) for label, values in columns.items()}})
+        chain, draw = np.indices(self.is_accepted[:, self.num_warmup :].shape)
+        columns = {"chain": chain, "draw": draw, **self._columns()}
+        return pd.DataFrame({label: values.reshape(-1) for label, values in columns.items()})
 
     def summary(self) -> pd.DataFrame:
         """Return mean, standard deviation, quantiles, effective sample size and R-hat of every coordinate."""
