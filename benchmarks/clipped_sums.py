@@ -33,6 +33,7 @@ package.__path__ = [str(SOURCE / "dpmcmc" / "accounting")]
 sys.modules["dpmcmc.accounting"] = package
 
 from dpmcmc.accounting.adjacency import Adjacency  # noqa: E402
+from dpmcmc.enclave.column_kernel import Columns  # noqa: E402
 from dpmcmc.enclave.data import PrivateData  # noqa: E402
 from dpmcmc.enclave.linear_predictor import Rows  # noqa: E402
 from dpmcmc.enclave.mechanisms.base import Facts, Term  # noqa: E402
@@ -100,12 +101,14 @@ def ours(model: Any, records: Records, positions: jax.Array) -> tuple[Callable[[
 
 
 def preparation(model: Any, records: Records, positions: jax.Array) -> tuple[Callable[[], Any], float]:
-    """What ours does once a run: rows in integers, where the model has rows."""
+    """What ours does once a run: rows in integers where the model has rows, columns for a kernel."""
     mechanism, facts = GradientSum(CLIP, NOISE), facts_of(records)
     contribution = mechanism.contribution(Term(model, jax.tree.structure((0,))))
 
     def made(records: Records) -> Any:
         prepared = mechanism.prepare(facts, contribution, records, [positions[0]])
+        if isinstance(prepared, Columns):
+            return prepared.columns
         return (prepared.tiles, prepared.units) if isinstance(prepared, Rows) else ()  # the records stay where they are
 
     compiled = jax.jit(made).lower(records).compile()

@@ -10,11 +10,13 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import Event
-from dpmcmc.enclave.linear_predictor import MOST_RECORDS, Rows, find_rows, finer
+from dpmcmc.enclave.column_kernel import Columns, find_columns
+from dpmcmc.enclave.linear_predictor import MOST_RECORDS, Rows, find_rows, finer, on_gpu
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.lattice_sum import (
     lattice_event,
     noise_variance,
+    noisy_column_sum,
     noisy_row_sum,
     noisy_vector_sum,
     vector_lattice,
@@ -70,11 +72,16 @@ class GradientSum:
         return flat_gradient(term)
 
     def prepare(self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[Any]) -> Any:
-        """Return the records as `compute` reads them best: with their rows in integers, if there are rows."""
+        """Return the records as `compute` reads them best: rows in integers if there are rows; columns for a GPU."""
         lattice = vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(queries))
-        if not finer(lattice) or num_rows(records) > MOST_RECORDS:
+        if num_rows(records) > MOST_RECORDS:
             return records
-        return map_parts(lambda part: find_rows(facts, contribution, queries, part), records) or records
+        rows = columns = None
+        if finer(lattice):
+            rows = map_parts(lambda part: find_rows(facts, contribution, queries, part), records)
+        if rows is None and on_gpu():
+            columns = map_parts(lambda part: find_columns(facts, contribution, queries, part, lattice.bound), records)
+        return rows or columns or records
 
     def compute(
         self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
@@ -82,8 +89,10 @@ class GradientSum:
         """Return the noisy gradient of each chain; `records` as they are, or prepared."""
         of_one_chain = [query[0] for query in queries]
         lattice = vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(of_one_chain))
-        if not consists_of(records, Rows):
+        if not consists_of(records, Rows) and not consists_of(records, Columns):
             records = self.prepare(facts, contribution, records, of_one_chain)
         if consists_of(records, Rows):
             return [noisy_row_sum(lattice, facts, records, queries, keys)]
+        if consists_of(records, Columns):
+            return [noisy_column_sum(lattice, facts, records, queries, keys)]
         return [noisy_vector_sum(lattice, facts, contribution, records, queries, keys)]

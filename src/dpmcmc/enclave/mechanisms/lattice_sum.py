@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import Approximation, Event, Gaussian
+from dpmcmc.enclave.column_kernel import Columns, sum_columns
 from dpmcmc.enclave.lattice import (
     Lattice,
     Wide,
@@ -109,6 +110,15 @@ def noisy_lattice_sum(
     )
     chunk_size = min(chunk_size, num_rows(records))  # of one shape on all devices
     total = sum_parts(lambda rows, _: sum_chunks(steps, rows, chunk_size, lattices.bound, axis=1), records)
+    return _with_noise(facts, total, lattices, keys)
+
+
+def noisy_column_sum(
+    lattice: Lattice, facts: Facts, columns: Columns | Shards, queries: Sequence[jax.Array], keys: jax.Array
+) -> jax.Array:
+    """Return what `noisy_vector_sum` does, up to rounding, from one kernel."""
+    lattices = Lattice(jnp.full(keys.shape, lattice.granularity, jnp.float32), lattice.bound, lattice.scale)
+    total = sum_parts(lambda part, _: sum_columns(part, lattices, queries), columns)
     return _with_noise(facts, total, lattices, keys)
 
 
