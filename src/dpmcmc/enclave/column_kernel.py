@@ -1,4 +1,4 @@
-"""The exact sum of clipped contributions of any model as one GPU kernel: a block of records is read once for all chains.
+"""The exact sum of clipped contributions of any model as one GPU kernel: records are read once for several chains.
 
 XLA would write every record's gradient to memory, for sixteen chains many times the bytes of the data. Here a
 contribution is `written_out` in single numbers, each of them a vector over a few records: gradients, norms and integers
