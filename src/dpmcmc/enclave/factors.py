@@ -23,8 +23,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal, primitives
 
+from dpmcmc.enclave.equations import Equation, Equations
+from dpmcmc.enclave.identities import shortened
 from dpmcmc.enclave.mechanisms.base import Contribution
 from dpmcmc.enclave.polynomials import (
     ARITHMETIC,
@@ -42,7 +43,6 @@ from dpmcmc.enclave.polynomials import (
 )
 
 _lax = jax.lax
-_CALLS = frozenset({primitives.jit_p, primitives.custom_jvp_call_p, primitives.custom_vjp_call_p})
 
 _NAMES = """
     abs add and broadcast_in_dim clamp convert_element_type div eq exp expm1 ge gt integer_pow is_finite le log log1p
@@ -129,75 +129,24 @@ def factorise(contribution: Contribution, queries: Sequence[Any], record: Any) -
     )
 
 
-@dataclass(frozen=True)
-class _Equation:
-    """An equation of the jaxpr with the calls around it written out; arrays are numbered."""
-
-    primitive: Any
-    parameters: dict[str, Any]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-
 class _Program:
-    """A jaxpr with its calls written out, and what is known about its arrays."""
+    """A contribution as equations, and what is known about its arrays."""
 
     def __init__(self, contribution: Contribution, queries: Sequence[Any], record: Any) -> None:
-        traced = jax.make_jaxpr(contribution)(list(queries), record)
-        self.equations: list[_Equation] = []
-        self.constants: dict[int, Any] = {}
-        self.shapes: list[tuple[int, ...]] = []
-        self.types: list[Any] = []
+        self.equations = Equations(contribution, list(queries), record)
+        self.equations.listed = shortened(self.equations)
+        self.constants, self.inputs = self.equations.constants, self.equations.inputs
+        self.shapes, self.types, self.output = self.equations.shapes, self.equations.types, self.equations.output
         self.known: dict[int, Symbols] = {}
-        self.inputs = tuple(self._number(variable) for variable in traced.jaxpr.invars)
-        self.output = self._write_out(traced.jaxpr, traced.consts, self.inputs)[0]
         self.num_queries = len(jax.tree.leaves(list(queries)))
-        self.moving = self._reached_from(self.inputs[: self.num_queries])
+        self.moving = self.equations.reached_from(self.inputs[: self.num_queries])
         """The arrays that depend on the position."""
-        self.private = self._reached_from(self.inputs[self.num_queries :])
+        self.private = self.equations.reached_from(self.inputs[self.num_queries :])
         """The arrays that depend on the record."""
         self.num_coordinates = prod(self.shapes[self.output])
 
     def is_fixed(self, entry: Entry) -> bool:
         return entry[0] not in self.moving
-
-    def _reached_from(self, arrays: Sequence[int]) -> set[int]:
-        reached = set(arrays)
-        for equation in self.equations:
-            if reached.intersection(equation.inputs):
-                reached.update(equation.outputs)
-        return reached
-
-    def _number(self, variable: Any) -> int:
-        self.shapes.append(tuple(variable.aval.shape))
-        self.types.append(variable.aval.dtype)
-        return len(self.shapes) - 1
-
-    def _write_out(self, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[int]) -> list[int]:
-        numbers = dict(zip(jaxpr.invars, inputs, strict=True))
-        for variable, value in zip(jaxpr.constvars, constants, strict=True):
-            numbers[variable] = self._number(variable)
-            self.constants[numbers[variable]] = value
-
-        def number(atom: Any) -> int:
-            if not isinstance(atom, Literal):
-                return numbers[atom]
-            literal = self._number(atom)
-            self.constants[literal] = np.asarray(atom.val, self.types[literal])
-            return literal
-
-        for equation in jaxpr.eqns:
-            operands = tuple(number(atom) for atom in equation.invars)
-            if equation.primitive in _CALLS:
-                called = equation.params["jaxpr" if "jaxpr" in equation.params else "call_jaxpr"]
-                results = self._write_out(called.jaxpr, called.consts, operands)
-            else:
-                results = [self._number(variable) for variable in equation.outvars]
-                adds = equation.primitive is primitives.add_jaxvals_p
-                primitive = _lax.add_p if adds else equation.primitive
-                self.equations.append(_Equation(primitive, equation.params, operands, tuple(results)))
-            numbers.update(zip(equation.outvars, results, strict=True))
-        return [number(atom) for atom in jaxpr.outvars]
 
     def symbols(self, array: int) -> Symbols:
         """Return an array, entry by entry, as polynomials in entries of other arrays."""
@@ -208,7 +157,7 @@ class _Program:
 
     def follow(self) -> Symbols:
         """Return the symbols of the output, after those of everything that it depends on."""
-        for equation in self._needed([self.output]):
+        for equation in self.equations.needed([self.output]):
             (output, *more) = equation.outputs
             rule = RULES.get(equation.primitive)
             if equation.primitive is _lax.convert_element_type_p:
@@ -227,7 +176,7 @@ class _Program:
     ) -> dict[tuple[int, ...], Predictor]:
         """Return the inner products of features with public coefficients that polynomials need, by their arrays."""
         together: dict[tuple[int, int, int], list[int]] = {}
-        for equation in self._needed(_arrays(polynomials)):
+        for equation in self.equations.needed(_arrays(polynomials)):
             for row, public, axis in self._inner_product(equation):
                 if all(_single_entry(polynomial) in features for polynomial in self.symbols(row).flat):
                     together.setdefault((row, public, axis), []).append(equation.outputs[0])
@@ -240,7 +189,7 @@ class _Program:
             for (row, public, axis), arrays in together.items()
         }
 
-    def _inner_product(self, equation: _Equation) -> list[tuple[int, int, int]]:
+    def _inner_product(self, equation: Equation) -> list[tuple[int, int, int]]:
         """Return row, coefficients and the axis of these that the row is summed over, if the equation is such a sum."""
         operands: tuple[int, ...] = ()
         axes: tuple[int, ...] = (0, 0)
@@ -249,8 +198,8 @@ class _Program:
             if batched == ((), ()) and len(contracted[0]) == 1:
                 operands, axes = equation.inputs, (contracted[0][0], contracted[1][0])
         elif equation.primitive is _lax.reduce_sum_p and equation.parameters["axes"] == (0,):
-            operands = next((e.inputs for e in self.equations if e.outputs == equation.inputs), ())
-            if not any(e.primitive is _lax.mul_p and e.outputs == equation.inputs for e in self.equations):
+            operands = next((e.inputs for e in self.equations.listed if e.outputs == equation.inputs), ())
+            if not any(e.primitive is _lax.mul_p and e.outputs == equation.inputs for e in self.equations.listed):
                 operands = ()
         if len(operands) < 2 or self.types[equation.outputs[0]] != np.float32:
             return []
@@ -272,7 +221,8 @@ class _Program:
     ) -> SingleNumbers | None:
         """Return how to evaluate one polynomial, given the predictors; None if it takes more than single numbers."""
         predicted = {array for arrays in predictors for array in arrays}
-        equations = [e for e in self._needed(_arrays(polynomials), predicted) if self.private.intersection(e.inputs)]
+        needed = self.equations.needed(_arrays(polynomials), predicted)
+        equations = [equation for equation in needed if self.private.intersection(equation.inputs)]
         made = {output for equation in equations for output in equation.outputs}
         read = {array for equation in equations for array in equation.inputs} | set(_arrays(polynomials))
         records = self.inputs[self.num_queries :]
@@ -313,14 +263,13 @@ class _Program:
         return _evaluate(polynomials, dict(zip(wanted, self._values(wanted, values), strict=True)))
 
     def _given(self, queries: Sequence[Any], record: Any = ()) -> dict[int, Any]:
-        known = dict(zip(self.inputs, jax.tree.leaves((list(queries), record)), strict=False))
-        return {**self.constants, **known}
+        return self.equations.given(jax.tree.leaves((list(queries), record)))
 
     def _values(self, arrays: Sequence[int], values: dict[int, Any]) -> list[Any]:
-        self._run(self._needed(arrays, set(values)), values)
+        self._run(self.equations.needed(arrays, set(values)), values)
         return [values[array] for array in arrays]
 
-    def _run(self, equations: Sequence[_Equation], values: dict[int, Any]) -> None:
+    def _run(self, equations: Sequence[Equation], values: dict[int, Any]) -> None:
         for equation in equations:
             operands = [values[array] for array in equation.inputs]
             parameters = equation.parameters
@@ -329,16 +278,6 @@ class _Program:
             results = equation.primitive.bind(*operands, **equation.primitive.get_bind_params(parameters))
             results = results if equation.primitive.multiple_results else [results]
             values.update(zip(equation.outputs, results, strict=True))
-
-    def _needed(self, arrays: Sequence[int], known: set[int] | None = None) -> list[_Equation]:
-        """Return the equations that some arrays depend on, as far as they are not known."""
-        known = known or set()
-        needed, found = set(arrays) - known, []
-        for equation in reversed(self.equations):
-            if needed.intersection(equation.outputs):
-                needed.update(set(equation.inputs) - known)
-                found.append(equation)
-        return found[::-1]
 
 
 def _arrays(polynomials: Sequence[Polynomial]) -> list[int]:
