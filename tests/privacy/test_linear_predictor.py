@@ -17,11 +17,12 @@ from dpmcmc.enclave import linear_predictor
 from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.factors import factorise
 from dpmcmc.enclave.lattice import to_int64
-from dpmcmc.enclave.linear_predictor import ROW_BOUND, Rows, finer, groups_of, make_rows, quantise_rows, sum_rows
+from dpmcmc.enclave.linear_predictor import finer, sum_rows
 from dpmcmc.enclave.mechanisms.base import Term
 from dpmcmc.enclave.mechanisms.gradient import GradientSum, flat_gradient
 from dpmcmc.enclave.mechanisms.lattice_sum import noisy_vector_sum, vector_lattice
 from dpmcmc.enclave.rng import insecure_key
+from dpmcmc.enclave.rows import ROW_BOUND, Rows, groups_of, make_rows, quantise_rows
 
 D, K = 5, 4
 VECTOR, MATRIX, NUMBER = np.zeros(D, np.float32), np.zeros((D, K), np.float32), np.float32(0)

@@ -11,18 +11,19 @@ import test_linear_predictor as rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpmcmc.enclave import linear_predictor, row_kernel
+from dpmcmc.enclave import row_kernel, rows
 from dpmcmc.enclave.factors import SingleNumbers
 from dpmcmc.enclave.lattice import to_int64
-from dpmcmc.enclave.linear_predictor import finer, make_rows, suits_kernel, sum_rows
+from dpmcmc.enclave.linear_predictor import finer, sum_rows
 from dpmcmc.enclave.mechanisms.lattice_sum import vector_lattice
+from dpmcmc.enclave.rows import make_rows, suits_kernel
 
 NAMES = ("logistic", "linear", "Poisson", "robust", "intercept first", "transformed row")
 
 
 @pytest.fixture
 def on_gpu(monkeypatch):
-    monkeypatch.setattr(linear_predictor, "on_gpu", lambda: True)
+    monkeypatch.setattr(rows, "on_gpu", lambda: True)
 
 
 def problem(name, size, chains):
@@ -49,7 +50,7 @@ def test_models_with_one_residual_of_single_numbers_take_the_kernel(name):
 def test_the_kernel_gives_the_bits_of_the_loop(name, chains, monkeypatch):
     arguments = problem(name, 2500, chains)
     expected = total(*arguments)
-    monkeypatch.setattr(linear_predictor, "on_gpu", lambda: True)
+    monkeypatch.setattr(rows, "on_gpu", lambda: True)
     found = total(*arguments)
     if name == "linear":
         np.testing.assert_array_equal(found, expected)
@@ -117,7 +118,7 @@ def test_one_record_is_within_the_bound_exactly():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_kernel_lowers_for_a_gpu(name, chains, monkeypatch):
     factors, table, lattice, queries = problem(name, 2500, chains)
-    rows = jax.eval_shape(partial(make_rows, factors), table)
+    made = jax.eval_shape(partial(make_rows, factors), table)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    text = jax.jit(sum_rows).trace(rows, finer(lattice)[0], queries).lower(lowering_platforms=("cuda",)).as_text()
+    text = jax.jit(sum_rows).trace(made, finer(lattice)[0], queries).lower(lowering_platforms=("cuda",)).as_text()
     assert "triton" in text

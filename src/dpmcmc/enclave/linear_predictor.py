@@ -9,31 +9,39 @@ The integer rows are all that is read of them: linear predictors are computed fr
 tiles of one shape, which does not depend on the chunk size: a residual's bits come from the same compiled operations
 wherever its record stands. Sums are exact, so nothing else could depend on the order. On a GPU `row_kernel` does the
 whole walk where it can.
+
+Without privacy the same walk is made in floating point: `sum_scaled_rows`.
 """
 
 # jax annotates itself in part only
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import enable_x64, lax
 
-from dpmcmc.enclave.clip import largest_entry
 from dpmcmc.enclave.factors import Factors, SingleNumbers, factorise
 from dpmcmc.enclave.lattice import Lattice, Wide, add, quantise_scalar, quantise_vector, zero
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
-from dpmcmc.enclave.row_kernel import HAS_PALLAS, LEAF_TYPES, MOST_ENTRIES, ROWS_AT_ONCE, Problem, sum_tiles
-
-ROW_BOUND = 127 * 256
-"""The largest norm of a row in integers, and so of an entry: two signed bytes, neither of them -128."""
+from dpmcmc.enclave.row_kernel import Problem, sum_tiles
+from dpmcmc.enclave.rows import (
+    ROW_BOUND,
+    Ready,
+    Rows,
+    count_rows,
+    groups_of,
+    homes_of,
+    last_rows,
+    make_rows,
+    on_gpu,
+    slice_rows,
+)
 
 FINEST_SCALE = 2.0**36
 """Lattices are refined up to this scale of the noise, if the bound allows: then rounding moves a sum of n records by at
@@ -51,126 +59,15 @@ MOST_RECORDS = 2**29
 _FEW_RESIDUALS = 4
 
 
-def rows_in_tile(width: int, num_records: int, fused: bool) -> int:
-    """Return how many rows a tile has: as many as the caches like, and cut so that the last tile is nearly full."""
-    if fused:
-        return ROWS_AT_ONCE
-    most, entries = (2**17, 2**26) if on_gpu() else (2**15, 2**19)
-    most = max(min(entries // width, most), 4096)
-    num_tiles = -(-num_records // most)
-    return -(-num_records // (num_tiles * 128)) * 128
+def find_rows(
+    facts: Facts, contribution: Contribution, queries: Sequence[Any], records: Any, ready: Ready | None = None
+) -> Rows | None:
+    """Return the records with their rows if the contribution is residual * row, else None.
 
-
-@partial(jax.tree_util.register_dataclass, data_fields=["records", "tiles", "units"], meta_fields=["factors"])
-@dataclass(frozen=True)
-class Rows:
-    """Records with their rows in integers: what a run makes once, before its first release."""
-
-    factors: Factors
-    records: Any
-    tiles: tuple[jax.Array, ...]
-    """For each group of residuals its rows, int16, the norm of each at most ROW_BOUND, shape (tiles, entries, rows in a
-    tile); what lies beyond the last record, in the last tile, counts for nothing."""
-    units: jax.Array
-    """What one step of a row is worth, shape (groups, all rows); zero for a row that is not finite or not there."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Residuals that multiply the same features."""
-
-    residuals: tuple[int, ...]
-    features: tuple[int, ...]
-    """The features of the row, -1 for the number one; a feature of two coordinates stands here twice."""
-    coordinates: tuple[tuple[int, ...], ...]
-    """Which coordinate it is that each residual (outer) gives with each feature (inner)."""
-
-
-def find_rows(facts: Facts, contribution: Contribution, queries: Sequence[Any], records: Any) -> Rows | None:
-    """Return the records with their rows in integers if the contribution is residual * row, else None.
-
-    `queries` are those of one chain; their shapes alone are used.
+    `queries` are those of one chain; their shapes alone are used. Rows become integers, if nothing else is said.
     """
     factors = factorise(contribution, queries, facts.record)
-    return None if factors is None or _num_rows(records) > MOST_RECORDS else make_rows(factors, records)
-
-
-def make_rows(factors: Factors, records: Any) -> Rows:
-    """Return the records with their rows in integers, a few tiles at a time: no copy of all rows in floats exists."""
-    groups, num_rows = groups_of(factors), _num_rows(records)
-    fused, width = on_gpu() and suits_kernel(factors, records), max(len(group.features) for group in groups)
-    in_tile = rows_in_tile(width, num_rows, fused)
-    at_once = max(rows_in_tile(width, num_rows, fused=False) // in_tile, 1) * in_tile
-
-    def tiles_of(rows: Any) -> tuple[list[jax.Array], jax.Array]:
-        features = jax.vmap(factors.features)(rows)
-        extended = jnp.concatenate([features, jnp.ones((_num_rows(rows), 1), features.dtype)], axis=1)
-        tiles, units = [], []
-        for group in groups:
-            wanted = np.array(group.features)
-            own = features if np.array_equal(wanted, np.arange(features.shape[1])) else extended[:, wanted]
-            steps, unit = quantise_rows(own)
-            tiles.append(jnp.swapaxes(steps.reshape(-1, in_tile, len(wanted)), 1, 2))
-            units.append(unit)
-        return tiles, jnp.stack(units)
-
-    whole = num_rows // at_once * at_once
-    parts = []
-    if whole:
-        made = lax.map(lambda start: tiles_of(_rows(records, start, at_once)), jnp.arange(0, whole, at_once))
-        parts = [([tiles.reshape(-1, *tiles.shape[2:]) for tiles in made[0]], jnp.moveaxis(made[1], 1, 0))]
-    if whole < num_rows:
-        padded = -(-(num_rows - whole) // in_tile) * in_tile
-        tiles, unit = tiles_of(_rest(records, whole, padded))
-        parts.append((tiles, jnp.where(jnp.arange(padded) < num_rows - whole, unit, 0)))
-    tiles = [jnp.concatenate(own) for own in zip(*(tiles for tiles, _ in parts), strict=True)]
-    units = jnp.concatenate([unit.reshape(len(groups), -1) for _, unit in parts], axis=1)
-    return Rows(factors, records, tuple(tiles), units)
-
-
-def quantise_rows(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return integers near each row over its unit, int16, of norm <= ROW_BOUND, and the units.
-
-    The norm comes from 20-bit integers, whose squares add up exactly in float64: its bits depend on the row alone.
-    The bound is verified on the integers that are returned. A row that is not finite becomes zero.
-    """
-    num_entries = rows.shape[1]
-    largest = largest_entry(rows, 1)
-    finite = jnp.isfinite(largest) & (largest > 0)
-    target = ROW_BOUND - 1 - num_entries**0.5 / 2
-    # the power of two that takes the largest entry to [2^19, 2^20), in two factors that float32 holds
-    power = 146 - (lax.bitcast_convert_type(jnp.where(finite, largest, 1), jnp.int32) >> 23)
-    powers = [lax.bitcast_convert_type((127 + part) << 23, jnp.float32) for part in (power >> 1, power - (power >> 1))]
-    with enable_x64(True):
-        exact = jnp.where(finite, rows, 0).astype(jnp.float64)
-        shift = powers[0].astype(jnp.float64) * powers[1].astype(jnp.float64)
-        fine = jnp.rint(exact * shift)
-        norm = jnp.sqrt(jnp.sum(fine * fine, axis=1, keepdims=True)) / shift
-        steps = jnp.rint(exact * jnp.where(finite, target / norm, 0))
-        steps = jnp.clip(steps, -ROW_BOUND, ROW_BOUND)
-        held = jnp.sum(steps * steps, axis=1, keepdims=True) <= float(ROW_BOUND) ** 2
-        unit = jnp.where(finite & held, norm / target, 0).astype(jnp.float32)
-        steps = jnp.where(held, steps, 0).astype(jnp.int16)
-    return steps, unit[:, 0]
-
-
-def groups_of(factors: Factors) -> tuple[Group, ...]:
-    """Return the residuals, those with the same features together."""
-    own: dict[int, list[tuple[int, int]]] = {}
-    for coordinate, (residual, feature) in enumerate(zip(factors.residual_of, factors.feature_of, strict=True)):
-        if residual >= 0:
-            own.setdefault(residual, []).append((feature, coordinate))
-    together: dict[tuple[int, ...], list[int]] = {}
-    for residual, pairs in own.items():
-        together.setdefault(tuple(feature for feature, _ in sorted(pairs)), []).append(residual)
-    return tuple(
-        Group(
-            tuple(residuals),
-            features,
-            tuple(tuple(coordinate for _, coordinate in sorted(own[residual])) for residual in residuals),
-        )
-        for features, residuals in together.items()
-    )
+    return None if factors is None or count_rows(records) > MOST_RECORDS else make_rows(factors, records, ready)
 
 
 def finer(lattice: Lattice) -> tuple[Lattice, int] | None:
@@ -189,15 +86,50 @@ def finer(lattice: Lattice) -> tuple[Lattice, int] | None:
     return None if bound < LEAST_BOUND else (Lattice(lattice.granularity / refined, bound), refined)
 
 
+class Arithmetic(NamedTuple):
+    """How the contributions of a tile are added up."""
+
+    hold: Callable[[jax.Array], jax.Array]
+    """What becomes of residuals in units of their rows, shape (chains, residuals, records)."""
+    product: Callable[[jax.Array, jax.Array], Any]
+    """The sum over the records of a tile, shape (residuals, entries), of residuals times rows."""
+    add: Callable[[Any, Any], Any]
+    zero: Callable[[tuple[int, ...]], Any]
+
+
 def sum_rows(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wide:
     """Return the exact sum of residual * row for each chain, shape (chains, coordinates), in steps of the fine lattice.
 
     `lattice` is the one of the residuals, from `finer`.
     """
-    groups, num_chains = groups_of(rows.factors), queries[0].shape[0]
-    fused = on_gpu() and suits_kernel(rows.factors, rows.records)
-    totals = [_fused_sum(rows, lattice, queries)] if fused else _sums(rows, lattice, queries)
-    coordinates = np.concatenate([np.ravel(group.coordinates) for group in groups])
+
+    def quantise(worth: jax.Array) -> jax.Array:
+        return quantise_scalar(worth, lattice) if worth.shape[1] == 1 else quantise_vector(worth, lattice, axis=1)
+
+    if rows.fused:
+        return _assemble(rows, [_fused_sum(rows, lattice, queries)])
+    return _assemble(rows, _sums(rows, queries, Arithmetic(quantise, _product, add, zero)))
+
+
+def sum_scaled_rows(rows: Rows, queries: Sequence[jax.Array]) -> jax.Array:
+    """Return the sum of residual * row in floating point, shape (chains, coordinates); `rows` from `scale_rows`.
+
+    A record whose contribution is not finite counts as zero.
+    """
+
+    def finite(worth: jax.Array) -> jax.Array:
+        return jnp.where(jnp.all(jnp.isfinite(worth), axis=1, keepdims=True), worth, 0)
+
+    def product(worth: jax.Array, tile: jax.Array) -> jax.Array:
+        return jnp.matmul(tile, worth.T, precision=lax.Precision.HIGHEST).T
+
+    return _assemble(rows, _sums(rows, queries, Arithmetic(finite, product, jnp.add, jnp.zeros)))
+
+
+def _assemble(rows: Rows, totals: Sequence[Any]) -> Any:
+    """Return the sums of the groups, shape (chains * residuals, entries), as coordinates of each chain."""
+    coordinates = np.concatenate([np.ravel(group.coordinates) for group in groups_of(rows.factors)])
+    num_chains = sum(jax.tree.leaves(total)[0].size for total in totals) // len(coordinates)
 
     def assemble(*words: jax.Array) -> jax.Array:
         flat = jnp.concatenate([word.reshape(num_chains, -1) for word in words], axis=1)
@@ -208,23 +140,10 @@ def sum_rows(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wide
     return jax.tree.map(assemble, *totals)
 
 
-def _homes(factors: Factors) -> list[int] | None:
-    """Return for each predictor a group that has all its features; None if one has no such group.
-
-    Then residuals are computed from the records and not from rows.
-    """
-    groups = [set(group.features) for group in groups_of(factors)]
-    homes = [
-        next((i for i, group in enumerate(groups) if group.issuperset(predictor.features)), None)
-        for predictor in factors.predictors
-    ]
-    return None if None in homes else cast(list[int], homes)
-
-
 def _coefficients(factors: Factors, queries: Sequence[jax.Array]) -> list[tuple[int, jax.Array]]:
     """Return for each predictor its group and its coefficients, shape (chains, numbers, entries of the group)."""
     found = []
-    for predictor, home in zip(factors.predictors, _homes(factors) or (), strict=False):
+    for predictor, home in zip(factors.predictors, homes_of(factors) or (), strict=False):
         features = groups_of(factors)[home].features
         places = np.array([features.index(feature) for feature in predictor.features])
         own = jax.vmap(lambda *queries, predictor=predictor: predictor.coefficients(queries))(*queries)
@@ -232,7 +151,7 @@ def _coefficients(factors: Factors, queries: Sequence[jax.Array]) -> list[tuple[
     return found
 
 
-def _sums(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> list[Wide]:
+def _sums(rows: Rows, queries: Sequence[jax.Array], arithmetic: Arithmetic) -> list[Any]:
     """Return the sums for each group, shape (chains * residuals, entries): a loop over tiles."""
     groups, num_chains, in_tile = groups_of(rows.factors), queries[0].shape[0], rows.tiles[0].shape[2]
     coefficients = _coefficients(rows.factors, queries)
@@ -247,30 +166,29 @@ def _sums(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> list[Wi
 
     of_tile = jax.vmap(jax.vmap(of_record, in_axes=(None, 0, -1), out_axes=1), in_axes=(0, None, 0))
 
-    def add_tile(totals: list[Wide], number: Any, records: Any) -> list[Wide]:
+    def add_tile(totals: list[Any], number: Any, records: Any) -> list[Any]:
         tiles = [lax.dynamic_index_in_dim(tiles, number, keepdims=False) for tiles in rows.tiles]
         units = lax.dynamic_slice_in_dim(rows.units, number * in_tile, in_tile, axis=1)
         predictions = [
             _predict(own, tiles[group], units[group]).reshape(num_chains, *predictor.shape, in_tile)
             for (group, own), predictor in zip(coefficients, rows.factors.predictors, strict=False)
         ]
-        worth = of_tile(list(queries), records, predictions) * units[group_of]
-        steps = quantise_scalar(worth, lattice) if len(order) == 1 else quantise_vector(worth, lattice, axis=1)
+        held = arithmetic.hold(of_tile(list(queries), records, predictions) * units[group_of])
         sums = [
-            _product(steps[:, a:b].reshape(-1, in_tile), tile)
+            arithmetic.product(held[:, a:b].reshape(-1, in_tile), tile)
             for (a, b), tile in zip(pairwise(ends), tiles, strict=True)
         ]
-        return [add(total, more) for total, more in zip(totals, sums, strict=True)]
+        return [arithmetic.add(total, more) for total, more in zip(totals, sums, strict=True)]
 
-    def add_whole_tile(number: Any, totals: list[Wide]) -> list[Wide]:
-        return add_tile(totals, number, _rows(rows.records, number * in_tile, in_tile))
+    def add_whole_tile(number: Any, totals: list[Any]) -> list[Any]:
+        return add_tile(totals, number, slice_rows(rows.records, number * in_tile, in_tile))
 
-    totals = [zero((num_chains * len(group.residuals), len(group.features))) for group in groups]
-    whole = _num_rows(rows.records) // in_tile
+    totals = [arithmetic.zero((num_chains * len(group.residuals), len(group.features))) for group in groups]
+    whole = count_rows(rows.records) // in_tile
     if whole:
         totals = lax.fori_loop(0, whole, add_whole_tile, totals)
-    if whole * in_tile < _num_rows(rows.records):
-        totals = add_tile(totals, whole, _rest(rows.records, whole * in_tile, in_tile))
+    if whole * in_tile < count_rows(rows.records):
+        totals = add_tile(totals, whole, last_rows(rows.records, whole * in_tile, in_tile))
     return totals
 
 
@@ -295,20 +213,6 @@ def _product(steps: jax.Array, tile: jax.Array) -> Wide:
         return Wide(high.astype(jnp.int32), (total - high * 2.0**32).astype(jnp.uint32))
 
 
-def suits_kernel(factors: Factors, records: Any) -> bool:
-    """Say whether one kernel can make the sums: one residual, of single numbers, and rows that fit into registers."""
-    numbers, leaves = factors.single_numbers, jax.tree.leaves(records)
-    return (
-        HAS_PALLAS
-        and numbers is not None
-        and bool(factors.predictors)
-        and bool(_homes(factors))
-        and factors.num_features < MOST_ENTRIES
-        and all(predictor.shape == () for predictor in factors.predictors)
-        and all(leaves[leaf].dtype in LEAF_TYPES for leaf in numbers.leaves)
-    )
-
-
 def _fused_sum(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wide:
     """Return what `_sums` does for the only group, from one kernel."""
     numbers = cast(SingleNumbers, rows.factors.single_numbers)
@@ -323,25 +227,3 @@ def _fused_sum(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wi
     )
     leaves = jax.tree.leaves(rows.records)
     return sum_tiles(problem, rows.tiles[0], rows.units[0], [leaves[leaf].reshape(-1) for leaf in numbers.leaves])
-
-
-def on_gpu() -> bool:
-    """Say whether programs are compiled for a GPU: loops are cut larger there."""
-    return jax.default_backend() == "gpu"
-
-
-def _num_rows(records: Any) -> int:
-    return jax.tree.leaves(records)[0].shape[0]
-
-
-def _rows(records: Any, start: Any, count: int) -> Any:
-    return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, count), records)
-
-
-def _rest(records: Any, start: int, count: int) -> Any:
-    """Return the last records, filled up to `count` with zeros."""
-
-    def filled(leaf: jax.Array) -> jax.Array:
-        return jnp.pad(leaf[start:], [(0, start + count - leaf.shape[0]), *[(0, 0)] * (leaf.ndim - 1)])
-
-    return jax.tree.map(filled, records)

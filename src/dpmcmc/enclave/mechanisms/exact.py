@@ -11,10 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc.accounting.event import Event, NonPrivate
+from dpmcmc.enclave.linear_predictor import find_rows, sum_scaled_rows
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient, num_coordinates
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
-from dpmcmc.enclave.shards import num_rows, sum_parts
+from dpmcmc.enclave.rows import Rows, scale_rows
+from dpmcmc.enclave.shards import consists_of, map_parts, num_rows, sum_parts
 
 
 def exact_sum(
@@ -95,10 +97,18 @@ class ExactGradientSum:
         """Return the gradient of one record's log-likelihood."""
         return flat_gradient(term)
 
+    def prepare(self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[Any]) -> Any:
+        """Return the records as `compute` reads them best: with their rows, if there are rows."""
+        return map_parts(lambda part: find_rows(facts, contribution, queries, part, scale_rows), records) or records
+
     def compute(
         self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
     ) -> Sequence[jax.Array]:
-        """Return the exact gradient of each chain."""
+        """Return the exact gradient of each chain; `records` as they are, or prepared."""
+        if not consists_of(records, Rows):
+            records = self.prepare(facts, contribution, records, [query[0] for query in queries])
+        if consists_of(records, Rows):
+            return [sum_parts(lambda part, _: sum_scaled_rows(part, queries), records)]
         return [exact_sum(facts, contribution, records, queries, len(keys))]
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from dpmcmc import validation
 from dpmcmc.accounting.event import Event
 from dpmcmc.enclave.column_kernel import Columns, find_columns
-from dpmcmc.enclave.linear_predictor import MOST_RECORDS, Rows, find_rows, finer, on_gpu
+from dpmcmc.enclave.linear_predictor import MOST_RECORDS, find_rows, finer
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.lattice_sum import (
     lattice_event,
@@ -21,6 +21,7 @@ from dpmcmc.enclave.mechanisms.lattice_sum import (
     noisy_vector_sum,
     vector_lattice,
 )
+from dpmcmc.enclave.rows import Rows, on_gpu
 from dpmcmc.enclave.shards import consists_of, map_parts, num_rows
 
 
