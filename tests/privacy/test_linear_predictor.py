@@ -19,6 +19,7 @@ from dpmcmc.enclave.factors import factorise
 from dpmcmc.enclave.lattice import to_int64
 from dpmcmc.enclave.linear_predictor import finer, sum_rows
 from dpmcmc.enclave.mechanisms.base import Term
+from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, exact_sum
 from dpmcmc.enclave.mechanisms.gradient import GradientSum, flat_gradient
 from dpmcmc.enclave.mechanisms.lattice_sum import noisy_vector_sum, vector_lattice
 from dpmcmc.enclave.rng import insecure_key
@@ -158,6 +159,28 @@ def test_a_run_takes_the_path_without_being_told(monkeypatch):
     result = PrivateData.without_guarantee(records(300)).run(program, jnp.zeros(D), model=Model())
     assert np.all(np.isfinite(result))
     assert calls == [1]  # once, before the loop
+
+
+# Without privacy.
+
+
+@pytest.mark.parametrize("name", GLMS)
+def test_the_exact_gradient_is_the_plain_sum(name):
+    contribution, facts, table, queries = problem(*GLMS[name][:2], 4200)
+    table["x"] = table["x"].at[3, 1].set(jnp.inf).at[4, 2].set(jnp.nan).at[5].set(0.0)  # two records count as zero
+    keys = jax.random.split(insecure_key(1), 3)
+    assert isinstance(ExactGradientSum().prepare(facts, contribution, table, [query[0] for query in queries]), Rows)
+    (found,) = ExactGradientSum().compute(facts, contribution, table, queries, keys)
+    expected = exact_sum(facts, contribution, table, queries, 3)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.max(np.abs(expected)))
+
+
+def test_an_exact_gradient_that_overflows_counts_as_zero():
+    contribution, facts, table, queries = problem(linear, VECTOR, 40)
+    far = {**table, "y": table["y"].at[7].set(1e38), "x": table["x"].at[7].set(1e3)}
+    (found,) = ExactGradientSum().compute(facts, contribution, far, queries, jax.random.split(insecure_key(1), 3))
+    expected = exact_sum(facts, contribution, jax.tree.map(lambda leaf: jnp.delete(leaf, 7, axis=0), table), queries, 3)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 # The sum.
