@@ -23,9 +23,10 @@ from dpmcmc.enclave.lattice import (
     sum_chunks,
     to_float,
 )
-from dpmcmc.enclave.linear_predictor import Rows, finer, on_gpu, sum_rows
+from dpmcmc.enclave.linear_predictor import finer, sum_rows
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
 from dpmcmc.enclave.noise import draw_noise, gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.rows import Rows, on_gpu
 from dpmcmc.enclave.shards import Shards, num_rows, sum_parts
 
 CLIPS_MOVED = {Adjacency.REPLACE_ONE: 2, Adjacency.ADD_OR_REMOVE_ONE: 1}
