@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         WithoutReplacement,
     )
     from dpmcmc.estimators import PrivateBayesClassifier, PrivateBayesRegressor
-    from dpmcmc.fitting import fit
+    from dpmcmc.fitting import fit, resume
     from dpmcmc.kernels import (
         Stage,
         citation,
@@ -63,7 +63,7 @@ _HOMES = {
         "polynomial_steps",
     ),
     "estimators": ("PrivateBayesClassifier", "PrivateBayesRegressor"),
-    "fitting": ("fit",),
+    "fitting": ("fit", "resume"),
     "model": ("FormulaModel", "Model", "from_formula", "from_numpyro", "per_person"),
     "posterior": ("Posterior",),
     "run": ("price", "sample"),
@@ -116,6 +116,7 @@ __all__ = [
     "per_person",
     "polynomial_steps",
     "price",
+    "resume",
     "sample",
 ]
 

@@ -7,6 +7,8 @@
     ├── BudgetUnreachable      no plan fits the budget, however small or noisy
     ├── ModelRefused           a model that cannot be sampled privately; the message names the site and the reason
     ├── NotConverged           a long run that was to be a reference did not pass its checks
+    ├── RunInterrupted         a run was stopped and can be resumed; its charge stands
+    ├── ResumeRefused          a run that was stopped cannot go on: other records, another program, no key
     ├── AuditError             a program was refused before it read a record; nothing was charged
     │   ├── RecordsRefused     records, or what looks like them, outside a release
     │   ├── OperationRefused   a callback, or an operation that may not be applied to records
@@ -50,6 +52,14 @@ class ModelRefused(DpmcmcError):
 
 class NotConverged(DpmcmcError):
     """A long run did not pass its checks: it is no reference."""
+
+
+class RunInterrupted(DpmcmcError):
+    """A run was stopped before its end. Its charge stands, and it can be resumed."""
+
+
+class ResumeRefused(DpmcmcError):
+    """A run that was stopped cannot go on. Its charge stands; nothing further was released."""
 
 
 class AuditError(DpmcmcError):

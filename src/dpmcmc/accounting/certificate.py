@@ -32,7 +32,7 @@ _LARGEST_EXPONENT = 700.0
 _CURVE_EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
 
 _ALWAYS = (
-    "the noise was drawn from a secret, unpredictable source that was not stored",
+    "the noise was drawn from a secret, unpredictable source of which nothing is kept",
     "nothing but what the event lists was computed from the records and shown to anyone",
     "settings were chosen without looking at the records, or the looking is in the event",
 )

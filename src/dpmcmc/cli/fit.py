@@ -3,7 +3,7 @@
 import importlib.util
 import os
 import re
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -12,7 +12,7 @@ import typer
 from dpmcmc.accounting import Adjacency, Budget, Ledger
 from dpmcmc.cli.options import names_options
 from dpmcmc.cli.output import print_table
-from dpmcmc.errors import DpmcmcError, InvalidArgument, LedgerUnavailable, UnknownDataset
+from dpmcmc.errors import InvalidArgument, LedgerUnavailable, RunInterrupted, UnknownDataset
 
 if TYPE_CHECKING:
     from dpmcmc.posterior import Posterior
@@ -49,14 +49,14 @@ def fit(
     folder = None if dry_run else _new_folder(output)
     priors = _priors(prior)
     grant = _grant(grant_epsilon, grant_delta)
-    chosen = _model(model)
+    chosen = read_model(model)
     if not data.exists():  # a grant to the name of no file would stay in the book
         raise InvalidArgument(f"--data {str(data)!r} cannot be read: no such file or folder")
     dataset = data.stem if dataset is None else dataset
     book = _book(ledger, dataset, is_for_show=dry_run and grant is not None)
     # JAX and the rest take a second to load; the other commands do without
     from dpmcmc.enclave.table import from_table
-    from dpmcmc.fitting import prepare_fit
+    from dpmcmc.fitting import prepare_fit, run_in_folder
 
     records = from_table(
         data,
@@ -86,9 +86,17 @@ def fit(
         typer.echo("It fits." if account.admits(prepared.event) else "This run does NOT fit into what is left.")
         typer.echo("Nothing was charged.")
         return
-    posterior = prepared.run()
-    _show(posterior, prepared.num_steps)
-    _save(posterior, folder)
+    command: dict[str, Any] = {
+        "directory": str(Path.cwd()),
+        "model": model,
+        "data": str(data),
+        "schema": str(schema),
+        "ledger": ledger,
+        "dataset": dataset,
+        "adjacency": adjacency.value,
+        "public_size": public_size,
+    }
+    show(run_or_say_how_to_resume(folder, lambda: run_in_folder(prepared, folder, command=command)), folder)
 
 
 def _new_folder(output: Path | None) -> Path:
@@ -122,7 +130,7 @@ def _grant(epsilon: float | None, delta: float | None) -> Budget | None:
     return Budget(epsilon, delta)
 
 
-def _model(stated: str) -> Any:
+def read_model(stated: str) -> Any:
     """Return a formula as it is, and ``file.py:name`` as what the file calls by that name."""
     named = IN_A_FILE.fullmatch(stated.strip())
     if named is None:
@@ -161,10 +169,19 @@ def _book(url: str, dataset: str, is_for_show: bool) -> Ledger | str:
     return url
 
 
-def _show(posterior: "Posterior", num_steps: int) -> None:
-    done = posterior.is_accepted.shape[1]
-    if done < num_steps:
-        typer.echo(f"Stopped after {done} of {num_steps} steps; what was not used was given back.")
+def run_or_say_how_to_resume(folder: Path, run: Callable[[], "Posterior"]) -> "Posterior":
+    """Run; if that is interrupted, say how to go on, and leave with the exit code of Ctrl-C."""
+    try:
+        return run()
+    except RunInterrupted as stopped:
+        typer.echo(f"dpmcmc: {stopped}", err=True)
+    except KeyboardInterrupt:
+        typer.echo(f"dpmcmc: stopped at once; `dpmcmc resume {folder}` goes on, and pays nothing further", err=True)
+    raise typer.Exit(130)
+
+
+def show(posterior: "Posterior", folder: Path) -> None:
+    """Print the summary of a run, what it guarantees, and where it is."""
     summary = cast(dict[str, dict[str, float]], posterior.summary().to_dict(orient="index"))
     rows = [[name, *(f"{row[column]:.3g}" for column in SHOWN)] for name, row in summary.items()]
     print_table("Posterior", ["parameter", *SHOWN], rows)
@@ -175,22 +192,4 @@ def _show(posterior: "Posterior", num_steps: int) -> None:
             "epsilon lets them take longer steps; so do fewer chains, each of which is paid for."
         )
     typer.echo(posterior.certificate.statement)
-
-
-def _save(posterior: "Posterior", output: Path) -> None:
-    """Save a run that is paid for: where it was to be or, if that fails, where there is room."""
-    try:
-        folder = posterior.save(output)
-    except OSError as error:
-        wrong = f"--output {str(output)!r} cannot be written: {error.strerror or 'the disk refused'}; the run is paid"
-    else:
-        typer.echo(f"The run is in {folder}: draws, summary, certificate, settings.")
-        return
-    try:
-        folder = posterior.save(Path(tempfile.mkdtemp(prefix="dpmcmc-")) / output.name)
-    except OSError as error:
-        raise DpmcmcError(
-            f"{wrong}, its charge stands, and there is no room in {tempfile.gettempdir()!r} either: what is left of it "
-            "is the summary above. Make room before the next run"
-        ) from error
-    raise DpmcmcError(f"{wrong}, and is kept in {str(folder)!r}: move it to where there is room")
+    typer.echo(f"The run is in {folder}: draws, summary, certificate, settings.")

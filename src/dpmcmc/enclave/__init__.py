@@ -5,6 +5,7 @@ Every line here is a privacy claim. `docs/enclave.md` explains the design; the p
 
 from dpmcmc.enclave.audit import Audit, Charge
 from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.journal import Journal
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit, ExactBarkerBit
 from dpmcmc.enclave.mechanisms.barker_test import BarkerTest
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, ExactLogRatio, ExactSum
@@ -29,6 +30,7 @@ __all__ = [
     "ExactSubsampledGradientSum",
     "ExactSum",
     "GradientSum",
+    "Journal",
     "LogRatio",
     "MinibatchLogRatio",
     "Noisy",

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Self
 
 import jax
@@ -25,10 +25,11 @@ from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate
 from dpmcmc.enclave import rng
 from dpmcmc.enclave.audit import Audit, audit, executable
+from dpmcmc.enclave.journal import Journal, reservation_of
 from dpmcmc.enclave.mechanisms.base import Facts
 from dpmcmc.enclave.noise import MODES, Claim
 from dpmcmc.enclave.oracle import LogDensity, Oracle
-from dpmcmc.enclave.paid import PaidRun
+from dpmcmc.enclave.paid import PaidRun, Ready
 from dpmcmc.enclave.payer import NobodyPays, Payer, choose_payer
 from dpmcmc.enclave.release import current_line, line_of_error
 from dpmcmc.enclave.schema import admit, as_tree, leaf_names, parse_bounds
@@ -50,6 +51,7 @@ class _Prepared:
 
     audit: Audit
     outputs: Any
+    text: Callable[[], str]
     compile: Callable[[], Any]
 
 
@@ -199,8 +201,9 @@ class PrivateData:
         The noise is new in every run. `insecure_seed` fixes it, for tests: whoever knows the seed knows the noise, so
         such a run is `NonPrivate` and only a vault `without_guarantee` pays for it.
         """
-        event, _ = self._ready(program, arguments, model)
-        with self.reserve(event, what=what, insecure_seed=insecure_seed) as paid:
+        ready = self._ready(program, arguments, model)
+        ready.compile()
+        with self.reserve(ready.event, what=what, insecure_seed=insecure_seed) as paid:
             return paid.run(program, *arguments, model=model)
 
     @contextmanager
@@ -217,21 +220,42 @@ class PrivateData:
         finally:
             _settle(reservation, paid.close())
 
-    def _ready(
-        self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None
-    ) -> tuple[Event, Callable[[jax.Array], Any]]:
-        """Audit and compile a program; return its price, and what executes it under a key once that is paid."""
-        public = self._public(arguments)
-        prepared = self._prepare(program, public, model)
-        compiled, place = prepared.compile(), self._placement
+    @contextmanager
+    def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[PaidRun]:
+        """Begin a run that may be resumed, or go on with it: `reserve`, but a run that raises is not settled.
 
-        def execute(key: jax.Array) -> Any:
+        Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
+        proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
+        """
+        journal.recognise(jax.tree.leaves(self._records), repr(self._placement))
+        reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
+        paid = PaidRun(event, self._ready, journal=journal)
+        try:
+            yield paid
+        except BaseException as error:
+            if journal.num_begun or not isinstance(error, Exception):
+                raise
+            _settle_for_good(reservation, paid, journal)
+            raise
+        _settle_for_good(reservation, paid, journal)
+
+    def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
+        """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
+        public = self._public(arguments)
+        prepared, place = self._prepare(program, public, model), self._placement
+
+        def execute(compiled: Any, key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
                 results = compiled(self._records, *place.public([key, *jax.tree.leaves(public)]))
-                results = place.result(jax.block_until_ready(results))
-            return jax.tree.unflatten(prepared.outputs, results)
+                return place.result(jax.block_until_ready(results))
 
-        return prepared.audit.event, execute
+        return Ready(
+            event=prepared.audit.event,
+            arguments=public,
+            outputs=prepared.outputs,
+            text=prepared.text,
+            compile=lambda: partial(execute, prepared.compile()),
+        )
 
     def _public(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the arguments as arrays, after refusing records and tracers among them."""
@@ -277,11 +301,12 @@ class PrivateData:
         records = place.shapes(self._records)
 
         @cache
-        def compile_once() -> Any:
+        def lower_once() -> Any:
             with jax.disable_jit(False):
-                return place.compile(function, records, key, shapes)
+                return place.lower(function, records, key, shapes)
 
-        prepared = _Prepared(audited, jax.tree.structure(outputs), compile_once)
+        text, compile_once = cache(lambda: lower_once().as_text()), cache(lambda: lower_once().compile())
+        prepared = _Prepared(audited, jax.tree.structure(outputs), text, compile_once)
         with suppress(TypeError):
             self._cache[identity] = prepared
         if len(self._cache) > PROGRAMS_KEPT:
@@ -346,9 +371,17 @@ def _array(leaf: Any) -> jax.Array:
     return jnp.asarray(array, dtype=array.dtype)
 
 
-def _settle(reservation: Any, spent: Event) -> None:
+def _settle(reservation: Any, spent: Event) -> bool:
     """Close the charge. A book that cannot be written leaves it standing, which errs toward more loss."""
     try:
         reservation.settle(spent)
     except LedgerError as error:
         warnings.warn(f"the run is paid but not settled, its charge stands: {error}", RuntimeWarning, stacklevel=3)
+        return False
+    return True
+
+
+def _settle_for_good(reservation: Any, paid: PaidRun, journal: Journal) -> None:
+    """Close the charge of a run that may be resumed, and remove its key; unless the book cannot be written."""
+    if _settle(reservation, paid.close()):
+        journal.forget()

@@ -6,7 +6,8 @@ A key is 256 bits. Everything drawn from it is output of the ChaCha20 block func
 
 with one domain for bits, one for `split` and one for `fold_in`. Two calls that differ in key, domain or counter read
 different inputs of a pseudo-random function, so a child's stream never meets its parent's, its siblings', or those of
-the other operation. Publishing a key removes the noise it made: keys are never stored, logged or returned.
+the other operation. Publishing a key removes the noise it made: keys are never logged or returned, and the only one
+that is ever stored is that of a run which may be resumed, in private and until the run is settled (`journal`).
 """
 
 import secrets
@@ -38,8 +39,12 @@ _Rows = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 
 def fresh_key() -> jax.Array:
     """Return a key of 256 bits from the operating system's entropy."""
-    words = np.frombuffer(secrets.token_bytes(4 * _KEY_WORDS), np.uint32)
-    return jax.random.wrap_key_data(jnp.asarray(words), impl=CHACHA20)
+    return key_of(secrets.token_bytes(4 * _KEY_WORDS))
+
+
+def key_of(secret: bytes) -> jax.Array:
+    """Return the key that 32 secret bytes are."""
+    return jax.random.wrap_key_data(jnp.asarray(np.frombuffer(secret, np.uint32)), impl=CHACHA20)
 
 
 def insecure_key(seed: int) -> jax.Array:

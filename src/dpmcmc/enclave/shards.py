@@ -107,10 +107,10 @@ class Placement:
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=self.mesh and leaf.sharding), placed
         )
 
-    def compile(self, function: Callable[..., Any], records: Any, key: Any, arguments: Sequence[Any]) -> Any:
-        """Compile ``function(records, key, *arguments)``, given the shapes of everything."""
+    def lower(self, function: Callable[..., Any], records: Any, key: Any, arguments: Sequence[Any]) -> Any:
+        """Translate ``function(records, key, *arguments)`` for XLA, which compiles it, given the shapes of everything."""
         if self.mesh is None:
-            return jax.jit(function).lower(records, key, *arguments).compile()
+            return jax.jit(function).lower(records, key, *arguments)
         everywhere = PartitionSpec()
         on_each = jax.shard_map(
             lambda records, public: function(records, *public),
@@ -121,7 +121,7 @@ class Placement:
         )
         sharding = NamedSharding(self.mesh, everywhere)
         public = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding) for one in (key, *arguments)]
-        return jax.jit(lambda records, *public: on_each(records, public)).lower(records, *public).compile()
+        return jax.jit(lambda records, *public: on_each(records, public)).lower(records, *public)
 
     @property
     def _mesh(self) -> Mesh:

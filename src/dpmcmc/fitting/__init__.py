@@ -3,5 +3,6 @@
 from dpmcmc.fitting.fit import fit
 from dpmcmc.fitting.prepare import PreparedFit, prepare_fit
 from dpmcmc.fitting.recipes import RECIPES
+from dpmcmc.fitting.resume import resume, run_in_folder
 
-__all__ = ["RECIPES", "PreparedFit", "fit", "prepare_fit"]
+__all__ = ["RECIPES", "PreparedFit", "fit", "prepare_fit", "resume", "run_in_folder"]

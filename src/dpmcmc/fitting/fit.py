@@ -1,11 +1,13 @@
 """From a model and a budget to a private posterior, without a knob."""
 
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpmcmc.enclave import PrivateData
 from dpmcmc.fitting.prepare import prepare_fit
+from dpmcmc.fitting.resume import run_in_folder
 from dpmcmc.model import Model
 from dpmcmc.posterior import Posterior
 
@@ -23,6 +25,7 @@ def fit(
     num_steps: int | None = None,
     init: Any = None,
     even_if_useless: bool = False,
+    output: str | os.PathLike[str] | None = None,
     progress: bool = True,
     insecure_seed: int | None = None,
 ) -> Posterior:
@@ -45,6 +48,8 @@ def fit(
         num_steps: steps of each chain; a number that suits the sampler unless stated.
         init: where the pilot starts; the centre of the prior unless stated.
         even_if_useless: run even if the result is expected to be off by more than a posterior standard deviation.
+        output: the run folder to write, which must be new. A run that is written can be stopped at any moment, and
+            `resume` goes on with it: Ctrl-C then raises `RunInterrupted`, and what was paid for stays paid.
         progress: whether to show how it gets on.
         insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
 
@@ -67,4 +72,4 @@ def fit(
     )
     if prepared.caution:
         warnings.warn(prepared.caution, stacklevel=2)
-    return prepared.run(progress=progress)
+    return prepared.run(progress=progress) if output is None else run_in_folder(prepared, output, progress=progress)

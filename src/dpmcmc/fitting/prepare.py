@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting import Budget, Certificate, Event, accountants
-from dpmcmc.enclave import PrivateData
+from dpmcmc.enclave import PaidRun, PrivateData
 from dpmcmc.fitting.models import as_model
 from dpmcmc.fitting.pilot import Pilot
 from dpmcmc.fitting.recipes import RECIPES, Facts
@@ -23,7 +24,7 @@ from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
 from dpmcmc.run.plan import Plan, make_plan, parameters, settings
 from dpmcmc.run.program import Layout
-from dpmcmc.run.progress import watch
+from dpmcmc.run.progress import Watcher, watch
 from dpmcmc.run.sampling import delta_of, price_in_words
 from dpmcmc.run.start import start_points
 
@@ -50,6 +51,8 @@ class PreparedFit:
 
     seed: int
     insecure_seed: int | None
+    arguments: Mapping[str, Any]
+    """What it was prepared from, in plain values: `prepare_fit` makes the same of them again; no model but a formula."""
 
     @cached_property
     def event(self) -> Event:
@@ -68,23 +71,34 @@ class PreparedFit:
             return ""
         return f"delta = {delta:g} is not below one over the number of {self._units}; take a smaller one"
 
+    @property
+    def what(self) -> str:
+        """The run in a few words, for the ledger."""
+        return f"pilot and {self.sampler}"
+
     def run(self, *, progress: bool = True) -> Posterior:
         """Set the price aside, run the pilot and the sampler, and settle."""
-        what = f"pilot and {self.sampler}"
         with (
             interruptible() as is_interrupted,
-            watch(what, self.num_steps, price_in_words(self.event, self.budget.delta), progress) as watcher,
-            self.data.reserve(self.event, what=what, insecure_seed=self.insecure_seed) as paid,
+            self.watched(progress) as watcher,
+            self.data.reserve(self.event, what=self.what, insecure_seed=self.insecure_seed) as paid,
         ):
-            sampling = self._plan(self.pilot.run(paid))
-            vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted)
-            spent = paid.spent
+            return self.draw(paid, watcher, is_interrupted)
+
+    def watched(self, progress: bool) -> AbstractContextManager[Watcher]:
+        """Return what shows the progress of the run."""
+        return watch(self.what, self.num_steps, price_in_words(self.event, self.budget.delta), progress)
+
+    def draw(self, paid: PaidRun, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
+        """Run the pilot and the sampler, or as much of it as there is time for."""
+        sampling = self._plan(self.pilot.run(paid))
+        vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted)
         return Posterior(
             draws=parameters(sampling.model, sampling.layout, vectors),
             is_accepted=is_accepted,
             num_warmup=vectors.shape[1] // 10,  # it starts at the summit
             certificate=Certificate(
-                spent, self.data.facts.adjacency, self.budget.delta, self.data.assumptions, unit=self.data.unit
+                paid.spent, self.data.facts.adjacency, self.budget.delta, self.data.assumptions, unit=self.data.unit
             ),
             settings={**settings(sampling, self.data), "pilot": self.pilot.settings},
         )
@@ -131,6 +145,7 @@ def prepare_fit(
     insecure_seed: int | None = None,
 ) -> PreparedFit:
     """Check the arguments of `fit` and set everything that follows from them. Reads no record and charges nothing."""
+    formula = model if isinstance(model, str) else None
     model = as_model(model, data, family, priors)
     name = validation.choice("sampler", sampler, ("auto", *RECIPES))
     name = AUTO if name == "auto" else name
@@ -161,6 +176,16 @@ def prepare_fit(
         expected_error=error,
         seed=seed,
         insecure_seed=insecure_seed,
+        arguments={
+            "model": formula,
+            "family": family,
+            "priors": None if priors is None else dict(priors),
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "sampler": name,
+            "num_chains": num_chains,
+            "num_steps": recipe.num_steps,
+        },
     )
 
 

@@ -70,10 +70,12 @@ class Plan:
         """Run all segments, or until an interrupt; return positions and whether each step moved, (chain, step, ...)."""
         positions: list[np.ndarray] = []
         accepted: list[np.ndarray] = []
+        is_new = paid.is_caught_up
         for moved, is_accepted in self.segments(paid, size):
             positions.append(moved)
             accepted.append(is_accepted)
-            watcher.update(len(moved), float(np.mean(is_accepted)))
+            watcher.update(len(moved), float(np.mean(is_accepted)), is_new)
+            is_new = paid.is_caught_up
             if is_interrupted():
                 break
         return np.swapaxes(np.concatenate(positions), 0, 1), np.swapaxes(np.concatenate(accepted), 0, 1)

@@ -20,11 +20,14 @@ class Watcher:
         self._bar, self._console = bar, console
         self._task = bar.add_task(name, total=total, pace="compiling") if bar else None
         self._started = self._last = time.monotonic()
-        self._done = self._accepted = 0.0
+        self._done = self._accepted = self._before = 0.0
 
-    def update(self, steps: int, acceptance: float) -> None:
-        """Take note of so many further steps, and of the share of them that moved."""
+    def update(self, steps: int, acceptance: float, is_new: bool = True) -> None:
+        """Take note of so many further steps, and of the share of them that moved; old ones took no time."""
         now = time.monotonic()
+        if not is_new:
+            self._before += steps
+            self._started = now
         self._done += steps
         self._accepted += steps * acceptance
         if self._bar and self._task is not None:
@@ -35,7 +38,8 @@ class Watcher:
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def _pace(self, now: float) -> str:
-        speed, share = self._done / (now - self._started), self._done / self._total
+        speed = (self._done - self._before) / max(now - self._started, 1e-9)
+        share = self._done / self._total
         return f"{speed:.3g} steps/s, {self._accepted / self._done:.0%} accepted, {share:.0%} of {self._price}"
 
 

@@ -92,6 +92,7 @@ class Ledger:
         what: str,
         who: str | None = None,
         adjacency: Adjacency | str | None = None,
+        run: str | None = None,
     ) -> "Reservation":
         """Charge a run before it starts; what does not fit is refused and charges nothing.
 
@@ -101,11 +102,12 @@ class Ledger:
             what: the run in a few words, for the history; public, so never a value from the data.
             who: the user; the login name unless given.
             adjacency: the adjacency under which the event is meant, to be compared with the dataset's.
+            run: the name of the run, where the caller has to know it before the charge; it must be new.
         """
         dataset, what, who = _label("dataset", dataset), _label("what", what), _user(who)
         _check_event("event", event)
         stated = None if adjacency is None else Adjacency.parse("adjacency", adjacency)
-        run = uuid4().hex
+        run = uuid4().hex if run is None else _label("run", run)
         with self._book.writing() as connection:
             account = entries.account(connection, dataset, lock=True)
             _check_adjacency(account, (stated, event.required_adjacency))

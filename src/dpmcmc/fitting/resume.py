@@ -1,0 +1,118 @@
+"""A fit that is written to a run folder as it goes, so that it can be stopped at any moment and resumed."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dpmcmc.enclave import Journal, PrivateData
+from dpmcmc.errors import InvalidArgument, ResumeRefused, RunInterrupted, UnknownRun
+from dpmcmc.fitting.prepare import PreparedFit, prepare_fit
+from dpmcmc.model import Model
+from dpmcmc.posterior import Posterior
+from dpmcmc.run import folder as run_folder
+from dpmcmc.run.interrupt import interruptible
+
+
+def run_in_folder(
+    prepared: PreparedFit,
+    output: str | os.PathLike[str],
+    *,
+    command: dict[str, Any] | None = None,
+    progress: bool = True,
+) -> Posterior:
+    """Run a fit and write it to a new folder. Without a ledger, or with an insecure seed, it cannot be resumed.
+
+    Args:
+        prepared: the fit.
+        output: the folder.
+        command: where the data are, in plain values, for a command that resumes the run; kept in private.
+        progress: whether to show how it gets on.
+    """
+    folder = Path(output)
+    if folder.exists():
+        raise InvalidArgument(f"output={str(folder)!r} exists; choose a new one, a saved run is not overwritten")
+    if prepared.data.budget is None or prepared.insecure_seed is not None:
+        posterior = prepared.run(progress=progress)
+        posterior.save(folder)
+        return posterior
+    memo = {"seed": prepared.seed, "fit": dict(prepared.arguments), "command": command}
+    with Journal.create(folder, memo) as journal:
+        return _go_on(prepared, journal, stop=False, progress=progress)
+
+
+def resume(
+    folder: str | os.PathLike[str],
+    data: PrivateData,
+    model: Model | Callable[..., Any] | None = None,
+    *,
+    init: Any = None,
+    stop: bool = False,
+    progress: bool = True,
+) -> Posterior:
+    """Go on with a run that was stopped: by Ctrl-C, by kill -9, by a loss of power. It is not charged again.
+
+    The draws are those that the run would have given had it not been stopped. A run that is finished is read.
+
+    Args:
+        folder: the `output` of `fit`.
+        data: the same records as before, with the same ledger.
+        model: the same model as before, if it was no formula; formulas and all settings are remembered.
+        init: the same start as before, if one was stated.
+        stop: finish the run where it is: what was drawn is kept, and what was not used is given back.
+        progress: whether to show how it gets on.
+
+    Raises:
+        ResumeRefused: something is not as it was, or the key of the run's noise is gone; nothing was released.
+    """
+    place = Path(folder)
+    if run_folder.is_finished(place):
+        return Posterior.load(place)
+    with Journal.open(place) as journal:
+        arguments = dict(journal.memo["fit"])
+        formula = arguments.pop("model")
+        if formula is None and model is None:
+            raise InvalidArgument("model=None must be the model that the run was begun with: it was no formula")
+        chosen: Any = formula if model is None else model
+        prepared = prepare_fit(chosen, data, **arguments, init=init, even_if_useless=True)
+        try:
+            return _go_on(replace(prepared, seed=journal.memo["seed"]), journal, stop=stop, progress=progress)
+        except UnknownRun as error:
+            if run_folder.is_complete(place):  # it was stopped after it was settled
+                journal.forget()
+                run_folder.tidy(place)
+                return Posterior.load(place)
+            raise ResumeRefused(
+                f"{str(place)!r} cannot be resumed: {error}. Resume it with the ledger that it was charged to"
+            ) from error
+
+
+def _go_on(prepared: PreparedFit, journal: Journal, *, stop: bool, progress: bool) -> Posterior:
+    """Run to the end, or until an interrupt; the folder is complete before the charge is settled."""
+    folder = journal.folder
+    try:
+        with (
+            interruptible() as is_interrupted,
+            prepared.watched(progress) as watcher,
+            prepared.data.take_up(prepared.event, journal, what=prepared.what) as paid,
+        ):
+            posterior = prepared.draw(paid, watcher, (lambda: paid.is_caught_up) if stop else is_interrupted)
+            done = posterior.is_accepted.shape[1]
+            if done < prepared.num_steps and not stop:
+                raise RunInterrupted(f"stopped after {done} of {prepared.num_steps} steps; {_how_to_go_on(folder)}")
+            run_folder.put(posterior, folder)
+    except (OSError, sqlite3.Error) as error:
+        raise RunInterrupted(f"stopped, for a file cannot be written: {error}; {_how_to_go_on(folder)}") from error
+    finally:
+        if journal.is_over:
+            run_folder.tidy(folder)
+    return posterior
+
+
+def _how_to_go_on(folder: Path) -> str:
+    return (
+        f"`dpmcmc resume {folder}` goes on, and pays nothing further. With --stop it finishes here: what was drawn is "
+        "kept, and what was not used is given back. In Python, dpmcmc.resume(folder, data, stop=...)"
+    )
