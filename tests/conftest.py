@@ -43,3 +43,9 @@ def execute() -> Callable[[str, str], list]:
             return list(result) if result.returns_rows else []
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def private_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the private files of runs out of the user's own folder."""
+    monkeypatch.setenv("DPMCMC_STATE", str(tmp_path / "private"))

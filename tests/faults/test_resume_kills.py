@@ -1,0 +1,146 @@
+"""kill -9 at random points of `dpmcmc fit` and `dpmcmc resume`: the draws are those of a run that nobody killed."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpmcmc as dp
+
+COMMAND = """
+import secrets, sys, time
+
+KEYS = {{"fixed": lambda count: bytes(range(count)), "fresh": secrets.token_bytes}}
+secrets.token_bytes = KEYS["fixed"]  # as insecure as it gets, so that two runs can be compared
+secrets.randbits = lambda bits: 5
+
+import jax
+
+jax.config.update("jax_compilation_cache_dir", {cache!r})
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+from dpmcmc.cli.main import run
+from dpmcmc.enclave.journal import Journal
+
+usual_begin, usual_keep = Journal.begin, Journal.keep
+
+def begin(self, *arguments):
+    print("begun", flush=True)
+    time.sleep({pause} / 3)
+    key = usual_begin(self, *arguments)
+    time.sleep({pause} / 3)
+    return key
+
+def keep(self, *arguments):
+    time.sleep({pause} / 3)
+    usual_keep(self, *arguments)
+
+Journal.begin, Journal.keep = begin, keep
+{mutation}
+run()
+"""
+PAUSE = 0.15
+FIT = (
+    *("fit", "y ~ x", "--family", "bernoulli", "--data", "rows.csv", "--schema", "rows.toml"),
+    *("--ledger", "sqlite:///ledger.db", "--grant-epsilon", "4", "--grant-delta", "1e-6"),
+    *("--epsilon", "2", "--steps", "40", "--even-if-useless", "--output", "runs/x"),
+)
+RESUME = ("resume", "runs/x")
+
+
+def lay_out(folder: Path) -> Path:
+    folder.mkdir()
+    rng = np.random.default_rng(3)
+    x = rng.random(400).round(3)
+    pd.DataFrame({"x": x, "y": rng.random(400) < 0.3 + 0.4 * x}).to_csv(folder / "rows.csv", index=False)
+    schema = dp.Schema({"x": dp.Column(kind="number", lower=0, upper=1), "y": dp.Column(kind="boolean")})
+    (folder / "rows.toml").write_text(schema.to_toml())
+    return folder
+
+
+def start(folder: Path, words: tuple[str, ...], pause: float = 0.0, mutation: str = "") -> subprocess.Popen:
+    paths = os.pathsep.join(entry for entry in sys.path if entry)
+    environment = {**os.environ, "PYTHONPATH": paths, "DPMCMC_STATE": str(folder / "private")}
+    script = COMMAND.format(cache=str(folder.parent / "cache"), pause=pause, mutation=mutation)
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *words],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(folder: Path, words: tuple[str, ...], mutation: str = "") -> None:
+    with start(folder, words, mutation=mutation) as process:
+        _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+
+
+def kill_once(folder: Path, rng: random.Random) -> None:
+    """Begin the run, or go on with it, and kill it somewhere in the first program or two that it begins."""
+    words = RESUME if (folder / "runs" / "x").exists() else FIT
+    with start(folder, words, PAUSE) as process:
+        while "begun" not in (line := process.stdout.readline()):
+            assert line, f"it ended before it was killed: {process.stderr.read()}"
+        time.sleep(rng.uniform(0, 2 * PAUSE))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait(60) == -signal.SIGKILL
+
+
+def draws(folder: Path) -> dict[str, np.ndarray]:
+    return dict(dp.Posterior.load(folder / "runs" / "x").draws)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody killed."""
+    folder = lay_out(tmp_path_factory.mktemp("kills") / "whole")
+    finish(folder, FIT)
+    return folder
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_killed_run_ends_with_the_draws_of_one_that_was_not(whole: Path, kills: int) -> None:
+    folder = lay_out(whole.parent / f"killed-{kills}")
+    rng = random.Random(kills)
+    for _ in range(kills):
+        kill_once(folder, rng)
+    standing = dp.Ledger(f"sqlite:///{folder / 'ledger.db'}").account("rows").standing
+    assert len(standing) == 1
+    finish(folder, RESUME)
+    expected, found = draws(whole), draws(folder)
+    assert set(expected) == set(found) == {"intercept", "x"}
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name])
+    books = [dp.Ledger(f"sqlite:///{one / 'ledger.db'}") for one in (whole, folder)]
+    assert [entry.kind for entry in books[1].history()] == ["register", "reserve", "settle"]
+    assert books[0].account("rows").spent == books[1].account("rows").spent
+    assert sorted(file.name for file in (folder / "runs" / "x").iterdir()) == [
+        *("certificate.json", "config.toml", "draws.nc", "summary.csv")
+    ]
+    assert list((folder / "private" / "runs").iterdir()) == []
+
+
+FRESH_NOISE = """
+from dpmcmc.enclave import paid, rng
+rng.key_of = lambda secret: jax.random.wrap_key_data(
+    jax.numpy.asarray(__import__("numpy").frombuffer(KEYS["fresh"](32), "uint32")), impl=rng.CHACHA20
+)
+"""
+
+
+def test_fresh_noise_on_resuming_gives_other_draws(whole: Path) -> None:
+    """The control: the comparison above sees it."""
+    folder = lay_out(whole.parent / "fresh")
+    kill_once(folder, random.Random(1))
+    finish(folder, RESUME, FRESH_NOISE)
+    expected, found = draws(whole), draws(folder)
+    assert not np.array_equal(found["x"], expected["x"])

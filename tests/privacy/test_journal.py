@@ -1,0 +1,364 @@
+"""Runs that are stopped and resumed: one charge, one program at every place, one noise; whatever stops them, and where.
+
+`Stopped` is raised at any line of the trusted files, as kill -9 would end them there; tests/faults kills processes.
+"""
+
+import secrets
+import sqlite3
+import stat
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from toy import ToySum
+
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.event import Gaussian, compose
+from dpmcmc.accounting.ledger import Ledger
+from dpmcmc.enclave import Journal, PrivateData, journal, private_file
+from dpmcmc.enclave.journal import UNFINISHED, has_private_part
+from dpmcmc.errors import AuditError, BudgetExceeded, InvalidArgument, ResumeRefused, UnknownRun
+
+ONE = Gaussian(2.0)
+BUDGET = Budget(epsilon=1000.0, delta=1e-6)
+NUM_PROGRAMS = 3
+TRUSTED = {str(Path(journal.__file__).with_name(name)) for name in ("journal.py", "paid.py", "private_file.py")}
+
+
+class Stopped(BaseException):
+    """The process is no more."""
+
+
+def step(oracle, before):
+    return before + oracle.sum(ToySum(), lambda record: record).value
+
+
+def other_step(oracle, before):
+    return before - oracle.sum(ToySum(), lambda record: record).value
+
+
+@dataclass
+class Setting:
+    data: PrivateData
+    ledger: Any
+    folder: Path
+
+    def elsewhere(self, name: str) -> "Setting":
+        """The same with another folder, for another run."""
+        return replace(self, folder=self.folder.with_name(name))
+
+    @property
+    def kinds(self) -> list[str]:
+        return [entry.kind for entry in self.ledger.history("people")]
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch, table):
+    """Make vaults of the same records, each with a ledger, private files and a run folder of its own."""
+
+    def made(name="run", records=table, ledger=None):
+        monkeypatch.setenv("DPMCMC_STATE", str(tmp_path / name / "private"))
+        if ledger is None:
+            ledger = Ledger.in_memory()
+            ledger.register("people", BUDGET, Adjacency.REPLACE_ONE)
+        return Setting(PrivateData(records, ledger=ledger, dataset="people"), ledger, tmp_path / name / "folder")
+
+    return made
+
+
+@pytest.fixture
+def same_key(monkeypatch):
+    """Let every run have the same key, as no run of the library ever has; names of runs are shorter."""
+    usual = secrets.token_bytes
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: bytes(range(32)) if count == 32 else usual(count))
+
+
+def go_on(setting, programs=(step,) * NUM_PROGRAMS, seen=None):
+    """Begin the run, or go on with it; note the result of every program, as often as it gives one."""
+    opened = Journal.open if setting.folder.exists() else lambda folder: Journal.create(folder, {"note": "x"})
+    value = jnp.zeros(3)
+    with opened(setting.folder) as kept, setting.data.take_up(ONE * len(programs), kept, what="in parts") as paid:
+        for program in programs:
+            value = paid.run(program, value)
+            if seen is not None:
+                seen.setdefault(paid.count, set()).add(np.asarray(value).tobytes())
+    return np.asarray(value)
+
+
+class QuickBook:
+    """A ledger without a database."""
+
+    def __init__(self):
+        self.entries, self.standing = [], {}
+
+    def reserve(self, dataset, event, *, what, adjacency, run):  # noqa: ARG002
+        self.entries.append(("reserve", event))
+        self.standing[run] = SimpleNamespace(dataset=dataset, event=event, settle=partial(self.settle, run))
+        return self.standing[run]
+
+    def reservation(self, run):
+        if run not in self.standing:
+            raise UnknownRun(run)
+        return self.standing[run]
+
+    def settle(self, run, spent):
+        self.entries.append(("settle", spent))
+        del self.standing[run]
+
+
+@contextmanager
+def stopped_at(number):
+    """Stop at the line of that number among those that the trusted files execute; yields a list of them all."""
+    lines, opened, connect = [], [], sqlite3.connect
+
+    def remember(*arguments, **options):
+        opened.append(connect(*arguments, **options))
+        return opened[-1]
+
+    def trace(frame, kind, _):
+        if frame.f_code.co_filename not in TRUSTED:
+            return None
+        if kind == "line":
+            lines.append((Path(frame.f_code.co_filename).name, frame.f_lineno))
+            if len(lines) - 1 == number:
+                raise Stopped
+        return trace
+
+    before = sys.gettrace()
+    sqlite3.connect = remember
+    sys.settrace(trace)
+    try:
+        yield lines
+    except Stopped:
+        pass
+    finally:
+        sys.settrace(before)
+        sqlite3.connect = connect
+        for connection in opened:  # the files of a process that is no more are closed
+            connection.close()
+
+
+def test_a_run_in_one_go_pays_once_and_leaves_no_key(make):
+    setting = make()
+    go_on(setting)
+    assert setting.kinds == ["register", "reserve", "settle"]
+    assert setting.ledger.account("people").spent == ONE * NUM_PROGRAMS
+    assert not has_private_part(setting.folder)
+    assert list(private_file.private_folder().iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that nobody closes any more
+def test_stopped_at_any_line_it_releases_what_it_would_have_in_one_go(table, tmp_path, same_key):
+    book = QuickBook()
+    setting = Setting(PrivateData(table, ledger=book, dataset="people"), book, tmp_path / "compiled")
+    programs = (step,) * 2
+    go_on(setting, programs)
+    reference: dict[int, set[bytes]] = {}
+    with stopped_at(None) as lines:
+        go_on(setting.elsewhere("whole"), programs, reference)
+    first = {line: number for number, line in reversed(list(enumerate(lines)))}
+    last = {line: number for number, line in enumerate(lines)}
+    assert len(first) > 100
+    once = [("reserve", ONE * 2), ("settle", ONE * 2)]
+    for number in sorted({*first.values(), *last.values()}):
+        stopped, before, seen = setting.elsewhere(f"stopped-{number}"), len(book.entries), {}
+        with stopped_at(number):
+            go_on(stopped, programs, seen)
+        if not stopped.folder.exists():
+            assert book.entries[before:] == [], "before there is a folder nothing is charged"
+            continue
+        if has_private_part(stopped.folder) and book.entries[before:] != once:
+            go_on(stopped, programs, seen)
+            assert set(seen) == set(reference)
+        assert book.entries[before:] == once, lines[number]
+        assert all(values == reference[place] for place, values in seen.items()), lines[number]
+
+
+def stop_in_program(setting, monkeypatch, number=1):
+    """Stop a run while its program of that number, from zero, is executed, and after it was noted."""
+    usual = Journal.begin
+
+    def begin(self, place, identity, event):
+        key = usual(self, place, identity, event)
+        if place == number:
+            raise Stopped
+        return key
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Journal, "begin", begin)
+        go_on(setting)
+
+
+def test_fresh_noise_on_resuming_would_be_noticed(make, monkeypatch):
+    """The control: a journal that draws a new key when it is opened gives other draws, or is refused."""
+    setting = make()
+    seen: dict[int, set[bytes]] = {}
+    stop_in_program(setting, monkeypatch)
+    connection = sqlite3.connect(next(private_file.private_folder().glob("*.db")))
+    connection.execute("UPDATE run SET key = ?", (secrets.token_bytes(32),))
+    connection.commit()
+    connection.close()
+    with pytest.raises(ResumeRefused, match="other records"):  # their tag has the key in it
+        go_on(setting, seen=seen)
+    assert seen == {}
+
+
+def test_results_that_were_lost_or_edited_are_made_again(make, same_key, monkeypatch):
+    expected = go_on(make("whole"))
+    setting = make()
+    stop_in_program(setting, monkeypatch, number=2)
+    first, second = sorted((setting.folder / UNFINISHED).glob("*.npz"))
+    first.unlink()
+    written = bytearray(second.read_bytes())
+    written[len(written) // 2] ^= 1
+    second.write_bytes(written)
+    np.testing.assert_array_equal(go_on(setting), expected)
+    assert setting.kinds == ["register", "reserve", "settle"]
+
+
+def test_other_records_are_refused(make, table, monkeypatch):
+    setting = make()
+    stop_in_program(setting, monkeypatch)
+    changed = table.copy()
+    changed[7, 1] += 1e-3
+    for records in (changed, table[:-1], table[::-1]):
+        other = make(records=records, ledger=setting.ledger)
+        with pytest.raises(ResumeRefused, match="other records, and the same noise on two tables"):
+            go_on(other)
+    assert setting.kinds == ["register", "reserve"]
+    go_on(setting)
+
+
+def test_another_program_is_refused_also_where_nothing_is_kept(make, monkeypatch):
+    setting = make()
+    stop_in_program(setting, monkeypatch)
+    for programs in ((other_step, step, step), (step, other_step, step)):
+        with pytest.raises(ResumeRefused, match="was begun with another program"):
+            go_on(setting, programs)
+    for file in (setting.folder / UNFINISHED).glob("*.npz"):
+        file.unlink()
+    with pytest.raises(ResumeRefused, match="was begun with another program"):
+        go_on(setting, (other_step, step, step))
+    go_on(setting, (step, step, other_step))  # it was not begun yet, and costs the same
+
+
+def test_other_arguments_and_constants_are_refused(make, monkeypatch):
+    shift = jnp.ones(3)
+
+    def shifted(oracle, before):
+        return step(oracle, before) + shift
+
+    setting = make()
+    opened = lambda: setting.data.take_up(ONE * 2, kept)  # noqa: E731
+    with Journal.create(setting.folder, {}) as kept, pytest.raises(Stopped), opened() as paid:
+        paid.run(shifted, jnp.zeros(3))
+        raise Stopped
+    with Journal.open(setting.folder) as kept:
+        with pytest.raises(ResumeRefused, match="another program"), opened() as paid:
+            paid.run(shifted, jnp.full(3, 1e-7))
+        shift = jnp.full(3, 1 + 1e-7)
+        other = PrivateData(make().data._records, ledger=setting.ledger, dataset="people")
+        with pytest.raises(ResumeRefused, match="another program"), other.take_up(ONE * 2, kept) as paid:
+            paid.run(lambda oracle, before: step(oracle, before) + shift, jnp.zeros(3))
+
+
+def test_a_higher_price_than_was_charged_is_refused(make, monkeypatch):
+    setting = make()
+    stop_in_program(setting, monkeypatch)
+    with pytest.raises(ResumeRefused, match="for another price"):
+        go_on(setting, (step,) * (NUM_PROGRAMS + 1))
+    assert setting.kinds == ["register", "reserve"]
+
+
+@pytest.mark.parametrize("name", ["jax", "processor", "XLA_FLAGS"])
+def test_another_machine_is_refused(make, monkeypatch, name):
+    setting = make()
+    stop_in_program(setting, monkeypatch)
+    usual = journal.machine()
+    monkeypatch.setattr(journal, "machine", lambda: {**usual, name: "another"})
+    with pytest.raises(ResumeRefused, match=f"{name}: .* then, 'another' now"):
+        go_on(setting)
+
+
+def test_without_its_key_a_run_is_refused_and_its_charge_stands(make, monkeypatch):
+    setting = make()
+    stop_in_program(setting, monkeypatch)
+    next(private_file.private_folder().glob("*.db")).unlink()
+    with pytest.raises(ResumeRefused, match="the key of its noise is not there.* its charge stands"):
+        go_on(setting)
+    assert setting.ledger.account("people").spent == ONE * NUM_PROGRAMS
+
+
+def test_a_ledger_that_knows_nothing_of_the_run_is_refused(make, monkeypatch):
+    setting = make()
+    stop_in_program(setting, monkeypatch)
+    other = make()
+    with pytest.raises(UnknownRun, match="no reservation in this ledger"):
+        go_on(other)
+    assert other.kinds == ["register"]
+    setting.ledger.reservation(setting.ledger.account("people").standing[0]).settle()
+    with pytest.raises(UnknownRun, match="settled already"):
+        go_on(setting)
+
+
+def test_two_processes_cannot_have_one_run(make, monkeypatch):
+    setting = make()
+    stop_in_program(setting, monkeypatch)
+    with Journal.open(setting.folder), pytest.raises(ResumeRefused, match="at work in another process"):
+        Journal.open(setting.folder)
+    go_on(setting)
+
+
+def test_what_was_begun_is_spent_even_if_its_result_is_never_seen(make, monkeypatch):
+    setting = make()
+    stop_in_program(setting, monkeypatch, number=1)
+    with Journal.open(setting.folder) as kept, setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid:
+        paid.run(step, jnp.zeros(3))
+        assert not paid.is_caught_up
+    assert setting.ledger.account("people").spent == ONE * 2
+
+
+def test_a_failure_before_anything_was_executed_costs_nothing(make):
+    setting = make()
+    with pytest.raises(AuditError):
+        go_on(setting, (lambda oracle, before: jax.debug.print("{}", step(oracle, before)),))
+    assert setting.ledger.account("people").spent == compose([])
+    assert not has_private_part(setting.folder)
+    dear = make("dear")
+    with pytest.raises(BudgetExceeded):
+        go_on(dear, (step,) * 100_000)
+    assert dear.kinds == ["register"]
+    assert not has_private_part(dear.folder)
+
+
+def test_the_key_is_private_and_never_in_the_run_folder(make, monkeypatch, tmp_path):
+    setting = make()
+    stop_in_program(setting, monkeypatch)
+    (private,) = private_file.private_folder().glob("*.db")
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert stat.S_IMODE(private.parent.stat().st_mode) == 0o700
+    with Journal.open(setting.folder) as kept:
+        noise = [kept._tag("noise", identity) for identity, _ in kept._begun]
+        secret = [kept._key, kept._records, *noise, *(identity for identity, _ in kept._begun)]
+        assert repr(kept) == f"Journal({str(setting.folder)!r})"
+    assert len(set(secret)) == len(secret) == 6
+    published = b"".join(file.read_bytes() for file in setting.folder.rglob("*") if file.is_file())
+    assert len(published) > 100
+    for one in secret:
+        assert one not in published
+        assert one.hex().encode() not in published
+    monkeypatch.setenv("DPMCMC_STATE", str(tmp_path / "published" / "private"))
+    with pytest.raises(InvalidArgument, match="set DPMCMC_STATE to a folder of yours"):
+        Journal.create(tmp_path / "published", {})
+    monkeypatch.setenv("DPMCMC_STATE", str(setting.folder / UNFINISHED / "run"))
+    with pytest.raises(InvalidArgument, match="cannot be made"):
+        Journal.create(tmp_path / "elsewhere", {})
