@@ -4,6 +4,7 @@ import datetime
 import itertools
 import json
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -30,6 +31,7 @@ from dpmcmc.errors import (
     BudgetExceeded,
     DatasetExists,
     InvalidArgument,
+    LedgerUnavailable,
     UnknownDataset,
     UnknownRun,
 )
@@ -131,6 +133,16 @@ def test_a_run_settles_once(ledger: Ledger) -> None:
     with pytest.raises(UnknownRun, match="has no reservation"):
         replace(reservation, run="0" * 32).settle()
     assert ledger.history() == before
+
+
+def test_a_run_can_be_named_before_it_is_charged_and_is_charged_once(ledger: Ledger) -> None:
+    assert ledger.reserve("patients", STEP, what="run", run="named").run == "named"
+    for _ in range(2):
+        with pytest.raises(LedgerUnavailable):
+            ledger.reserve("patients", STEP, what="run", run="named")
+        assert ledger.account("patients").spent == STEP
+        with suppress(UnknownRun):
+            ledger.reservation("named").settle()
 
 
 def test_the_budget_is_kept_to_the_last_step(ledger: Ledger) -> None:

@@ -66,13 +66,21 @@ def names(folder) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
-def test_ctrl_c_and_on_gives_the_draws_of_one_go(place) -> None:
+def full_disk(*_):
+    raise OSError(28, "No space left on device")
+
+
+def test_stopped_three_times_it_gives_the_draws_of_one_go(place) -> None:
     whole = dp.fit(FORMULA, vault(dataset="whole"), output="whole", **FIT)
     assert names(place / "whole") == FILES
     with ctrl_c(), pytest.raises(RunInterrupted, match="stopped after 6 of 40 steps; `dpmcmc resume runs/x`"):
         dp.fit(FORMULA, vault(), output="runs/x", **FIT)
     with ctrl_c(times=2), pytest.raises(KeyboardInterrupt):
         dp.resume("runs/x", vault(), progress=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_folder, "put", full_disk)
+        with pytest.raises(RunInterrupted, match="No space left on device; `dpmcmc resume"):
+            dp.resume("runs/x", vault(), progress=False)
     assert kinds() == ["register", "reserve"]
     resumed = dp.resume("runs/x", vault(), progress=False)
     for name, values in whole.draws.items():
@@ -145,18 +153,6 @@ def test_a_charge_that_is_refused_leaves_no_folder(place) -> None:
     assert kinds() == ["register"]
 
 
-def test_a_full_disk_stops_a_run_that_can_go_on(place, monkeypatch) -> None:
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch, pytest.raises(RunInterrupted, match="No space left on device; `dpmcmc resume"):
-        patch.setattr(run_folder, "put", full)
-        dp.fit(FORMULA, vault(), output="x", **FIT)
-    assert kinds() == ["register", "reserve"]
-    assert dp.resume("x", vault(), progress=False).draws["smoker"].shape == (2, 40)
-    assert kinds() == ["register", "reserve", "settle"]
-
-
 @pytest.fixture
 def command(monkeypatch, capsys):
     def call(*words: str) -> tuple[int, str, str]:
@@ -193,11 +189,14 @@ def test_the_command(command, place, monkeypatch) -> None:
     assert code == 130
     assert "stopped at once; `dpmcmc resume" in err
     monkeypatch.chdir(elsewhere)
-    code, out, _ = command("resume", "../runs/x")
+    code, out, _ = command("resume", "../runs/x", "--stop")
     assert code == 0
     assert "smoker" in out
     assert "1e-06)-differentially private" in out
     monkeypatch.chdir(place)
+    saved = dp.Posterior.load("runs/x")
+    assert saved.is_accepted.shape == (2, 6), "what was drawn is kept, and what was not used is given back"
+    assert dp.Ledger("sqlite:///ledger.db").account("patients").spent == saved.certificate.event
     assert kinds() == ["register", "reserve", "settle"]
     code, out, _ = command("resume", "runs/x")
     assert code == 0
@@ -207,13 +206,3 @@ def test_the_command(command, place, monkeypatch) -> None:
     code, _, err = command("resume", "elsewhere")
     assert code == 2
     assert "is no run that was begun" in err
-
-
-def test_the_command_can_give_back_what_was_not_used(command, place) -> None:
-    with ctrl_c():
-        command(*WORDS)
-    code, _, _ = command("resume", "runs/x", "--stop")
-    assert code == 0
-    saved = dp.Posterior.load("runs/x")
-    assert saved.is_accepted.shape == (2, 6)
-    assert dp.Ledger("sqlite:///ledger.db").account("patients").spent == saved.certificate.event

@@ -1,7 +1,6 @@
 """kill -9 at random points of `dpmcmc fit` and `dpmcmc resume`: the draws are those of a run that nobody killed."""
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -84,7 +83,7 @@ def finish(folder: Path, words: tuple[str, ...], mutation: str = "") -> None:
     assert process.returncode == 0, errors
 
 
-def kill_once(folder: Path, rng: random.Random) -> None:
+def kill_once(folder: Path, rng: np.random.Generator) -> None:
     """Begin the run, or go on with it, and kill it somewhere in the first program or two that it begins."""
     words = RESUME if (folder / "runs" / "x").exists() else FIT
     with start(folder, words, PAUSE) as process:
@@ -110,7 +109,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_killed_run_ends_with_the_draws_of_one_that_was_not(whole: Path, kills: int) -> None:
     folder = lay_out(whole.parent / f"killed-{kills}")
-    rng = random.Random(kills)
+    rng = np.random.default_rng(kills)
     for _ in range(kills):
         kill_once(folder, rng)
     standing = dp.Ledger(f"sqlite:///{folder / 'ledger.db'}").account("rows").standing
@@ -137,10 +136,11 @@ rng.key_of = lambda secret: jax.random.wrap_key_data(
 """
 
 
+@pytest.mark.slow
 def test_fresh_noise_on_resuming_gives_other_draws(whole: Path) -> None:
     """The control: the comparison above sees it."""
     folder = lay_out(whole.parent / "fresh")
-    kill_once(folder, random.Random(1))
+    kill_once(folder, np.random.default_rng(1))
     finish(folder, RESUME, FRESH_NOISE)
     expected, found = draws(whole), draws(folder)
     assert not np.array_equal(found["x"], expected["x"])

@@ -24,7 +24,7 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Gaussian, compose
 from dpmcmc.accounting.ledger import Ledger
-from dpmcmc.enclave import Journal, PrivateData, journal, private_file
+from dpmcmc.enclave import Journal, PrivateData, journal, private_file, rng
 from dpmcmc.enclave.journal import UNFINISHED, has_private_part
 from dpmcmc.errors import AuditError, BudgetExceeded, InvalidArgument, ResumeRefused, UnknownRun
 
@@ -156,8 +156,9 @@ def test_a_run_in_one_go_pays_once_and_leaves_no_key(make):
     assert list(private_file.private_folder().iterdir()) == []
 
 
+@pytest.mark.usefixtures("same_key")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that nobody closes any more
-def test_stopped_at_any_line_it_releases_what_it_would_have_in_one_go(table, tmp_path, same_key):
+def test_stopped_at_any_line_it_releases_what_it_would_have_in_one_go(table, tmp_path):
     book = QuickBook()
     setting = Setting(PrivateData(table, ledger=book, dataset="people"), book, tmp_path / "compiled")
     programs = (step,) * 2
@@ -183,7 +184,7 @@ def test_stopped_at_any_line_it_releases_what_it_would_have_in_one_go(table, tmp
         assert all(values == reference[place] for place, values in seen.items()), lines[number]
 
 
-def stop_in_program(setting, monkeypatch, number=1):
+def stop_in_program(setting, monkeypatch, number=1, program=step):
     """Stop a run while its program of that number, from zero, is executed, and after it was noted."""
     usual = Journal.begin
 
@@ -193,26 +194,33 @@ def stop_in_program(setting, monkeypatch, number=1):
             raise Stopped
         return key
 
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
+    with monkeypatch.context() as patch:
         patch.setattr(Journal, "begin", begin)
+        with pytest.raises(Stopped):
+            go_on(setting, (program,) * NUM_PROGRAMS)
+
+
+@pytest.mark.usefixtures("same_key")
+def test_fresh_noise_on_resuming_would_be_noticed(make, monkeypatch):
+    """The control: with it the last program gives another value, and a new key does not even recognise the records."""
+    expected = go_on(make("whole"))
+    setting = make()
+    stop_in_program(setting, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(rng, "key_of", lambda _: rng.insecure_key(3))
+        assert not np.array_equal(go_on(setting), expected)
+    setting = make("key")
+    stop_in_program(setting, monkeypatch)
+    connection = sqlite3.connect(next(private_file.private_folder().glob("*.db")))
+    connection.execute("UPDATE run SET key = ?", (bytes(32),))
+    connection.commit()
+    connection.close()
+    with pytest.raises(ResumeRefused, match="other records"):
         go_on(setting)
 
 
-def test_fresh_noise_on_resuming_would_be_noticed(make, monkeypatch):
-    """The control: a journal that draws a new key when it is opened gives other draws, or is refused."""
-    setting = make()
-    seen: dict[int, set[bytes]] = {}
-    stop_in_program(setting, monkeypatch)
-    connection = sqlite3.connect(next(private_file.private_folder().glob("*.db")))
-    connection.execute("UPDATE run SET key = ?", (secrets.token_bytes(32),))
-    connection.commit()
-    connection.close()
-    with pytest.raises(ResumeRefused, match="other records"):  # their tag has the key in it
-        go_on(setting, seen=seen)
-    assert seen == {}
-
-
-def test_results_that_were_lost_or_edited_are_made_again(make, same_key, monkeypatch):
+@pytest.mark.usefixtures("same_key")
+def test_results_that_were_lost_or_edited_are_made_again(make, monkeypatch):
     expected = go_on(make("whole"))
     setting = make()
     stop_in_program(setting, monkeypatch, number=2)
@@ -251,24 +259,32 @@ def test_another_program_is_refused_also_where_nothing_is_kept(make, monkeypatch
     go_on(setting, (step, step, other_step))  # it was not begun yet, and costs the same
 
 
+def shifted(shift):
+    """A program with a constant in it; every call makes a new one."""
+    constant = jnp.full(3, shift)
+    return lambda oracle, before: step(oracle, before) + constant
+
+
 def test_other_arguments_and_constants_are_refused(make, monkeypatch):
-    shift = jnp.ones(3)
-
-    def shifted(oracle, before):
-        return step(oracle, before) + shift
-
     setting = make()
-    opened = lambda: setting.data.take_up(ONE * 2, kept)  # noqa: E731
-    with Journal.create(setting.folder, {}) as kept, pytest.raises(Stopped), opened() as paid:
-        paid.run(shifted, jnp.zeros(3))
-        raise Stopped
-    with Journal.open(setting.folder) as kept:
-        with pytest.raises(ResumeRefused, match="another program"), opened() as paid:
-            paid.run(shifted, jnp.full(3, 1e-7))
-        shift = jnp.full(3, 1 + 1e-7)
-        other = PrivateData(make().data._records, ledger=setting.ledger, dataset="people")
-        with pytest.raises(ResumeRefused, match="another program"), other.take_up(ONE * 2, kept) as paid:
-            paid.run(lambda oracle, before: step(oracle, before) + shift, jnp.zeros(3))
+    stop_in_program(setting, monkeypatch, program=shifted(1.0))
+
+    def first(program, before):
+        with Journal.open(setting.folder) as kept, setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid:
+            paid.run(program, before)
+            raise Stopped
+
+    for program, before in ((shifted(1.0), jnp.full(3, 1e-7)), (shifted(1 + 2e-7), jnp.zeros(3))):
+        with pytest.raises(ResumeRefused, match="another program"):
+            first(program, before)
+    with pytest.raises(Stopped):
+        first(shifted(1.0), jnp.zeros(3))
+    jax.config.update("jax_use_simplified_jaxpr_constants", True)
+    try:
+        with pytest.raises(InvalidArgument, match="must be off"):
+            first(shifted(1.0), jnp.zeros(3))
+    finally:
+        jax.config.update("jax_use_simplified_jaxpr_constants", False)
 
 
 def test_a_higher_price_than_was_charged_is_refused(make, monkeypatch):
@@ -293,7 +309,7 @@ def test_without_its_key_a_run_is_refused_and_its_charge_stands(make, monkeypatc
     setting = make()
     stop_in_program(setting, monkeypatch)
     next(private_file.private_folder().glob("*.db")).unlink()
-    with pytest.raises(ResumeRefused, match="the key of its noise is not there.* its charge stands"):
+    with pytest.raises(ResumeRefused, match=r"the key of its noise is not there.* its charge stands"):
         go_on(setting)
     assert setting.ledger.account("people").spent == ONE * NUM_PROGRAMS
 

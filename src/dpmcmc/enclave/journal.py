@@ -120,10 +120,10 @@ class Journal:
         before: dict[str, str] = json.loads(self._machine)
         changed = [name for name in here if here[name] != before.get(name)]
         if changed:
-            what = ", ".join(f"{name}: {before.get(name)!r} then, {here[name]!r} now" for name in changed)
+            what = ", ".join(f"{name}: {before.get(name, '')[:60]!r} then, {here[name][:60]!r} now" for name in changed)
             raise ResumeRefused(
-                f"{str(self.folder)!r} was begun where results may be rounded otherwise, so that its draws would not be "
-                f"those that were paid for; resume it where it was begun ({what})"
+                f"{str(self.folder)!r} was begun where results may be rounded otherwise, and would not give the draws "
+                f"that were paid for; resume it where it was begun ({what})"
             )
         if not hmac.compare_digest(tag, self._records):
             raise ResumeRefused(
@@ -133,6 +133,8 @@ class Journal:
 
     def identify(self, place: int, text: str, arguments: Any) -> bytes:
         """Return what tells a program, its arguments, the records and the machine from any other; a secret."""
+        if getattr(jax.config, "jax_use_simplified_jaxpr_constants", False):  # its constants would not be in its text
+            raise InvalidArgument("jax_use_simplified_jaxpr_constants=True must be off in runs that may be resumed")
         leaves, structure = jax.tree.flatten(arguments)
         described = (str(place), text, str(structure), self._machine)
         return self._tag("program", *(part.encode() for part in described), self._records, *_written(leaves))
@@ -229,8 +231,8 @@ def reservation_of(
         return _reserve(journal, lambda: payer.reserve(dataset, event, what=what, adjacency=adjacency, run=journal.run))
     if (reservation.dataset, reservation.event) != (dataset, event):
         raise ResumeRefused(
-            f"{str(journal.folder)!r} was charged to {reservation.dataset!r} for another price than that of the program "
-            "at hand; resume it with the model and the settings it was begun with"
+            f"{str(journal.folder)!r} was charged to {reservation.dataset!r} for another price than that of this run; "
+            "resume it with the model and the settings it was begun with"
         )
     return reservation
 

@@ -108,7 +108,7 @@ class Placement:
         )
 
     def lower(self, function: Callable[..., Any], records: Any, key: Any, arguments: Sequence[Any]) -> Any:
-        """Translate ``function(records, key, *arguments)`` for XLA, which compiles it, given the shapes of everything."""
+        """Translate ``function(records, key, *arguments)`` for XLA to compile, given the shapes of everything."""
         if self.mesh is None:
             return jax.jit(function).lower(records, key, *arguments)
         everywhere = PartitionSpec()

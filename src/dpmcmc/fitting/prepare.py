@@ -52,7 +52,7 @@ class PreparedFit:
     seed: int
     insecure_seed: int | None
     arguments: Mapping[str, Any]
-    """What it was prepared from, in plain values: `prepare_fit` makes the same of them again; no model but a formula."""
+    """What it was prepared from, in plain values; of models, formulas alone."""
 
     @cached_property
     def event(self) -> Event:
