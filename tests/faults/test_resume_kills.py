@@ -84,12 +84,13 @@ def finish(folder: Path, words: tuple[str, ...], mutation: str = "") -> None:
 
 
 def kill_once(folder: Path, rng: np.random.Generator) -> None:
-    """Begin the run, or go on with it, and kill it somewhere in the first program or two that it begins."""
+    """Begin the run, or go on with it, and kill it somewhere in the first or second program that it begins."""
     words = RESUME if (folder / "runs" / "x").exists() else FIT
     with start(folder, words, PAUSE) as process:
-        while "begun" not in (line := process.stdout.readline()):
-            assert line, f"it ended before it was killed: {process.stderr.read()}"
-        time.sleep(rng.uniform(0, 2 * PAUSE))
+        for _ in range(1 + int(rng.random() < 0.4)):
+            while "begun" not in (line := process.stdout.readline()):
+                assert line, f"it ended before it was killed: {process.stderr.read()}"
+        time.sleep(rng.uniform(0, PAUSE))
         process.send_signal(signal.SIGKILL)
         assert process.wait(60) == -signal.SIGKILL
 
