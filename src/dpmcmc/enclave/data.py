@@ -6,7 +6,6 @@ alone; reserve the price; and only then hand the records to the compiled program
 nothing; once records were read the charge stays, whatever happens after.
 """
 
-import warnings
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,12 +29,12 @@ from dpmcmc.enclave.mechanisms.base import Facts
 from dpmcmc.enclave.noise import MODES, Claim
 from dpmcmc.enclave.oracle import LogDensity, Oracle
 from dpmcmc.enclave.paid import PaidRun, Ready
-from dpmcmc.enclave.payer import NobodyPays, Payer, choose_payer
+from dpmcmc.enclave.payer import NobodyPays, Payer, choose_payer, settle
 from dpmcmc.enclave.release import current_line, line_of_error
 from dpmcmc.enclave.schema import admit, as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.sealed import sealed
 from dpmcmc.enclave.shards import Placement
-from dpmcmc.errors import InvalidArgument, LedgerError, RecordsRefused, RunRefused
+from dpmcmc.errors import InvalidArgument, RecordsRefused, RunRefused
 from dpmcmc.schema import Schema
 
 Program = Callable[..., Any]
@@ -218,7 +217,7 @@ class PrivateData:
         try:
             yield paid
         finally:
-            _settle(reservation, paid.close())
+            settle(reservation, paid.close())
 
     @contextmanager
     def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[PaidRun]:
@@ -232,12 +231,12 @@ class PrivateData:
         paid = PaidRun(event, self._ready, journal=journal)
         try:
             yield paid
-        except BaseException as error:
-            if journal.num_begun or not isinstance(error, Exception):
-                raise
-            _settle_for_good(reservation, paid, journal)
+        except Exception:
+            if not journal.num_begun and settle(reservation, paid.close()):
+                journal.forget()
             raise
-        _settle_for_good(reservation, paid, journal)
+        if settle(reservation, paid.close()):
+            journal.forget()
 
     def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
@@ -369,19 +368,3 @@ def _array(leaf: Any) -> jax.Array:
     except TypeError as error:
         raise InvalidArgument(f"an argument of the program is a {type(leaf).__name__}; expected arrays") from error
     return jnp.asarray(array, dtype=array.dtype)
-
-
-def _settle(reservation: Any, spent: Event) -> bool:
-    """Close the charge. A book that cannot be written leaves it standing, which errs toward more loss."""
-    try:
-        reservation.settle(spent)
-    except LedgerError as error:
-        warnings.warn(f"the run is paid but not settled, its charge stands: {error}", RuntimeWarning, stacklevel=3)
-        return False
-    return True
-
-
-def _settle_for_good(reservation: Any, paid: PaidRun, journal: Journal) -> None:
-    """Close the charge of a run that may be resumed, and remove its key; unless the book cannot be written."""
-    if _settle(reservation, paid.close()):
-        journal.forget()

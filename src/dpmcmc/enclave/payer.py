@@ -1,11 +1,12 @@
 """Who pays for a run: a ledger, a budget that lives as long as the vault, or nobody, where nothing is promised."""
 
+import warnings
 from typing import Protocol
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event
-from dpmcmc.errors import InvalidArgument
+from dpmcmc.errors import InvalidArgument, LedgerError
 
 
 class Reservation(Protocol):
@@ -14,6 +15,16 @@ class Reservation(Protocol):
     def settle(self, spent: Event | None = None) -> None:
         """Close the reservation at `spent`, or at the whole of it."""
         ...
+
+
+def settle(reservation: Reservation, spent: Event) -> bool:
+    """Close the charge. A book that cannot be written leaves it standing, which errs toward more loss."""
+    try:
+        reservation.settle(spent)
+    except LedgerError as error:
+        warnings.warn(f"the run is paid but not settled, its charge stands: {error}", RuntimeWarning, stacklevel=3)
+        return False
+    return True
 
 
 class Payer(Protocol):
