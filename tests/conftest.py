@@ -48,4 +48,4 @@ def execute() -> Callable[[str, str], list]:
 @pytest.fixture(autouse=True)
 def private_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the private files of runs out of the user's own folder."""
-    monkeypatch.setenv("DPMCMC_STATE", str(tmp_path / "private"))
+    monkeypatch.setenv("DPMCMC_STATE", str(tmp_path / "state"))

@@ -15,9 +15,7 @@ import pytest
 import xarray as xr
 
 import dpmcmc as dp
-from dpmcmc.cli import fit
 from dpmcmc.cli.main import run
-from dpmcmc.errors import DpmcmcError
 from dpmcmc.run.progress import watch
 
 NUM_RECORDS = 1000
@@ -150,56 +148,29 @@ def test_a_locked_ledger(command, monkeypatch) -> None:
     assert charges() == 0
 
 
-def test_a_full_disk_after_the_charge_loses_no_draw(command, monkeypatch, tmp_path) -> None:
-    """And a constant column is no fault that anybody could be told of, and without a terminal progress is lines."""
-    monkeypatch.setattr("dpmcmc.run.progress.SECONDS_BETWEEN_LINES", 0.0)
-    spare = tmp_path / "spare"
-    spare.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(spare))
-    write = xr.DataTree.to_netcdf
-    is_full = iter([True, False])
-
-    def full_at_first(tree, path, **options):
-        if next(is_full):
-            raise NO_SPACE
-        return write(tree, path, **options)
-
-    monkeypatch.setattr(xr.DataTree, "to_netcdf", full_at_first)
-    code, out, err = command("readmitted ~ age + smoker", **{"even-if-useless": True})
-    assert code == 2
-    said = re.search(
-        r"dpmcmc: --output 'run' cannot be written: No space left on device; the run is paid, and is kept in '(.*)'",
-        err,
-    )
-    assert said
-    assert dp.Posterior.load(said[1]).draws["age"].shape == (2, 10)
-    assert charges() == 1
-    assert not Path("run").exists()
-    assert "pilot and dp_langevin 10/10: " in err
-    assert "\x1b" not in out + err
-
-
-class Unsaved:
-    """A posterior whose disk refuses so many times."""
-
-    def __init__(self, *errors: OSError) -> None:
-        self.errors = list(errors)
-
-    def save(self, folder: Path) -> Path:
-        if self.errors:
-            raise self.errors.pop(0)
-        return folder
-
-
 NO_SPACE = OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_what_is_said_where_there_is_no_room(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(DpmcmcError, match="cannot be written: the disk refused; the run is paid, and is kept in"):
-        fit._save(Unsaved(OSError("HDF5: write failed")), tmp_path / "run")
-    with pytest.raises(DpmcmcError, match=r"its charge stands, and there is no room in .* the summary above"):
-        fit._save(Unsaved(NO_SPACE, NO_SPACE), tmp_path / "run")
+def test_a_full_disk_after_the_charge_loses_no_draw(command, monkeypatch) -> None:
+    """And a constant column is no fault that anybody could be told of, and without a terminal progress is lines."""
+    monkeypatch.setattr("dpmcmc.run.progress.SECONDS_BETWEEN_LINES", 0.0)
+
+    def full(*_, **__):
+        raise NO_SPACE
+
+    with monkeypatch.context() as patch:
+        patch.setattr(xr.DataTree, "to_netcdf", full)
+        code, out, err = command("readmitted ~ age + smoker", **{"even-if-useless": True})
+    assert code == 2
+    assert "a file cannot be written: [Errno 28] No space left on device; `dpmcmc resume run` goes on" in err
+    assert charges() == 1
+    assert "pilot and dp_langevin 10/10: " in err
+    assert "\x1b" not in out + err
+    monkeypatch.setattr(sys, "argv", ["dpmcmc", "resume", "run"])
+    with pytest.raises(SystemExit):
+        run()
+    assert dp.Posterior.load("run").draws["age"].shape == (2, 10)
+    assert charges() == 1
 
 
 class Terminal(io.StringIO):

@@ -106,6 +106,7 @@ def run(program: str, private: Path, outside: Path) -> None:
         **os.environ,
         "PRIVATE": str(private),
         "HOME": str(outside / "home"),
+        "DPMCMC_STATE": str(outside / "state"),
         "TMPDIR": str(outside / "tmp"),
         "XDG_CACHE_HOME": str(outside / "home"),
         "JAX_COMPILATION_CACHE_DIR": str(outside / "cache"),
@@ -141,6 +142,8 @@ def test_no_byte_of_the_row_comes_out(folders) -> None:
         "certificate.json",
         "config.toml",
         "ledger.db",
+        "state/runs",
+        "unfinished",
         "stdout as it is",
         "stderr as it is",
     ):

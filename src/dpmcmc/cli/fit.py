@@ -174,6 +174,8 @@ def run_or_say_how_to_resume(folder: Path, run: Callable[[], "Posterior"]) -> "P
     try:
         return run()
     except RunInterrupted as stopped:
+        if stopped.__cause__ is not None:  # not by Ctrl-C
+            raise
         typer.echo(f"dpmcmc: {stopped}", err=True)
     except KeyboardInterrupt:
         typer.echo(f"dpmcmc: stopped at once; `dpmcmc resume {folder}` goes on, and pays nothing further", err=True)
