@@ -19,7 +19,7 @@ from dpmcmc.errors import BudgetExceeded, BudgetUnreachable, InvalidArgument
 from dpmcmc.fitting import RECIPES, prepare_fit
 from dpmcmc.run import plan
 
-NUM_RECORDS = 2000
+NUM_RECORDS = 4000
 SCHEMA = dp.Schema(
     {
         "age": dp.Column(kind="number", lower=18, upper=90),
@@ -85,11 +85,13 @@ def test_models_in_one_charge(model, options, names) -> None:
     book = ledger()
     posterior = dp.fit(model, vault(book), epsilon=2.0, num_chains=3, **options, **SMALL)
     assert set(posterior.draws) == names
-    assert posterior.matrix().shape == (3 * 18, 3)
+    assert posterior.matrix().shape == (3 * 20, 3), "independent draws need no warm-up"
     assert kinds(book) == ["register", "reserve", "settle"]
     assert book.account("patients").spent == posterior.certificate.event
     assert posterior.certificate.delta == 1e-6
-    assert posterior.settings["pilot"]["newton_steps"] == 8
+    assert posterior.settings["pilot"]["approach_steps"] == 6
+    assert posterior.settings["pilot"]["stretch"] >= 1
+    assert "private_laplace was chosen by simulation" in posterior.settings["chosen"]
 
 
 @pytest.mark.parametrize("sampler", RECIPES)
@@ -106,7 +108,13 @@ def test_a_prepared_fit_charges_nothing_and_knows_its_price() -> None:
     prepared = prepare_fit(FORMULA, vault(book), family="bernoulli", epsilon=2.0, num_steps=20, insecure_seed=1)
     words = prepared.describe()
     assert kinds(book) == ["register"]
-    for part in ("family bernoulli", "2,000 records", "8 private Newton steps", "epsilon = 2 at delta = 1e-06"):
+    for part in (
+        "family bernoulli",
+        "4,000 records",
+        "10 private Newton steps",
+        "private_laplace was chosen by simulation",
+        "epsilon = 2 at delta = 1e-06",
+    ):
         assert part in words
     assert dp.Certificate(prepared.event, "replace_one", 1e-6).epsilon == pytest.approx(2.0, rel=1e-3)
     assert 0 < prepared.expected_error < 1
@@ -168,7 +176,7 @@ def test_persons(tmp_path) -> None:
         (
             {"epsilon": 0.05, "even_if_useless": False},
             BudgetUnreachable,
-            r"off by about \d+\.\d of its own standard deviations. About epsilon = .* records, or fewer parameters",
+            r"off by about \d+\.\d of its own standard deviations. About epsilon = .* would do, or .* records; nothing",
         ),
         ({"epsilon": 5.0}, BudgetExceeded, "patients"),
     ],
@@ -207,6 +215,45 @@ def test_what_a_useless_run_is_told_would_do_does() -> None:
         prepare_fit(MODEL, vault(), epsilon=0.9 * enough)
 
 
+def test_a_sampler_that_would_be_useless_points_to_the_one_that_would_not() -> None:
+    with pytest.raises(BudgetUnreachable, match=r"with dp_hmc the posterior would be off .* sampler='auto' would make"):
+        prepare_fit(MODEL, vault(), epsilon=3.0, sampler="dp_hmc")
+    book = ledger()
+    many = dp.Model(
+        lambda theta: -0.5 * jnp.sum(theta**2),
+        lambda theta, row: jax.nn.log_sigmoid((2 * row["readmitted"] - 1) * jnp.sum(theta) * row["age"]),
+        sample_prior=lambda key: jax.random.normal(key, (20,)),
+    )
+    with pytest.raises(BudgetUnreachable, match=r"records, or \d+ parameters; nothing was spent"):
+        prepare_fit(many, vault(book), epsilon=2.5)
+    assert kinds(book) == ["register"]
+
+
+def test_the_choice_knows_public_facts_alone() -> None:
+    """Other rows, of the same number and under the same schema, lead to the same choice and the same price."""
+    others = TABLE.assign(age=18.0, smoker=False, readmitted=True)
+    budget = dp.Budget(4.0, 1e-6)
+    choices = [
+        prepare_fit(MODEL, dp.PrivateData.from_table(rows, schema=SCHEMA, budget=budget), epsilon=2.0, num_steps=20)
+        for rows in (TABLE, others)
+    ]
+    assert choices[0].choice == choices[1].choice
+    assert choices[0].event == choices[1].event
+
+
+def test_the_normal_approximation_costs_its_releases_and_no_draw() -> None:
+    few, many = (
+        prepare_fit(MODEL, vault(), epsilon=2.0, sampler="private_laplace", num_steps=steps, num_chains=chains)
+        for steps, chains in ((10, 1), (2000, 4))
+    )
+    assert few.event == many.event
+    pilot, noise = few.pilot, few.choice.noise.polish
+    multipliers = [pilot.reach.counts.noise_multiplier] + [noise] * 3
+    for phase in (pilot.approach, pilot.refine):
+        multipliers += [phase.gradient.noise_multiplier, phase.curvature.noise_multiplier] * phase.num_steps
+    assert few.event.gaussian_mean == pytest.approx(sum(0.5 / multiplier**2 for multiplier in multipliers))
+
+
 def test_an_interrupt_keeps_what_was_paid_for(monkeypatch) -> None:
     book = ledger()
 
@@ -217,7 +264,8 @@ def test_an_interrupt_keeps_what_was_paid_for(monkeypatch) -> None:
                 yield segment
 
     monkeypatch.setattr(plan, "Plan", Pressing)
-    posterior = dp.fit(MODEL, vault(book), epsilon=2.0, num_steps=40, even_if_useless=True, progress=False)
+    options = {"sampler": "dp_langevin", "num_steps": 40, "even_if_useless": True, "progress": False}
+    posterior = dp.fit(MODEL, vault(book), epsilon=2.0, **options)
     assert posterior.draws["position"].shape == (2, 2, 3)
     assert kinds(book) == ["register", "reserve", "settle"]
     assert book.account("patients").spent == posterior.certificate.event

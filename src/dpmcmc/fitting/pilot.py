@@ -1,7 +1,7 @@
-"""The pilot: a few private Newton steps that find where the posterior is and how wide it is.
+"""The pilot: private steps that find where the posterior is, how wide it is, and how long the records' scores are.
 
-Everything it asks is paid for: in every step one noisy gradient and one noisy Hessian. What follows from them, a centre
-and a covariance, is post-processing, and lets every sampler work in coordinates in which the posterior is round.
+Everything it asks is paid for. What follows from the answers is post-processing, and lets every sampler work in
+coordinates in which the posterior is round, with clips that suit the records.
 """
 
 from dataclasses import dataclass
@@ -13,20 +13,78 @@ import numpy as np
 
 from dpmcmc.accounting import Event
 from dpmcmc.enclave import GradientSum, Oracle, PaidRun, PrivateData, Sum
-from dpmcmc.fitting.round import Summit, nowhere, rounded
+from dpmcmc.fitting.reach import Reach
+from dpmcmc.fitting.round import Summit, nowhere
+from dpmcmc.fitting.scales import log_likelihood, score
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
 
-LONGEST_STEP = 3.0
-"""How far one Newton step may go, in units of the prior's scale: noise must not throw the pilot off."""
+LONGEST_STEP = 1.0
+"""How far one Newton step may go, in units of the prior's scale: neither noise nor a bend may throw the pilot off."""
+
+FLATTEST = 0.1
+"""The least precision of the posterior that is believed, in coordinates in which it was thought to be one."""
+
+
+@dataclass(frozen=True)
+class Newton:
+    """Private Newton steps: ``newton(oracle, summit)``.
+
+    Gradients and Hessians are clipped in the coordinates of the summit that they start from. Where `adapts` is set,
+    every step changes to the coordinates that it found, in which the posterior is round: there a clip that suits the
+    records is known (`recipes`), and directions in which the posterior is wide are not drowned in noise.
+    """
+
+    model: Model
+    layout: Layout
+    gradient: Sum
+    curvature: Sum
+    num_steps: int
+    adapts: bool
+
+    def __call__(self, oracle: Oracle, start: Summit) -> Summit:
+        """Return the summit that the steps lead to."""
+        dimension = self.layout.dimension
+        rows, columns = np.triu_indices(dimension)
+        # off the diagonal an entry stands for two, so that the norm of the vector is the Frobenius norm of the matrix
+        weight = np.where(rows == columns, 1.0, np.sqrt(2.0)).astype(np.float32)
+
+        def log_prior(vector: jax.Array) -> jax.Array:
+            return self.model.log_prior(self.layout.unravel(vector))
+
+        def curvature(vector: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
+            hessian = jax.hessian(log_likelihood(self.model, self.layout))(vector, record)
+            return -(factor.T @ hessian @ factor)[rows, columns] * weight
+
+        def step(at: Summit, _: None) -> tuple[Summit, jax.Array]:
+            released = oracle.sum(self.gradient, score(self.model, self.layout), at.centre, at.factor).value
+            force = released + at.factor.T @ jax.grad(log_prior)(at.centre)
+            noisy = oracle.sum(self.curvature, curvature, at.centre, at.factor)
+            matrix = jnp.zeros((dimension, dimension)).at[rows, columns].set(noisy.value / weight)
+            matrix = matrix + jnp.triu(matrix, 1).T - at.factor.T @ jax.hessian(log_prior)(at.centre) @ at.factor
+            # a random symmetric matrix with entries of this noise has eigenvalues of up to about its sd times sqrt(2 d)
+            lowest = jnp.maximum(jnp.sqrt(2.0 * dimension * noisy.variance), FLATTEST if self.adapts else 0.0)
+            values, vectors = jnp.linalg.eigh(matrix)
+            root = vectors / jnp.sqrt(jnp.maximum(values, lowest))
+            found = at.factor @ root
+            move = found @ (root.T @ force)
+            length = jnp.linalg.norm(move)
+            centre = at.centre + move * jnp.minimum(1.0, LONGEST_STEP / jnp.maximum(length, 1e-12))
+            inverse = jnp.linalg.inv(found)
+            return Summit(centre, found if self.adapts else at.factor), inverse.T @ inverse
+
+        last, precisions = jax.lax.scan(step, start, None, length=self.num_steps)
+        # the last two Hessians were taken near the summit: their mean has less noise than either
+        values, vectors = jnp.linalg.eigh(jnp.mean(precisions[-2:], axis=0))
+        return Summit(last.centre, vectors / jnp.sqrt(values))
 
 
 @dataclass(frozen=True)
 class Polish:
     """Gradient steps in round coordinates: ``polish(oracle, start)``.
 
-    Newton's gradients are clipped by a rule made for the start, which may bend where the summit is; these are clipped
-    in the posterior's own metric. With gains 1, 1/2, 1/3, ... a round summit is met with the mean of all their noises.
+    With gains 1, 1/2, 1/3, ... a round summit is met with the mean of all their noises: one over `num_steps` of the
+    variance of each.
     """
 
     gradient: GradientSum
@@ -42,88 +100,39 @@ class Polish:
 
 
 @dataclass(frozen=True)
-class Newton:
-    """Private Newton steps: ``newton(oracle, start)`` with a flat start."""
-
-    model: Model
-    layout: Layout
-    gradient: GradientSum
-    curvature: Sum
-    num_steps: int
-
-    def __call__(self, oracle: Oracle, start: jax.Array) -> Summit:
-        """Return the summit that the steps lead to."""
-        dimension = self.layout.dimension
-        rows, columns = np.triu_indices(dimension)
-        # off the diagonal an entry stands for two, so that the norm of the vector is the Frobenius norm of the matrix
-        weight = np.where(rows == columns, 1.0, np.sqrt(2.0)).astype(np.float32)
-
-        def log_prior(vector: jax.Array) -> jax.Array:
-            return self.model.log_prior(self.layout.unravel(vector))
-
-        def statistic(vector: jax.Array, record: Any) -> jax.Array:
-            def log_likelihood(one: jax.Array) -> jax.Array:
-                return self.model.temperature * self.model.log_likelihood(self.layout.unravel(one), record)
-
-            return -jax.hessian(log_likelihood)(vector)[rows, columns] * weight
-
-        def precision(position: jax.Array) -> jax.Array:
-            """Return the noisy precision of the posterior, made positive definite by its own noise level."""
-            noisy = oracle.sum(self.curvature, statistic, position)
-            entries = noisy.value / weight
-            matrix = jnp.zeros((dimension, dimension)).at[rows, columns].set(entries)
-            matrix = matrix + jnp.triu(matrix, 1).T - jax.hessian(log_prior)(position)
-            # a random symmetric matrix with entries of this noise has eigenvalues of up to about its sd times sqrt(2 d)
-            lowest = jnp.sqrt(2.0 * dimension * noisy.variance)
-            values, vectors = jnp.linalg.eigh(matrix)
-            return (vectors * jnp.maximum(values, lowest)) @ vectors.T
-
-        def step(position: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
-            force = self.layout.ravel(oracle.force(self.gradient, self.layout.unravel(position)).value)
-            matrix = precision(position)
-            move = jnp.linalg.solve(matrix, force)
-            length = jnp.linalg.norm(move)
-            return position + move * jnp.minimum(1.0, LONGEST_STEP / jnp.maximum(length, 1e-12)), matrix
-
-        centre, matrices = jax.lax.scan(step, start, None, length=self.num_steps)
-        # the last two Hessians were taken near the summit: their mean has less noise than either
-        precision_there = jnp.mean(matrices[-2:], axis=0)
-        values, vectors = jnp.linalg.eigh(precision_there)
-        return Summit(centre, vectors / jnp.sqrt(values))
-
-
-@dataclass(frozen=True)
 class Pilot:
-    """Newton steps from a start, and then the polish, in the coordinates that they found."""
+    """Newton steps with clips from made-up records, more of them in round coordinates, and a look at the scores."""
 
-    newton: Newton
-    polish: Polish
+    approach: Newton
+    refine: Newton
+    reach: Reach
     start: jax.Array
 
     @property
     def settings(self) -> dict[str, Any]:
         """How it is made, in plain values."""
-        return {
-            "newton_steps": self.newton.num_steps,
-            "gradient": repr(self.newton.gradient),
-            "curvature": repr(self.newton.curvature),
-            "polish_steps": self.polish.num_steps,
-            "polish": repr(self.polish.gradient),
+        phases = {"approach": self.approach, "refine": self.refine}
+        steps = {
+            f"{name}_{what}": value
+            for name, phase in phases.items()
+            for what, value in (
+                ("steps", phase.num_steps),
+                ("gradient", repr(phase.gradient)),
+                ("curvature", repr(phase.curvature)),
+            )
         }
+        return {**steps, "reach": repr(self.reach.counts)}
 
     def price(self, data: PrivateData) -> Event:
-        """Return what both parts release."""
-        origin, model = self._round(nowhere(self.newton.layout.dimension))
-        newton = data.price(self.newton, self.start, model=self.newton.model)
-        return newton + data.price(self.polish, origin, model=model)
+        """Return what all parts release."""
+        somewhere = nowhere(self.approach.layout.dimension)
+        parts = (self.approach, self.refine, self.reach)
+        prices = [data.price(part, somewhere, model=self.approach.model) for part in parts]
+        return sum(prices[1:], start=prices[0])
 
-    def run(self, paid: PaidRun) -> Summit:
-        """Return the summit."""
-        summit = paid.run(self.newton, self.start, model=self.newton.model)
-        origin, model = self._round(summit)
-        moved = paid.run(self.polish, origin, model=model)
-        return Summit(summit.centre + summit.factor @ moved, summit.factor)
-
-    def _round(self, summit: Summit) -> tuple[jax.Array, Model]:
-        layout = self.newton.layout
-        return jnp.zeros(layout.dimension), rounded(self.newton.model, layout, summit)
+    def run(self, paid: PaidRun, left: float) -> tuple[Summit, float]:
+        """Return the summit, and how much longer than usual the clips should be, if gradients may still cost `left`."""
+        model = self.approach.model
+        start = Summit(self.start, jnp.eye(self.approach.layout.dimension))
+        summit = paid.run(self.refine, paid.run(self.approach, start, model=model), model=model)
+        return summit, self.reach.stretch(paid.run(self.reach, summit, model=model), left)

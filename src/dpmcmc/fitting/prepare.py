@@ -12,13 +12,14 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting import Budget, Certificate, Event, accountants
-from dpmcmc.enclave import PaidRun, PrivateData
+from dpmcmc.enclave import GradientSum, PaidRun, PrivateData
+from dpmcmc.fitting.choice import Choice, choose
+from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.models import as_model
-from dpmcmc.fitting.pilot import Pilot
-from dpmcmc.fitting.recipes import RECIPES, Facts
+from dpmcmc.fitting.pilot import Pilot, Polish
+from dpmcmc.fitting.recipes import POLISH_STEPS, RECIPES
 from dpmcmc.fitting.round import Summit, nowhere, rounded
-from dpmcmc.fitting.spending import expected_error, make_pilot, noise_left, refuse_useless
-from dpmcmc.kernels import Kernel
+from dpmcmc.fitting.spending import LEFT, make_pilot, mean_loss, refuse_useless
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
@@ -30,9 +31,6 @@ from dpmcmc.run.start import start_points
 
 PRIOR_DRAWS = 4096
 
-AUTO = "dp_langevin"
-"""The sampler that gets furthest for its budget once the posterior is round."""
-
 
 @dataclass(frozen=True, eq=False)
 class PreparedFit:
@@ -41,14 +39,10 @@ class PreparedFit:
     model: Model
     data: PrivateData
     budget: Budget
-    sampler: str
     pilot: Pilot
-    kernel: Kernel
-    num_steps: int
+    choice: Choice
+    facts: Facts
     num_chains: int
-    expected_error: float
-    """By how many of its own standard deviations the noise moves the posterior, at best."""
-
     seed: int
     insecure_seed: int | None
     arguments: Mapping[str, Any]
@@ -57,7 +51,24 @@ class PreparedFit:
     @cached_property
     def event(self) -> Event:
         """What the run releases, and so what it is charged: pilot, all steps, all chains."""
-        return self.pilot.price(self.data) + self._plan(nowhere(self.pilot.newton.layout.dimension)).price(self.data)
+        somewhere = nowhere(self._layout.dimension)
+        polish = self.data.price(self._polish(self.facts), somewhere.centre, model=self._rounded(somewhere))
+        return self.pilot.price(self.data) + polish + self._plan(somewhere, self.facts).price(self.data)
+
+    @property
+    def sampler(self) -> str:
+        """The sampler that was asked for or chosen."""
+        return self.choice.name
+
+    @property
+    def num_steps(self) -> int:
+        """How many steps each chain takes."""
+        return self.choice.recipe.num_steps
+
+    @property
+    def expected_error(self) -> float:
+        """By how many of its own standard deviations the noise moves the posterior, about."""
+        return self.choice.expected_error
 
     def describe(self) -> str:
         """Say in words what would be done, and what it costs."""
@@ -91,16 +102,20 @@ class PreparedFit:
 
     def draw(self, paid: PaidRun, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
         """Run the pilot and the sampler, or as much of it as there is time for."""
-        sampling = self._plan(self.pilot.run(paid))
+        sampling, facts = self._found(paid)
         vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted)
         return Posterior(
             draws=parameters(sampling.model, sampling.layout, vectors),
             is_accepted=is_accepted,
-            num_warmup=vectors.shape[1] // 10,  # it starts at the summit
+            num_warmup=0 if self.choice.recipe.draws_for_nothing else vectors.shape[1] // 10,  # it starts at the summit
             certificate=Certificate(
                 paid.spent, self.data.facts.adjacency, self.budget.delta, self.data.assumptions, unit=self.data.unit
             ),
-            settings={**settings(sampling, self.data), "pilot": self.pilot.settings},
+            settings={
+                **settings(sampling, self.data),
+                "chosen": self.choice.words,
+                "pilot": {**self.pilot.settings, "stretch": facts.stretch, "polish": repr(self._polish(facts))},
+            },
         )
 
     @property
@@ -108,9 +123,28 @@ class PreparedFit:
         schema = self.data.schema
         return "records" if schema is None or schema.person is None else "persons"
 
-    def _plan(self, summit: Summit) -> Plan:
-        model = rounded(self.model, self.pilot.newton.layout, summit)
-        return make_plan(self.kernel, model, self.num_steps, self.num_chains, None, self.seed)
+    @property
+    def _layout(self) -> Layout:
+        return self.pilot.approach.layout
+
+    def _found(self, paid: PaidRun) -> tuple[Plan, Facts]:
+        """Run the pilot and the polish; return the sampler's run that follows, and what they found of the clips."""
+        # a chain has to cross the posterior several times over: noise hurts it twice as much as one release
+        left = LEFT * mean_loss(self.budget) * (1 if self.choice.recipe.draws_for_nothing else 1 / 4)
+        summit, stretch = self.pilot.run(paid, left)
+        facts = replace(self.facts, stretch=stretch)
+        moved = paid.run(self._polish(facts), jnp.zeros(facts.dimension), model=self._rounded(summit))
+        return self._plan(summit.moved(moved), facts), facts
+
+    def _polish(self, facts: Facts) -> Polish:
+        return Polish(GradientSum(facts.gradient_clip, self.choice.noise.polish), POLISH_STEPS)
+
+    def _rounded(self, summit: Summit) -> Model:
+        return rounded(self.model, self._layout, summit)
+
+    def _plan(self, summit: Summit, facts: Facts) -> Plan:
+        kernel = self.choice.recipe.make(facts, self.choice.noise.sampler)
+        return make_plan(kernel, self._rounded(summit), self.num_steps, self.num_chains, None, self.seed)
 
     def _lines(self) -> Iterator[str]:
         facts = self.data.facts
@@ -119,12 +153,13 @@ class PreparedFit:
         protected = "" if self._units == "records" else f" Protected is every {self.data.unit}."
         yield f"Data: {facts.size:,} {self._units}, {facts.adjacency.words} adjacency.{protected}"
         yield (
-            f"Run: {self.pilot.newton.num_steps} private Newton steps for {self.pilot.newton.layout.dimension} "
-            f"parameters, then {self.sampler}, {self.num_chains} x {self.num_steps} steps."
+            f"Run: {self.pilot.approach.num_steps + self.pilot.refine.num_steps} private Newton steps for "
+            f"{self._layout.dimension} parameters, then {self.sampler}, {self.num_chains} x {self.num_steps} steps."
         )
         epsilon = float(accountants.epsilon(self.event, self.budget.delta))
         yield f"Price: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}, the pilot and all chains in it."
-        yield f"The noise moves the posterior by about {self.expected_error:.2g} of its standard deviations, at best."
+        yield self.choice.words
+        yield f"The noise moves the posterior by about {self.expected_error:.2g} of its standard deviations."
         if self.caution:
             yield f"Warning: {self.caution}."
 
@@ -148,32 +183,27 @@ def prepare_fit(
     formula = model if isinstance(model, str) else None
     model = as_model(model, data, family, priors)
     name = validation.choice("sampler", sampler, ("auto", *RECIPES))
-    name = AUTO if name == "auto" else name
-    recipe = RECIPES[name]
     if num_steps is not None:
-        recipe = replace(recipe, num_steps=validation.integer("num_steps", num_steps, at_least=1))
+        num_steps = validation.integer("num_steps", num_steps, at_least=1)
     num_chains = validation.integer("num_chains", num_chains, at_least=1)
     budget = Budget(validation.positive("epsilon", epsilon), delta_of(delta, data))
     seed = secrets.randbits(63) if insecure_seed is None else validation.integer("insecure_seed", insecure_seed, 0)
     # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
     of_start, of_scales = jax.random.split(jax.random.key(0))
     layout, start = _start(model, init, of_start)
-    facts = Facts(data.facts.size, layout.dimension, data.facts.adjacency)
+    facts = Facts(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
     pilot = make_pilot(model, data, facts, layout, start, budget, of_scales)
-    pilot_price = pilot.price(data)
-    error = expected_error(facts, budget, pilot_price)
+    choice = choose(name, facts, num_steps, num_chains, budget, pilot.price(data))
     if not even_if_useless:
-        refuse_useless(facts, budget, error)
+        refuse_useless(facts, budget, choice.name, choice.expected_error)
     return PreparedFit(
         model=model,
         data=data,
         budget=budget,
-        sampler=name,
         pilot=pilot,
-        kernel=recipe.make(facts, noise_left(recipe, facts, num_chains, budget, pilot_price)),
-        num_steps=recipe.num_steps,
+        choice=choice,
+        facts=facts,
         num_chains=num_chains,
-        expected_error=error,
         seed=seed,
         insecure_seed=insecure_seed,
         arguments={
@@ -184,7 +214,7 @@ def prepare_fit(
             "delta": budget.delta,
             "sampler": name,
             "num_chains": num_chains,
-            "num_steps": recipe.num_steps,
+            "num_steps": num_steps,
         },
     )
 

@@ -1,47 +1,33 @@
 """Settings of every sampler, from public facts alone: the number of records, of parameters, of steps, and the noise.
 
-In round coordinates (`round`) the posterior is about a standard normal, and one record's score about N(0, I / n): its
-norm is near sqrt(d / n), its part along a move near 1 / sqrt(n). That fixes the clips. The budget and the number of
-steps fix the noise, and the noise fixes how far a step may go. No sampler needs a knob.
+In round coordinates (`round`) the clips are known (`facts`). The budget and the number of steps fix the noise, and the
+noise fixes how far a step may go. No sampler needs a knob.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dpmcmc.accounting import Adjacency, samplers
+from dpmcmc.accounting import Gaussian, compose, samplers
 from dpmcmc.enclave import BarkerBit, BarkerTest, GradientSum, MinibatchLogRatio, PenaltyTest, SubsampledGradientSum
-from dpmcmc.kernels import Kernel, dp_barker, dp_hmc, dp_penalty, dp_sghmc, dp_sgld, dp_sgnht, guided_walk
+from dpmcmc.fitting.facts import Facts
+from dpmcmc.kernels import (
+    Kernel,
+    dp_barker,
+    dp_hmc,
+    dp_penalty,
+    dp_sghmc,
+    dp_sgld,
+    dp_sgnht,
+    guided_walk,
+    normal_draws,
+)
 
 TEST_NOISE = 2.38
 """The standard deviation of the noise in a penalty test at which a random walk gets furthest for its budget."""
 
 LARGEST_LANGEVIN_STEP = 0.2
 """At which a Langevin chain's variance is five percent too large."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a recipe may know."""
-
-    num_records: int
-    dimension: int
-    adjacency: Adjacency
-
-    @property
-    def gradient_clip(self) -> float:
-        """The largest norm of one record's score that counts: twice the usual one, and four more."""
-        return (2 * math.sqrt(self.dimension) + 4) / math.sqrt(self.num_records)
-
-    @property
-    def slope_clip(self) -> float:
-        """The largest slope of one record's log-likelihood along a move that counts: four standard deviations."""
-        return 4 / math.sqrt(self.num_records)
-
-    @property
-    def clips_moved(self) -> int:
-        """By how many clips one neighbour moves a sum."""
-        return 2 if self.adjacency is Adjacency.REPLACE_ONE else 1
 
 
 @dataclass(frozen=True)
@@ -53,6 +39,9 @@ class Recipe:
     num_steps: int
     least_noise: float | None = None
     """Less noise than this is of no use, even if the budget would pay for it."""
+
+    draws_for_nothing: bool = False
+    """Whether the steps release nothing, so that all that is left of the budget goes into the gradients before them."""
 
 
 def _longest_move(facts: Facts, noise: float) -> float:
@@ -67,6 +56,16 @@ def _penalty(facts: Facts, noise: float) -> Kernel:
 
 def _guided(facts: Facts, noise: float) -> Kernel:
     return guided_walk(PenaltyTest(facts.slope_clip, noise), proposal_scale=_longest_move(facts, noise))
+
+
+POLISH_STEPS = 3
+"""The gradients between the pilot and the sampler, which take the centre to the summit."""
+
+
+def _laplace(facts: Facts, noise: float) -> Kernel:
+    """The centre has noise of its own, the mean of those of the gradients: the draws are as much wider."""
+    sd = facts.clips_moved * noise * facts.gradient_clip / math.sqrt(POLISH_STEPS)
+    return normal_draws(scale=math.hypot(1, sd))
 
 
 _LEAPFROG = 4
@@ -182,5 +181,11 @@ RECIPES: Mapping[str, Recipe] = {
     "minibatch_penalty": Recipe(
         lambda facts, noise: samplers.minibatch_penalty(noise, _batch_size(facts), facts.num_records), _minibatch, 500
     ),
+    "private_laplace": Recipe(
+        lambda _, noise: samplers.Cost(compose([]), Gaussian(noise) * POLISH_STEPS),
+        _laplace,
+        1000,
+        draws_for_nothing=True,
+    ),
 }
-"""The samplers of the literature, and full-batch Langevin dynamics, by name."""
+"""The samplers of the literature, full-batch Langevin dynamics and the normal approximation, by name."""

@@ -16,6 +16,10 @@ class Summit(NamedTuple):
     centre: jax.Array
     factor: jax.Array
 
+    def moved(self, z: jax.Array) -> "Summit":
+        """Return the same, around the position whose round coordinates are z."""
+        return Summit(self.centre + self.factor @ z, self.factor)
+
 
 def nowhere(dimension: int) -> Summit:
     """Return a summit to ask for prices with, which know no position."""

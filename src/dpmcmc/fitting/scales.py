@@ -1,5 +1,6 @@
 """How large the gradient and the Hessian of one record are, from made-up records within the stated bounds: public."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -46,14 +47,26 @@ def made_up_records(data: PrivateData, key: jax.Array, num_records: int = NUM_RE
     )
 
 
+def log_likelihood(model: Model, layout: Layout) -> Callable[[jax.Array, Any], jax.Array]:
+    """Return what one record adds to the log-posterior, at a flat position."""
+    return lambda vector, record: model.temperature * model.log_likelihood(layout.unravel(vector), record)
+
+
+def score(model: Model, layout: Layout) -> Callable[[jax.Array, jax.Array, Any], jax.Array]:
+    """Return the gradient of what one record adds, in the coordinates z of position = centre + factor z."""
+
+    def of_record(centre: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
+        return factor.T @ jax.grad(log_likelihood(model, layout))(centre, record)
+
+    return of_record
+
+
 def typical_scales(model: Model, data: PrivateData, layout: Layout, start: jax.Array, key: jax.Array) -> Scales:
     """Return the scales at a start point."""
-
-    def log_likelihood(vector: jax.Array, record: Any) -> jax.Array:
-        return model.temperature * model.log_likelihood(layout.unravel(vector), record)
+    added = log_likelihood(model, layout)
 
     def norms(record: Any) -> tuple[jax.Array, jax.Array]:
-        gradient, hessian = jax.grad(log_likelihood)(start, record), jax.hessian(log_likelihood)(start, record)
+        gradient, hessian = jax.grad(added)(start, record), jax.hessian(added)(start, record)
         return jnp.linalg.norm(gradient), jnp.sqrt(jnp.sum(hessian**2))
 
     for whole in (False, True):  # what is stored as a number may be a count or a yes, and half of one impossible

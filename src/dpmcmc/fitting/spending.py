@@ -1,48 +1,95 @@
 """How a budget is divided between the pilot and the sampler, and whether it is enough for either."""
 
 import math
+from dataclasses import replace
+from typing import NamedTuple
 
 import jax
 
 from dpmcmc.accounting import Budget, Event, Gaussian, accountants, gaussian, noise_for
-from dpmcmc.enclave import GradientSum, PrivateData, Sum
+from dpmcmc.enclave import PrivateData, Sum
 from dpmcmc.errors import BudgetUnreachable
-from dpmcmc.fitting.pilot import Newton, Pilot, Polish
-from dpmcmc.fitting.recipes import Facts, Recipe
+from dpmcmc.fitting.facts import Facts
+from dpmcmc.fitting.pilot import Newton, Pilot
+from dpmcmc.fitting.reach import Reach
+from dpmcmc.fitting.recipes import POLISH_STEPS, Recipe
 from dpmcmc.fitting.scales import typical_scales
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
 
-PILOT_STEPS, POLISH_STEPS = 8, 4
-GRADIENT_SHARE, CURVATURE_SHARE, POLISH_SHARE = 0.05, 0.12, 0.08
-"""What of the budget, in mean privacy loss, the pilot takes: for gradients, Hessians, and the last gradients."""
+APPROACH_STEPS, REFINE_STEPS = 6, 4
+APPROACH_SHARES, REFINE_SHARES = (0.03, 0.05), (0.05, 0.11)
+"""What of the budget, in mean privacy loss, the pilot takes: for gradients and for Hessians."""
+
+REACH_SHARE = 0.04
+POLISH_SHARE = 0.08
+"""What the last gradients before a chain take; where the draws cost nothing they take all that is left."""
+
+LEFT = 1 - sum(APPROACH_SHARES) - sum(REFINE_SHARES) - REACH_SHARE
+
+USUAL_STRETCH = 1.4
+"""What the pilot lengthens the clips by on most tables; by more where tails are heavy, which nobody knows before."""
 
 MARGIN = 1e-4
 """What of epsilon is left for the distance of the samplers of noise from their ideal laws."""
+
+
+def mean_loss(budget: Budget) -> float:
+    """Return the mean privacy loss that a budget allows."""
+    return gaussian.mean_for(budget.epsilon * (1 - MARGIN), budget.delta)
+
+
+def noise_of_share(share: float, num_releases: int, budget: Budget) -> float:
+    """Return the noise multiplier with which so many releases take a share of the budget."""
+    return math.sqrt(num_releases / (2 * share * mean_loss(budget)))
 
 
 def make_pilot(
     model: Model, data: PrivateData, facts: Facts, layout: Layout, start: jax.Array, budget: Budget, key: jax.Array
 ) -> Pilot:
     """Return the pilot, whose shares of the budget fix its noise."""
+
+    def newton(clips: tuple[float, float], shares: tuple[float, float], num_steps: int, adapts: bool) -> Newton:
+        gradient, curvature = (
+            Sum(clip, noise_of_share(share, num_steps, budget)) for clip, share in zip(clips, shares, strict=True)
+        )
+        return Newton(model, layout, gradient, curvature, num_steps, adapts)
+
     scales = typical_scales(model, data, layout, start, key)
-    mean = gaussian.mean_for(budget.epsilon * (1 - MARGIN), budget.delta)
-
-    def noise(share: float, num_steps: int) -> float:
-        return math.sqrt(num_steps / (2 * share * mean))
-
-    gradient = GradientSum(scales.gradient, noise(GRADIENT_SHARE, PILOT_STEPS))
-    curvature = Sum(scales.curvature, noise(CURVATURE_SHARE, PILOT_STEPS))
-    fine = GradientSum(facts.gradient_clip, noise(POLISH_SHARE, POLISH_STEPS))
-    return Pilot(Newton(model, layout, gradient, curvature, PILOT_STEPS), Polish(fine, POLISH_STEPS), start)
+    in_round = (facts.gradient_clip, facts.curvature_clip)
+    return Pilot(
+        newton(scales, APPROACH_SHARES, APPROACH_STEPS, adapts=False),
+        newton(in_round, REFINE_SHARES, REFINE_STEPS, adapts=True),
+        Reach(model, layout, Sum(1.0, noise_of_share(REACH_SHARE, 1, budget)), facts),
+        start,
+    )
 
 
-def noise_left(recipe: Recipe, facts: Facts, num_chains: int, budget: Budget, pilot: Event) -> float:
-    """Return the noise multiplier with which all steps of all chains spend what the pilot leaves."""
+class Noise(NamedTuple):
+    """Noise multipliers after the pilot: of the gradients that polish its centre, and of the sampler."""
+
+    polish: float
+    sampler: float
+
+
+def noise_after(recipe: Recipe, facts: Facts, num_chains: int, budget: Budget, pilot: Event) -> Noise:
+    """Return the noise with which polish and sampler spend what the pilot leaves."""
+    if recipe.draws_for_nothing:
+        noise = noise_left(recipe, facts, num_chains, budget, pilot)
+        return Noise(noise, noise)
+    polish = noise_of_share(POLISH_SHARE, POLISH_STEPS, budget)
+    before = pilot + Gaussian(polish) * POLISH_STEPS
+    return Noise(polish, noise_left(recipe, facts, num_chains, budget, before))
+
+
+def noise_left(recipe: Recipe, facts: Facts, num_chains: int, budget: Budget, before: Event) -> float:
+    """Return the noise multiplier with which all steps of all chains spend what is left after what came before."""
 
     def event(noise: float) -> Event:
         cost = recipe.cost(facts, noise)
-        return pilot + (cost.per_step * recipe.num_steps + cost.once) * num_chains
+        if recipe.draws_for_nothing:
+            return before + cost.once
+        return before + (cost.per_step * recipe.num_steps + cost.once) * num_chains
 
     epsilon = budget.epsilon * (1 - MARGIN)
     least = recipe.least_noise
@@ -51,21 +98,32 @@ def noise_left(recipe: Recipe, facts: Facts, num_chains: int, budget: Budget, pi
     return noise_for(event, epsilon, budget.delta)
 
 
-def expected_error(facts: Facts, budget: Budget, pilot: Event) -> float:
-    """Return by how many of its standard deviations the posterior would be off: 2 R / (sqrt(n) mu)."""
-    left = gaussian.mean_for(budget.epsilon, budget.delta) - pilot.gaussian_mean
-    return facts.clips_moved * facts.gradient_clip / math.sqrt(2 * left)
+def usual(facts: Facts) -> Facts:
+    """Return the facts with clips as long as the pilot makes them on most tables."""
+    return replace(facts, stretch=USUAL_STRETCH)
 
 
-def refuse_useless(facts: Facts, budget: Budget, error: float) -> None:
+def least_error(facts: Facts, budget: Budget) -> float:
+    """Return by how many of its standard deviations the posterior would be off, at best: 2 R / (sqrt(n) mu)."""
+    return facts.clips_moved * usual(facts).gradient_clip / math.sqrt(2 * LEFT * mean_loss(budget))
+
+
+def refuse_useless(facts: Facts, budget: Budget, sampler: str, error: float) -> None:
     """Refuse a run whose posterior would be off by more than its own width, and say what would do."""
     if error <= 1:
         return
-    share = 1 - GRADIENT_SHARE - CURVATURE_SHARE - POLISH_SHARE
-    enough = Gaussian(math.sqrt(share) / (facts.clips_moved * facts.gradient_clip))
+    least = least_error(facts, budget)
+    if least <= 1:
+        remedy = f"sampler='auto' would make it about {least:.2g}"
+    else:
+        enough = Gaussian(math.sqrt(LEFT) / (facts.clips_moved * usual(facts).gradient_clip))
+        sizes = [size for size in range(1, facts.dimension) if least_error(replace(facts, dimension=size), budget) <= 1]
+        remedy = (
+            f"About epsilon = {float(accountants.epsilon(enough, budget.delta)):.2g} would do, or "
+            f"{facts.num_records * least**2:.2g} records" + (f", or {sizes[-1]} parameters" if sizes else "")
+        )
     raise BudgetUnreachable(
-        f"{budget} is too little for {facts.dimension} parameters and {facts.num_records} records: the posterior would "
-        f"be off by about {error:.1f} of its own standard deviations. About epsilon = "
-        f"{float(accountants.epsilon(enough, budget.delta)):.2g} would do, or {facts.num_records * error**2:.2g} "
-        "records, or fewer parameters; nothing was spent. even_if_useless=True runs it all the same"
+        f"{budget} is too little for {facts.dimension} parameters and {facts.num_records} records: with {sampler} the "
+        f"posterior would be off by about {error:.1f} of its own standard deviations. {remedy}; nothing was spent. "
+        "even_if_useless=True runs it all the same"
     )

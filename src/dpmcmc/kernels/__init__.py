@@ -10,6 +10,7 @@ from dpmcmc.kernels.dp_sgld import dp_sgld
 from dpmcmc.kernels.dp_sgnht import dp_sgnht
 from dpmcmc.kernels.gradient_ascent import gradient_ascent
 from dpmcmc.kernels.guided_walk import guided_walk
+from dpmcmc.kernels.normal_draws import normal_draws
 from dpmcmc.kernels.schedule import Stage, polynomial_steps
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "dp_sgnht",
     "gradient_ascent",
     "guided_walk",
+    "normal_draws",
     "polynomial_steps",
 ]

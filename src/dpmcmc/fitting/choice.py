@@ -1,0 +1,51 @@
+"""Which sampler to take, and how far off it would be: from public facts alone, by trying them on made-up posteriors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dpmcmc.accounting import Budget, Event
+from dpmcmc.fitting.facts import Facts
+from dpmcmc.fitting.practice import CANDIDATES, PRACTISED, Practice, practise
+from dpmcmc.fitting.recipes import RECIPES, Recipe
+from dpmcmc.fitting.spending import Noise, least_error, noise_after, usual
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A sampler with all that it needs, and what was tried before it was chosen."""
+
+    name: str
+    recipe: Recipe
+    noise: Noise
+    tried: Mapping[str, Practice]
+    expected_error: float
+    """By how many of its own standard deviations the posterior would be off, about; for samplers that cannot be tried,
+    at best."""
+
+    @property
+    def words(self) -> str:
+        """How it was chosen."""
+        off = ", ".join(f"{name} {practice.error:.2g}" for name, practice in self.tried.items())
+        if len(self.tried) > 1:
+            return f"{self.name} was chosen by simulation; off in standard deviations, mean and width together: {off}."
+        return f"{self.name} was asked for." + (f" In a simulation it was off by {off}." if off else "")
+
+
+def choose(sampler: str, facts: Facts, num_steps: int | None, num_chains: int, budget: Budget, pilot: Event) -> Choice:
+    """Return the sampler that was asked for, or for ``auto`` the one that does best in simulation."""
+
+    def recipe(name: str) -> Recipe:
+        return RECIPES[name] if num_steps is None else replace(RECIPES[name], num_steps=num_steps)
+
+    names = CANDIDATES if sampler == "auto" else (sampler,)
+    noises = {name: noise_after(recipe(name), facts, num_chains, budget, pilot) for name in names}
+    tried = {
+        name: practise(name, usual(facts), noises[name], recipe(name).num_steps, num_chains)
+        for name in names
+        if name in PRACTISED
+    }
+    best = min(tried, key=lambda name: tried[name].error) if sampler == "auto" else sampler
+    error = least_error(facts, budget)
+    if best in tried and not RECIPES[best].draws_for_nothing:  # whose draws are around the best there is
+        error = max(error, tried[best].location)
+    return Choice(best, recipe(best), noises[best], tried, error)
