@@ -78,7 +78,7 @@ def charges() -> int:
     ("arguments", "message"),
     [
         ({"epsilon": "0"}, "epsilon=0.0 must be > 0"),
-        ({"epsilon": "0.05"}, "About epsilon = 2.2 would do, or"),
+        ({"epsilon": "0.05"}, "About epsilon = 3.3 would do, or"),
         ({"epsilon": "0.05"}, "nothing was spent. --even-if-useless runs it all the same"),
         ({"formula": "readmitted ~ code", "schema": "many"}, "too little for 90 parameters and 1000 records"),
         ({"formula": "readmitted ~ smokr"}, "'smokr', which is no column of the schema; it has smoker, readmitted"),
@@ -108,10 +108,10 @@ def test_what_is_wrong_is_said_in_one_line_and_costs_nothing(command, arguments,
 
 
 def test_a_large_delta_is_warned_of(command) -> None:
-    code, out, _ = command(delta="0.001", **{"grant-delta": "0.001", "dry-run": True})
+    code, out, _ = command(delta="0.001", epsilon="3.5", **{"grant-delta": "0.001", "dry-run": True})
     assert code == 0
     assert "Warning: delta = 0.001 is not below one over the number of records; take a smaller one." in out
-    assert "Warning" not in command(**{"dry-run": True})[1]
+    assert "Warning" not in command(epsilon="3.5", **{"dry-run": True})[1]
 
 
 def test_what_only_the_rows_know_is_not_said(command) -> None:
