@@ -30,7 +30,7 @@ LEFT = 1 - sum(APPROACH_SHARES) - sum(REFINE_SHARES) - REACH_SHARE
 USUAL_STRETCH = 1.4
 """What the pilot lengthens the clips by on most tables; by more where tails are heavy, which nobody knows before."""
 
-MARGIN = 1e-4
+MARGIN = 5e-4
 """What of epsilon is left for the distance of the samplers of noise from their ideal laws."""
 
 
