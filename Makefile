@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.development
+BROWSER := $(VENV)/.browser
 
 .PHONY: help demo test lint types imports unit test-slow figures benchmark clean
 
@@ -26,10 +27,10 @@ types: $(DEVELOPMENT)
 imports: $(DEVELOPMENT)
 	$(BIN)/lint-imports
 
-unit: $(DEVELOPMENT)
+unit: $(DEVELOPMENT) $(BROWSER)
 	$(BIN)/pytest --numprocesses auto --dist loadfile
 
-test-slow: $(DEVELOPMENT)  ## the long statistical tests as well
+test-slow: $(DEVELOPMENT) $(BROWSER)  ## the long statistical tests as well
 	$(BIN)/pytest --numprocesses auto --dist loadfile -m "slow or not slow"
 
 figures: $(DEVELOPMENT)  ## make the pictures in docs/figures again
@@ -51,6 +52,12 @@ $(INSTALLED): $(VENV)/bin/python pyproject.toml
 $(DEVELOPMENT): $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	@touch $@ $(INSTALLED)
+
+# the tests of the pages drive Debian's Chromium; without it they fail in CI and skip elsewhere
+$(BROWSER): $(VENV)/bin/python
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+	  apt-get install -y -qq --no-install-recommends chromium fonts-liberation; } || echo "no chromium: install it"
+	@if command -v chromium > /dev/null; then touch $@; fi
 
 clean:  ## remove the environment and everything that was made
 	rm -rf $(VENV) demo build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,8 @@ import xarray as xr
 
 from dpmcmc import diagnostics
 from dpmcmc.accounting import Certificate
-from dpmcmc.diagnostics.convergence import MINIMUM_DRAWS
 from dpmcmc.errors import InvalidArgument
-
-INTERVAL = (0.05, 0.5, 0.95)
-"""The quantiles of a summary."""
+from dpmcmc.report.page import write_report
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +34,7 @@ class Posterior:
         num_warmup: how many steps at the beginning are not counted as draws.
         certificate: what it cost.
         settings: how it was made: sampler, model temperature, the public facts of the data.
+        prior: draws from the prior by parameter, with the axes (1, draw, ...); empty where it cannot be drawn from.
     """
 
     draws: Mapping[str, np.ndarray]
@@ -44,6 +42,7 @@ class Posterior:
     num_warmup: int
     certificate: Certificate
     settings: Mapping[str, Any]
+    prior: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
 
     def __repr__(self) -> str:
         chains, steps = self.is_accepted.shape
@@ -77,6 +76,8 @@ class Posterior:
         moved = {"accepted": self.is_accepted}
         groups["sample_stats"] = _dataset(moved, steps["posterior"])
         groups["warmup_sample_stats"] = _dataset(moved, steps["warmup_posterior"])
+        if self.prior:
+            groups["prior"] = _dataset(self.prior, slice(None))
         return groups
 
     def to_arviz(self) -> Any:
@@ -94,22 +95,17 @@ class Posterior:
 
     def summary(self) -> pd.DataFrame:
         """Return mean, standard deviation, quantiles, effective sample size and R-hat of every coordinate."""
-        columns = self._columns()
-        table = pd.DataFrame.from_dict({label: _moments(values) for label, values in columns.items()}, orient="index")
-        chains, draws = next(iter(columns.values())).shape
-        judged = draws >= MINIMUM_DRAWS
-        table["ess_bulk"] = pd.Series(diagnostics.ess(columns), dtype=float) if judged else np.nan
-        table["r_hat"] = pd.Series(diagnostics.rhat(columns), dtype=float) if judged and chains > 1 else np.nan
-        return table
+        return diagnostics.summarise({name: self[name] for name in self.draws})
 
     def _columns(self) -> dict[str, np.ndarray]:
         """Return the draws of every number by its label, (chain, draw)."""
-        return {label: values for name in self.draws for label, values in _coordinates(name, self[name]).items()}
+        return diagnostics.coordinates({name: self[name] for name in self.draws})
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write a run folder: draws.nc, summary.csv, certificate.json, config.toml. The folder must be new.
+        """Write a run folder: draws.nc, summary.csv, certificate.json, config.toml, report.html. It must be new.
 
-        It is written beside its place and moved there when it is complete.
+        It is written beside its place and moved there when it is complete; the report, which is made of the rest, is
+        added then.
         """
         place = Path(folder)
         if place.exists():
@@ -124,7 +120,17 @@ class Posterior:
             config = {"num_warmup": self.num_warmup, **self.settings}
             (written / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
             shutil.move(written, place)
+        self.report(place / "report.html")
         return place
+
+    def report(self, path: str | os.PathLike[str], *, known: Mapping[str, float] | None = None) -> Path:
+        """Write the page that people read: one HTML file that needs nothing else, made of what may be published.
+
+        Args:
+            path: the file.
+            known: where the records are simulated, the values that made them, by the summary's names; drawn in.
+        """
+        return write_report(self, path, known=known)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Posterior":
@@ -140,12 +146,14 @@ class Posterior:
         def steps(kind: str, name: str) -> np.ndarray:
             return np.concatenate([groups[f"warmup_{kind}"][name].to_numpy(), groups[kind][name].to_numpy()], axis=1)
 
+        draws = {name: steps("posterior", name) for name in map(str, groups["posterior"].data_vars)}
         return cls(
             is_accepted=steps("sample_stats", "accepted").astype(bool),
-            draws={name: steps("posterior", name) for name in map(str, groups["posterior"].data_vars)},
+            draws=draws,
             num_warmup=config.pop("num_warmup"),
             certificate=Certificate.from_json((place / "certificate.json").read_text(encoding="utf-8")),
             settings=config,
+            prior={name: groups["prior"][name].to_numpy() for name in draws} if "prior" in groups else {},
         )
 
 
@@ -157,21 +165,3 @@ def _dataset(values: Mapping[str, np.ndarray], kept: slice) -> xr.Dataset:
     }
     chains, steps = next(iter(variables.values()))[1].shape[:2]
     return xr.Dataset(variables, coords={"chain": range(chains), "draw": range(steps)})
-
-
-def _coordinates(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
-    """Return each number of a parameter by a label of its own, (chain, draw)."""
-    labels = {
-        index: name + (f"[{', '.join(map(str, index))}]" if index else "") for index in np.ndindex(values.shape[2:])
-    }
-    return {label: values[(slice(None), slice(None), *index)] for index, label in labels.items()}
-
-
-def _moments(values: np.ndarray) -> dict[str, float]:
-    """Summarise the draws of one number."""
-    quantiles = np.quantile(values, INTERVAL)
-    return {
-        "mean": float(np.mean(values)),
-        "sd": float(np.std(values, ddof=1)) if values.size > 1 else float("nan"),
-        **{f"q{100 * level:g}": float(value) for level, value in zip(INTERVAL, quantiles, strict=True)},
-    }

@@ -172,7 +172,7 @@ def test_demo_goes_from_a_table_to_a_report_until_the_budget_is_used_up(command,
     assert "<svg" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
-    assert "<script" not in page
+    assert "default-src 'none'" in page, "the page itself forbids requests"
     certificate = json.loads((target / "runs" / "1" / "certificate.json").read_text())
     assert 1.99 < certificate["epsilon"] <= 2.0
 

@@ -297,6 +297,7 @@ def test_a_saved_run_can_be_read_elsewhere(tmp_path) -> None:
         "certificate.json",
         "config.toml",
         "draws.nc",
+        "report.html",
         "summary.csv",
     ]
     again = dp.Posterior.load(folder)

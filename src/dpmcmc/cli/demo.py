@@ -10,7 +10,6 @@ import typer
 from dpmcmc.accounting import Budget, Ledger, epsilon
 from dpmcmc.cli.fit import fit
 from dpmcmc.errors import BudgetExceeded, DatasetExists, InvalidArgument
-from dpmcmc.report.privacy import privacy_page
 
 BUDGET = Budget(epsilon=4.0, delta=1e-6)
 EPSILON = 2.0
@@ -63,12 +62,14 @@ def demo(
             f"{refusal}. A real table has one budget for good; these patients are made up: delete the folder "
             f"{str(output)!r} to start anew"
         ) from refusal
-    _write_report(folder, output / "report.html")
+    from dpmcmc.posterior import Posterior
+
+    page = Posterior.load(folder).report(output / "report.html", known=TRUTH)
     spent = float(epsilon(Ledger(ledger).account("patients").spent, BUDGET.delta))
     typer.echo(
         f"\n3. The ledger: epsilon = {spent:.3g} of {BUDGET.epsilon:g} is spent. The next demo goes on from there."
     )
-    typer.echo(f"\nOpen {output / 'report.html'}")
+    typer.echo(f"\nOpen {page}")
 
 
 def _write_table(data: Path, schema: Path) -> None:
@@ -96,13 +97,3 @@ def _command(data: Path, schema: Path, ledger: str, folder: Path) -> str:
         shlex.join(["--output", str(folder)]),
     ]
     return "   " + " \\\n       ".join(lines) + "\n"
-
-
-def _write_report(folder: Path, page: Path) -> None:
-    from dpmcmc.posterior import Posterior
-    from dpmcmc.report.draws import draws_sections
-
-    posterior = Posterior.load(folder)
-    sections = draws_sections(posterior, known=[TRUTH[name] for name in posterior.draws])
-    title = "A private posterior, and what it costs"
-    page.write_text(privacy_page(title, posterior.certificate, BUDGET, sections), encoding="utf-8")

@@ -194,4 +194,4 @@ def show(posterior: "Posterior", folder: Path) -> None:
             "epsilon lets them take longer steps; so do fewer chains, each of which is paid for."
         )
     typer.echo(posterior.certificate.statement)
-    typer.echo(f"The run is in {folder}: draws, summary, certificate, settings.")
+    typer.echo(f"The run is in {folder}: draws, summary, certificate, settings, report.html.")

@@ -1,5 +1,6 @@
 """``dpmcmc plan``: how many steps of a sampler a budget pays for."""
 
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -8,9 +9,10 @@ from dpmcmc import accounting
 from dpmcmc.accounting import Adjacency, samplers
 from dpmcmc.accounting.samplers import Cost
 from dpmcmc.cli.output import AsJson, print_json, print_table
-from dpmcmc.errors import UnsupportedEvent
+from dpmcmc.cli.report import Open, open_page
+from dpmcmc.errors import BudgetUnreachable, UnsupportedEvent
 
-app = typer.Typer(help="How many steps of a sampler a budget pays for, under every accountant.", no_args_is_help=True)
+app = typer.Typer(help="What a budget buys: how many steps, how much noise, how good a posterior.")
 
 Epsilon: TypeAlias = Annotated[float, typer.Option(help="At least 0.")]
 Delta: TypeAlias = Annotated[float, typer.Option(help="Strictly between 0 and 1.")]
@@ -20,6 +22,65 @@ NoiseRatio: TypeAlias = Annotated[float, typer.Option(help="Noise multiplier of 
 HideRatio: TypeAlias = Annotated[bool, typer.Option("--hide-ratio", help="Release only the accept decisions: cheaper.")]
 BatchSize: TypeAlias = Annotated[int, typer.Option(help="Records a batch.")]
 Population: TypeAlias = Annotated[int, typer.Option(help="Records in all.")]
+
+
+@app.callback(invoke_without_command=True)
+def page(
+    context: typer.Context,
+    show: Open = False,
+    output: Annotated[Path, typer.Option(help="The page to write.")] = Path("plan.html"),
+) -> None:
+    """What a budget buys: how many steps, how much noise, how good a posterior. With --open, a page to try it on."""
+    if context.invoked_subcommand is not None:
+        return
+    if not show:
+        typer.echo(context.get_help())
+        return
+    from dpmcmc.planner import write_planner  # JAX takes a second to load; the other commands do without
+
+    with typer.progressbar(length=1000, label="computing") as bar:
+        write_planner(output, tick=lambda share: bar.update(round(1000 * share) - bar.pos))
+    typer.echo(f"wrote {output}")
+    open_page(output)
+
+
+@app.command()
+def fit(
+    epsilon: Epsilon,
+    delta: Delta,
+    records: Annotated[int, typer.Option(help="Records, or persons.", min=1)],
+    parameters: Annotated[int, typer.Option(help="Parameters of the model.", min=1)],
+    sampler: Annotated[str, typer.Option(help="A sampler of docs/fit.md by its name.")] = "dp_langevin",
+    chains: Chains = 2,
+    adjacency: Relation = Adjacency.REPLACE_ONE,
+    json: AsJson = False,
+) -> None:
+    """What `dpmcmc fit` would do with a budget, from the numbers of records and parameters alone."""
+    from dpmcmc.planner import plan_fit  # JAX takes a second to load; the other commands do without
+
+    answer = plan_fit(
+        sampler,
+        epsilon=epsilon,
+        delta=delta,
+        num_records=records,
+        num_parameters=parameters,
+        num_chains=chains,
+        adjacency=adjacency,
+    )
+    if answer is None:
+        raise BudgetUnreachable(f"no noise keeps {sampler} within epsilon = {epsilon:g}, delta = {delta:g}")
+    if json:
+        print_json({"sampler": sampler, "delta": delta, "adjacency": adjacency.value, **answer.to_dict()})
+        return
+    bound = "" if answer.is_law else "at least "
+    typer.echo(
+        f"{sampler}: {chains} x {answer.num_steps:,} steps with noise multiplier {answer.noise:.4g}. The posterior "
+        f"mean would be off by {bound}about {answer.error:.3g} of its standard deviations."
+    )
+    if answer.is_refused:
+        typer.echo("That is too much for any sampler: fit would refuse, and spend nothing.")
+    rows = [[name, f"{value:.6g}"] for name, value in answer.epsilon.items()]
+    print_table("What it costs", ["accountant", "epsilon"], rows)
 
 
 @app.command()

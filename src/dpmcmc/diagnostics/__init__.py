@@ -1,7 +1,8 @@
 """How good draws are: functions of draws alone, never of records.
 
 Distances from a reference posterior (MMD, mean error, sliced Wasserstein, total variation), agreement between chains
-(R-hat, effective sample size), and pictures. Every random choice comes from a generator that the caller passes.
+(R-hat, effective sample size), summaries, and pictures. Every random choice comes from a generator that the caller
+passes.
 """
 
 from dpmcmc.diagnostics.arguments import Draws
@@ -10,9 +11,11 @@ from dpmcmc.diagnostics.convergence import ess, rhat
 from dpmcmc.diagnostics.distance import mean_error, sliced_wasserstein, total_variation
 from dpmcmc.diagnostics.mmd import median_bandwidth, mmd, squared_mmd_unbiased
 from dpmcmc.diagnostics.plots import plot_contour, plot_density, plot_pairs, plot_trace, plot_traces
+from dpmcmc.diagnostics.summary import coordinates, summarise
 
 __all__ = [
     "Draws",
+    "coordinates",
     "ess",
     "mean_error",
     "median_bandwidth",
@@ -25,6 +28,7 @@ __all__ = [
     "rhat",
     "sliced_wasserstein",
     "squared_mmd_unbiased",
+    "summarise",
     "to_arviz",
     "total_variation",
 ]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import jax
 import jax.core
@@ -36,6 +36,9 @@ from dpmcmc.enclave.sealed import sealed
 from dpmcmc.enclave.shards import Placement
 from dpmcmc.errors import InvalidArgument, RecordsRefused, RunRefused
 from dpmcmc.schema import Schema
+
+if TYPE_CHECKING:
+    from dpmcmc.accounting.ledger import DatasetAccount
 
 Program = Callable[..., Any]
 """A pure function ``program(oracle, *arguments)`` of arrays, in JAX."""
@@ -173,11 +176,17 @@ class PrivateData:
         return self._dataset
 
     @property
-    def budget(self) -> Budget | None:
-        """The budget that the ledger grants the records, where a ledger pays."""
+    def account(self) -> "DatasetAccount | None":
+        """What the ledger grants the records and what of it is spent, where a ledger pays."""
         from dpmcmc.accounting.ledger import Ledger
 
-        return self._payer.account(self._dataset).budget if isinstance(self._payer, Ledger) else None
+        return self._payer.account(self._dataset) if isinstance(self._payer, Ledger) else None
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget that the ledger grants the records, where a ledger pays."""
+        account = self.account
+        return None if account is None else account.budget
 
     def price(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Event:
         """Return what `run` would charge for the program. Reads no record and charges nothing."""

@@ -1,6 +1,7 @@
 """A fit before it starts: everything about it is public, it has its price, and nothing is charged yet."""
 
 import secrets
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from dpmcmc.fitting.spending import LEFT, make_pilot, mean_loss, refuse_useless
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
-from dpmcmc.run.plan import Plan, make_plan, parameters, settings
+from dpmcmc.run.plan import Plan, make_plan, parameters, prior_draws, settings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher, watch
 from dpmcmc.run.sampling import delta_of, price_in_words
@@ -115,8 +116,25 @@ class PreparedFit:
                 **settings(sampling, self.data),
                 "chosen": self.choice.words,
                 "pilot": {**self.pilot.settings, "stretch": facts.stretch, "polish": repr(self._polish(facts))},
+                "request": self._request(),
             },
+            prior=prior_draws(self.model),
         )
+
+    def _request(self) -> dict[str, Any]:
+        """Say what was asked, in plain values: with them the model of a formula can be built again."""
+        asked: dict[str, Any] = {
+            "epsilon": self.budget.epsilon,
+            "delta": self.budget.delta,
+            "sampler": self.sampler,
+            "expected_error": self.expected_error,
+            "description": self.describe(),
+        }
+        if isinstance(self.model, FormulaModel):
+            asked |= {"formula": self.model.formula, "family": self.model.family, "priors": self.model.priors}
+        if self.data.schema is not None:
+            asked["schema"] = tomllib.loads(self.data.schema.to_toml())
+        return asked
 
     @property
     def _units(self) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax
 
-from dpmcmc.accounting import Budget, Event, Gaussian, accountants, gaussian, noise_for
+from dpmcmc.accounting import Budget, Event, Gaussian, accountants, compose, gaussian, noise_for
 from dpmcmc.enclave import PrivateData, Sum
 from dpmcmc.errors import BudgetUnreachable
 from dpmcmc.fitting.facts import Facts
@@ -65,6 +65,12 @@ def make_pilot(
     )
 
 
+def pilot_event(budget: Budget) -> Event:
+    """Return what the pilot releases, for planning: the distances of its noise from the ideal law are left out."""
+    parts = [(share, APPROACH_STEPS) for share in APPROACH_SHARES] + [(share, REFINE_STEPS) for share in REFINE_SHARES]
+    return compose(Gaussian(noise_of_share(share, n, budget)) * n for share, n in [*parts, (REACH_SHARE, 1)])
+
+
 class Noise(NamedTuple):
     """Noise multipliers after the pilot: of the gradients that polish its centre, and of the sampler."""
 
@@ -74,28 +80,28 @@ class Noise(NamedTuple):
 
 def noise_after(recipe: Recipe, facts: Facts, num_chains: int, budget: Budget, pilot: Event) -> Noise:
     """Return the noise with which polish and sampler spend what the pilot leaves."""
-    if recipe.draws_for_nothing:
-        noise = noise_left(recipe, facts, num_chains, budget, pilot)
-        return Noise(noise, noise)
     polish = noise_of_share(POLISH_SHARE, POLISH_STEPS, budget)
-    before = pilot + Gaussian(polish) * POLISH_STEPS
-    return Noise(polish, noise_left(recipe, facts, num_chains, budget, before))
 
+    def noise(multiplier: float) -> Noise:
+        return Noise(multiplier if recipe.draws_for_nothing else polish, multiplier)
 
-def noise_left(recipe: Recipe, facts: Facts, num_chains: int, budget: Budget, before: Event) -> float:
-    """Return the noise multiplier with which all steps of all chains spend what is left after what came before."""
-
-    def event(noise: float) -> Event:
-        cost = recipe.cost(facts, noise)
-        if recipe.draws_for_nothing:
-            return before + cost.once
-        return before + (cost.per_step * recipe.num_steps + cost.once) * num_chains
+    def event(multiplier: float) -> Event:
+        return pilot + event_after(recipe, facts, num_chains, noise(multiplier))
 
     epsilon = budget.epsilon * (1 - MARGIN)
     least = recipe.least_noise
     if least is not None and accountants.epsilon(event(least), budget.delta) <= epsilon:
-        return least
-    return noise_for(event, epsilon, budget.delta)
+        return noise(least)
+    return noise(noise_for(event, epsilon, budget.delta))
+
+
+def event_after(recipe: Recipe, facts: Facts, num_chains: int, noise: Noise) -> Event:
+    """Return what polish and sampler release, for planning; where draws cost nothing, the polish is all there is."""
+    cost = recipe.cost(facts, noise.sampler)
+    if recipe.draws_for_nothing:
+        return cost.once
+    polish = Gaussian(noise.polish) * POLISH_STEPS
+    return polish + (cost.per_step * recipe.num_steps + cost.once) * num_chains
 
 
 def usual(facts: Facts) -> Facts:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpmcmc import validation
 from dpmcmc.accounting import Event
+from dpmcmc.accounting.ledger import DatasetAccount
 from dpmcmc.enclave import PaidRun, PrivateData
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.kernels import Kernel, Stage
@@ -23,6 +24,9 @@ SEGMENTS = 20
 
 TAKEN = ("chain", "draw")
 """What saved draws call their axes."""
+
+PRIOR_DRAWS = 1000
+"""How many draws from the prior a run keeps, to be shown beside the posterior."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +146,19 @@ def _check_names(model: Model, layout: Layout) -> None:
         )
 
 
+def prior_draws(model: Model) -> dict[str, np.ndarray]:
+    """Return draws from the prior as people read them, (1, draw, ...); the same in every run, and no secret."""
+    if model.sample_prior is None:
+        return {}
+    positions = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), PRIOR_DRAWS))
+    layout = Layout.of(jax.tree.map(lambda leaf: leaf[0], positions))
+    return parameters(model, layout, np.asarray(jax.vmap(layout.ravel)(positions))[None])
+
+
 def settings(plan: Plan, data: PrivateData) -> dict[str, Any]:
-    """Return how a run is made, in plain values."""
+    """Return how a run was made, in plain values; and what its ledger has, after it."""
+    facts, account = data.facts, data.account
+    ledger = {} if account is None else {"ledger": _ledger(account)}
     return {
         "stages": [
             {"kernel": stage.kernel.name, "num_steps": stage.num_steps, **_plain(stage.kernel)} for stage in plan.stages
@@ -151,6 +166,22 @@ def settings(plan: Plan, data: PrivateData) -> dict[str, Any]:
         "num_chains": len(plan.keys),
         "temperature": plan.model.temperature,
         "data": repr(data),
+        "facts": {
+            "size": facts.size,
+            "adjacency": facts.adjacency.value,
+            "bounds": {name: [float(bound) for bound in bounds] for name, bounds in facts.bounds.items()},
+        },
+        **ledger,
+    }
+
+
+def _ledger(account: DatasetAccount) -> dict[str, Any]:
+    return {
+        "dataset": account.dataset,
+        "epsilon": account.budget.epsilon,
+        "delta": account.budget.delta,
+        "epsilon_spent": float(account.epsilon_spent),
+        "epsilon_left": float(account.epsilon_left),
     }
 
 

@@ -11,7 +11,7 @@ from dpmcmc.kernels import Kernel, Stage
 from dpmcmc.model import Model
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
-from dpmcmc.run.plan import make_plan, parameters, settings
+from dpmcmc.run.plan import make_plan, parameters, prior_draws, settings
 from dpmcmc.run.progress import watch
 from dpmcmc.run.start import check_likelihood
 
@@ -86,6 +86,7 @@ def sample(
         num_warmup=min(num_warmup, vectors.shape[1] - 1),
         certificate=Certificate(spent, data.facts.adjacency, delta, data.assumptions, unit=data.unit),
         settings=settings(plan, data),
+        prior=prior_draws(model),
     )
 
 

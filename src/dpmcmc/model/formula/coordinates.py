@@ -169,7 +169,7 @@ class Coordinates:
             original = jnp.matmul(jnp.asarray(matrix, jnp.float32), natural.coefficients, precision=_EXACT)
             for place, name in enumerate(self.design.names):
                 if place or not self.drops_intercept:
-                    parameters.update(self._by_class(name, original[place] + self._shift[place]))
+                    parameters.update(self.by_class(name, original[place] + self._shift[place]))
             if self.cutpoints is not None:
                 parameters["cutpoints"] = natural.others["cutpoints"] - original[0]
         elif self.cutpoints is not None:
@@ -179,9 +179,9 @@ class Coordinates:
                 parameters[name] = natural.others[name] * (half if name == "sigma" else 1.0)
         for name, (category, prior) in self.groups.items():
             for place, level in enumerate(category.levels):
-                parameters.update(self._by_class(f"{name}[{level}]", natural.effects[name][place] * half))
+                parameters.update(self.by_class(f"{name}[{level}]", natural.effects[name][place] * half))
             if prior.fixed is None:
-                parameters.update(self._by_class(f"{name}_sigma", self.spread(name, position) * half))
+                parameters.update(self.by_class(f"{name}_sigma", self.spread(name, position) * half))
         return {name.replace("/", "∕"): value for name, value in parameters.items()}
 
     def unconstrain(self, parameters: Mapping[str, Any]) -> Position:
@@ -236,7 +236,8 @@ class Coordinates:
     def _labels(self, name: str) -> list[str]:
         return [f"{label}: {name}" for label in self.response.classes[1:]] if self.outputs else [name]
 
-    def _by_class(self, name: str, values: jax.Array) -> dict[str, jax.Array]:
+    def by_class(self, name: str, values: jax.Array) -> dict[str, jax.Array]:
+        """Return the numbers of a parameter by the names that people read: one, or one a class but the first."""
         return dict(zip(self._labels(name), values, strict=True)) if self.outputs else {name: values}
 
     def _of_class(self, name: str, parameters: Mapping[str, Any]) -> jax.Array:

@@ -143,6 +143,24 @@ class FormulaModel(Model):
         found = self._predict(flat, table)
         return found.reshape(*axes, *found.shape[1:])
 
+    def scaled(self, parameters: Mapping[str, Any]) -> dict[str, jax.Array]:
+        """Return the coefficients on the scale on which their priors are stated: of the scaled columns and response.
+
+        Args:
+            parameters: as `constrain` returns them, each with one axis of draws in front.
+        """
+        coordinates = self.coordinates
+
+        def one(draw: Any) -> dict[str, jax.Array]:
+            found = coordinates.natural(coordinates.unconstrain(draw)).coefficients
+            rows = {} if found is None else dict(zip(coordinates.names, found, strict=True))
+            return {
+                label: value for name, row in rows.items() for label, value in coordinates.by_class(name, row).items()
+            }
+
+        needed = jax.eval_shape(coordinates.constrain, dict(coordinates.shapes))
+        return jax.jit(jax.vmap(one))({name: jnp.asarray(parameters[name], jnp.float32) for name in needed})
+
     @cached_property
     def _predict(self) -> Callable[[Any, Any], jax.Array]:
         """Predictions on the original scale, (draws, records, ...), compiled once for each shape."""

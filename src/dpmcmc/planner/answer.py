@@ -1,0 +1,143 @@
+"""What `fit` would do with a budget, from the number of records and of parameters alone.
+
+The noise is what `fit` would take; the price of a run is read off the traced program and has the distances of the noise
+from its ideal law in it as well, which move it by less than one part in a thousand. How good the result would be at
+best follows from the noise, for a posterior that the pilot has made round:
+
+* Whatever is done, the noise of one release of all scores moves the posterior by s = 2 R / mu of its standard
+  deviations, with R the clip of a score in round coordinates and mu the signal-to-noise ratio that the budget buys.
+* The normal approximation (private_laplace) is one such release, and off by no more.
+* Langevin dynamics is worth 1 / s^2 independent draws, so its mean is off by the same s.
+* A random walk with penalty tests is worth 0.083 mu^2 / (C^2 d), with C the clip of a slope and 2 C moved by a
+  neighbour. Hamiltonian dynamics has the same tests to pay and its gradients besides; once the posterior is round it
+  does no better, so this bounds it.
+* Of the others only the first line is known.
+"""
+
+import math
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from dpmcmc import accounting, validation
+from dpmcmc.accounting import Adjacency, Budget, Event
+from dpmcmc.errors import BudgetUnreachable, UnsupportedEvent
+from dpmcmc.fitting import RECIPES
+from dpmcmc.fitting.facts import Facts
+from dpmcmc.fitting.recipes import Recipe
+from dpmcmc.fitting.spending import event_after, least_error, noise_after, pilot_event, usual
+
+WALK_EFFICIENCY = 0.083
+"""Independent draws of a random walk on a round normal, in units of (mu / C)^2 / d; replace-one.
+
+Short moves that are accepted at a rate a move each coordinate like a diffusion, and are worth a |move|^2 / (4 d) draws
+each. With noise of standard deviation T in the test, a is 2 Phi(-T / 2), and mu pays for T^2 (mu / (2 C))^2 of summed
+squares of moves: T^2 Phi(-T / 2) / 8, largest at T = 2.38.
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a fit would do.
+
+    Attributes:
+        num_steps: steps of each chain.
+        noise: the noise multiplier of every release of the sampler; of HMC, that of its test.
+        epsilon: what it would cost under each accountant that can bound it, at the budget's delta.
+        floor: by how many standard deviations the posterior would be off, whatever the sampler.
+        error: the same for this sampler, where its law is known; else a bound from below.
+        is_law: whether it is known.
+    """
+
+    num_steps: int
+    noise: float
+    epsilon: dict[str, float]
+    floor: float
+    error: float
+    is_law: bool
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether `fit` would refuse: the posterior would be off by more than its own width."""
+        return self.error > 1
+
+    @property
+    def effective_draws(self) -> float:
+        """How many independent draws estimate a mean as well."""
+        return 1 / self.error**2
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return {**asdict(self), "effective_draws": self.effective_draws, "is_refused": self.is_refused}
+
+
+def plan_fit(
+    sampler: str,
+    *,
+    epsilon: float,
+    delta: float,
+    num_records: int,
+    num_parameters: int,
+    num_chains: int = 2,
+    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+) -> Answer | None:
+    """Return what `fit` would do, or None if no noise would keep the sampler within the budget."""
+    recipe = RECIPES[validation.choice("sampler", sampler, RECIPES)]
+    facts = Facts(
+        validation.integer("num_records", num_records, at_least=1),
+        validation.integer("num_parameters", num_parameters, at_least=1),
+        Adjacency.parse("adjacency", adjacency),
+    )
+    budget = Budget(validation.positive("epsilon", epsilon), delta)
+    num_chains = validation.integer("num_chains", num_chains, at_least=1)
+    found = _calibrated(sampler, _that_matter(recipe, facts), num_chains, budget)
+    if found is None:
+        return None
+    noise, by_accountant = found
+    floor = least_error(facts, budget)
+    laws = _laws(usual(facts), floor, noise / math.sqrt(num_chains * recipe.num_steps))
+    error, is_law = laws.get(sampler, (floor, False))
+    return Answer(recipe.num_steps, noise, dict(by_accountant), floor, max(error, floor), is_law)
+
+
+def _that_matter(recipe: Recipe, facts: Facts) -> Facts:
+    """Return the facts that the price of a step depends on: most samplers' know neither records nor parameters."""
+    other = replace(facts, num_records=1_000_000, dimension=1)
+    is_same = all(recipe.cost(facts, noise) == recipe.cost(other, noise) for noise in (1.0, 7.0))
+    return other if is_same else facts
+
+
+@lru_cache(maxsize=1024)
+def _pilot(budget: Budget) -> Event:
+    return pilot_event(budget)
+
+
+@lru_cache(maxsize=4096)
+def _calibrated(
+    sampler: str, facts: Facts, num_chains: int, budget: Budget
+) -> tuple[float, tuple[tuple[str, float], ...]] | None:
+    """Return the noise, and what it costs under each accountant; None if there is none that is enough."""
+    recipe, pilot = RECIPES[sampler], _pilot(budget)
+    try:
+        noise = noise_after(recipe, facts, num_chains, budget, pilot)
+    except BudgetUnreachable:
+        return None
+    event = pilot + event_after(recipe, facts, num_chains, noise)
+    found: list[tuple[str, float]] = []
+    for name in ("tight", *accounting.ACCOUNTANTS):
+        with suppress(UnsupportedEvent):
+            found.append((name, float(accounting.epsilon(event, budget.delta, name))))
+    return noise.sampler, tuple(found)
+
+
+def _laws(facts: Facts, floor: float, inverse_mu: float) -> dict[str, tuple[float, bool]]:
+    """Return by how many standard deviations the posterior mean would be off, and whether that is more than a bound."""
+    langevin = facts.clips_moved * facts.gradient_clip * inverse_mu
+    walk = facts.clips_moved / 2 * facts.slope_clip * math.sqrt(facts.dimension / WALK_EFFICIENCY) * inverse_mu
+    return {
+        "private_laplace": (floor, True),
+        "dp_langevin": (langevin, True),
+        "dp_penalty": (walk, True),
+        "dp_hmc": (walk, False),
+    }

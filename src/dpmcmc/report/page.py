@@ -1,0 +1,192 @@
+"""Put the page together and write it."""
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, cast
+
+import jinja2
+import numpy as np
+
+from dpmcmc import kernels
+from dpmcmc.diagnostics import coordinates
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.model import FormulaModel, from_formula
+from dpmcmc.report import pictures, privacy
+from dpmcmc.report.parameters import MOST_PICTURED, units
+from dpmcmc.report.predictions import predictions
+from dpmcmc.report.run import Run
+from dpmcmc.schema import Schema
+
+LARGEST_R_HAT = 1.1
+HEADINGS = {
+    "mean": "mean",
+    "sd": "sd",
+    "q5": "5 %",
+    "q50": "median",
+    "q95": "95 %",
+    "ess_bulk": "effective draws",
+    "r_hat": "R-hat",
+}
+
+
+def environment(package: str = "dpmcmc.report") -> jinja2.Environment:
+    """Return where templates come from, those of the report last; everything that they show is escaped."""
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package), jinja2.PackageLoader("dpmcmc.report")]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(short=short, probability=privacy.plain)
+    return made
+
+
+def write_report(run: Run, path: str | os.PathLike[str], *, known: Mapping[str, float] | None = None) -> Path:
+    """Write the page of a run; `known` as for `render_report`."""
+    place = Path(path)
+    page = render_report(run, known=known)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InvalidArgument(f"path={str(place)!r} cannot be written: {error.strerror}") from error
+    return place
+
+
+def render_report(run: Run, *, known: Mapping[str, float] | None = None) -> str:
+    """Return the page of a run as HTML that needs no network.
+
+    Args:
+        run: the run; all that the page shows is in its folder.
+        known: where the records are simulated, the values that made them, by the summary's names.
+    """
+    request: dict[str, Any] = dict(run.settings.get("request", {}))
+    schema = Schema.from_dict(request["schema"]) if "schema" in request else None
+    model = _model(request, schema)
+    drawn = {name: values[:, run.num_warmup :] for name, values in run.draws.items()}
+    certificate = run.certificate
+    chains = dict(list(coordinates(drawn).items())[:MOST_PICTURED])
+    shown = units(run, model, known or {})
+    return (
+        environment()
+        .get_template("report.html")
+        .render(
+            title=request.get("formula") or f"Posterior of {', '.join(run.draws)}",
+            certificate=certificate,
+            is_private=math.isfinite(certificate.epsilon),
+            plain_words=privacy.in_plain_words(certificate, privacy.whose_data(schema)),
+            released=privacy.released(certificate),
+            curve=pictures.curve(certificate),
+            ledger=privacy.ledger_rows(run.settings["ledger"]) if "ledger" in run.settings else [],
+            request=request,
+            schema=schema,
+            columns=[] if schema is None else [_column(schema, name) for name in schema.columns],
+            bounds=run.settings.get("facts", {}).get("bounds", {}),
+            glance=_glance(run, schema),
+            headings=HEADINGS,
+            units=shown,
+            has_prior=bool(run.prior),
+            known=known or {},
+            predictions=[] if model is None else predictions(model, drawn),
+            traces={name: pictures.trace(name, values) for name, values in chains.items()},
+            ranks={name: pictures.ranks(name, values) for name, values in chains.items()},
+            num_chains=len(run.is_accepted),
+            worst=_largest(shown[0].table["r_hat"]),
+            largest_r_hat=LARGEST_R_HAT,
+            settings=[_flat(stage) for stage in run.settings.get("stages", [])],
+            pilot=_flat(run.settings.get("pilot", {})),
+            citations=_citations(run),
+            version=version("dpmcmc"),
+        )
+    )
+
+
+def short(value: float) -> str:
+    """Write a number in four digits; a dash where there is none."""
+    return "–" if math.isnan(value) else f"{value:.4g}".replace("-", "−")
+
+
+def _model(request: Mapping[str, Any], schema: Schema | None) -> FormulaModel | None:
+    """Build the model again, where it is a formula's."""
+    if schema is None or "formula" not in request:
+        return None
+    return from_formula(request["formula"], schema, family=request["family"], priors=request["priors"])
+
+
+def _glance(run: Run, schema: Schema | None) -> list[tuple[str, str]]:
+    """Return the few facts that everybody asks for first."""
+    facts = run.settings.get("facts", {})
+    unit = "Persons" if schema is not None and schema.person is not None else "Records"
+    steps = run.is_accepted.shape[1]
+    size = f"{facts['size']:,}" if "size" in facts else "not stated"
+    epsilon = certificate_epsilon(run)
+    return [
+        ("epsilon", epsilon),
+        ("delta", privacy.plain(run.certificate.delta)),
+        (unit, size if facts.get("adjacency", "replace_one") == "replace_one" else f"about {size}"),
+        ("Adjacency", run.certificate.adjacency.words),
+        ("Draws", f"{len(run.is_accepted)} × {steps - run.num_warmup:,}"),
+        ("Sampler", str(run.settings.get("request", {}).get("sampler") or _kernels(run)[-1])),
+    ]
+
+
+def certificate_epsilon(run: Run) -> str:
+    """Write epsilon as the certificate's own statement does: in four digits, rounded up."""
+    epsilon = float(run.certificate.epsilon)
+    if not 0 < epsilon < math.inf:
+        return "infinite" if epsilon else "0"
+    scale = 10.0 ** (3 - math.floor(math.log10(epsilon)))
+    return f"{math.ceil(epsilon * scale * (1 - 1e-12)) / scale:.4g}"
+
+
+def _column(schema: Schema, name: str) -> tuple[str, str, str, str]:
+    """Return what was stated of a column: name, kind, values, what a missing value becomes."""
+    column = schema.columns[name]
+    lower, upper = column.bounds
+    values = {"category": ", ".join(column.levels), "boolean": "false, true"}.get(
+        column.kind, f"{lower:g} to {upper:g} {column.unit}".strip()
+    )
+    stands = {"none": "none expected", "category": "a category of its own"}.get(
+        column.missing, f"{column.fill}" + (", and marked" if column.missing == "indicator" else "")
+    )
+    return name, column.kind, values, stands
+
+
+def _flat(stage: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return settings as people read them: four digits of every number."""
+    return [(name.replace("_", " "), _rounded(value)) for name, value in stage.items()]
+
+
+def _rounded(value: Any) -> str:
+    return re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda found: f"{float(found[0]):.4g}", str(value))
+
+
+def _kernels(run: Run) -> list[str]:
+    stages = cast(list[dict[str, Any]], run.settings.get("stages", []))
+    return [str(stage["kernel"]) for stage in stages] or ["not stated"]
+
+
+def _citations(run: Run) -> list[str]:
+    """Return BibTeX of the library and of the papers that its samplers come from."""
+    made = run.certificate.library_version
+    entries = [
+        f"@software{{dpmcmc,\n  author  = {{{{The dpmcmc authors}}}},\n  title   = {{dpmcmc: {{B}}ayesian posterior "
+        f"sampling under differential privacy}},\n  version = {{{made}}}\n}}"
+    ]
+    for name in dict.fromkeys(_kernels(run)):
+        kernel = getattr(kernels, name, None)
+        try:
+            entries += [kernels.citation(kernel)] if callable(kernel) else []
+        except InvalidArgument:  # an optimiser of a pilot has no paper of its own
+            continue
+    return entries
+
+
+def _largest(values: Any) -> float:
+    found = np.asarray(values, float)
+    return float(np.nanmax(found)) if np.isfinite(found).any() else math.nan

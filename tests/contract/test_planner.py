@@ -1,0 +1,107 @@
+"""The planner's answers are those of `fit`, and follow the laws that it states."""
+
+import json
+import math
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import dpmcmc as dp
+from dpmcmc.cli.main import run
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.fitting import RECIPES, prepare_fit
+from dpmcmc.fitting.recipes import TEST_NOISE
+from dpmcmc.planner import GRID, Grid, plan_fit
+from dpmcmc.planner.answer import WALK_EFFICIENCY
+
+SETTINGS = {"epsilon": 2.0, "delta": 1e-6, "num_records": 4000, "num_parameters": 3}
+SCHEMA = {name: dp.Column(kind="number", lower=-1, upper=1) for name in ("a", "b", "y")}
+
+
+@pytest.mark.parametrize("sampler", ["dp_langevin", "dp_sgld", "dp_penalty", "minibatch_penalty"])
+def test_a_plan_is_what_fit_would_do(sampler) -> None:
+    table = pd.DataFrame(np.zeros((4000, 3)), columns=list(SCHEMA))
+    data = dp.PrivateData.from_table(
+        table, schema=dp.Schema(SCHEMA), ledger=dp.Ledger.in_memory(), dataset="made up", budget=dp.Budget(5.0, 1e-6)
+    )
+    prepared = prepare_fit(
+        "y ~ a + b", data, family="gaussian", priors={"sigma": "fixed(1)"}, sampler=sampler, epsilon=2.0
+    )
+    answer = plan_fit(sampler, **SETTINGS)
+    settings = [vars(value) for value in prepared.kernel.settings.values() if hasattr(value, "__dict__")]
+    noise = [value for facts in settings for name, value in facts.items() if name.startswith("noise_")]
+    assert noise == pytest.approx([answer.noise], rel=1e-3)
+    assert answer.floor == pytest.approx(prepared.expected_error, rel=1e-3)
+    assert answer.num_steps == prepared.num_steps
+    assert answer.epsilon["tight"] == pytest.approx(
+        dp.Certificate(prepared.event, "replace_one", 1e-6).epsilon, rel=1e-3
+    )
+
+
+def test_the_laws() -> None:
+    langevin, walk = plan_fit("dp_langevin", **SETTINGS), plan_fit("dp_penalty", **SETTINGS)
+    assert langevin.error == pytest.approx(langevin.floor, rel=1e-3), "Langevin dynamics loses nothing more"
+    assert walk.error > langevin.error
+    more = plan_fit("dp_langevin", **{**SETTINGS, "num_records": 16_000})
+    assert more.error == pytest.approx(langevin.error / 2, rel=1e-6), "one over the root of the records"
+    larger = [plan_fit("dp_penalty", **{**SETTINGS, "num_parameters": number}).error for number in (3, 12)]
+    assert larger[1] == pytest.approx(2 * larger[0], rel=1e-6), "the root of the parameters"
+    one = plan_fit("dp_langevin", **SETTINGS, adjacency="add_or_remove_one")
+    assert one.error == pytest.approx(langevin.error / 2, rel=1e-6)
+    assert langevin.effective_draws == pytest.approx(1 / langevin.error**2)
+    assert min(langevin.epsilon, key=langevin.epsilon.get) == "tight"
+    assert math.isclose(langevin.epsilon["tight"], 2.0, rel_tol=1e-3)
+    useless = plan_fit("dp_sgld", **{**SETTINGS, "num_records": 50})
+    assert useless.is_refused
+    assert not useless.is_law
+
+
+def test_a_walk_gets_furthest_at_the_noise_of_its_recipe() -> None:
+    noise = np.linspace(0.5, 6, 2000)
+    worth = noise**2 * stats.norm.cdf(-noise / 2) / 8
+    assert worth.max() == pytest.approx(WALK_EFFICIENCY, abs=5e-4)
+    assert noise[worth.argmax()] == pytest.approx(TEST_NOISE, abs=0.01)
+
+
+def test_a_grid_holds_every_combination_in_order() -> None:
+    grid = Grid((1.0, 2.0), (1e-6,), (1000, 2000, 4000), (3,), (2, 3), ("dp_langevin",))
+    shares = []
+    answers = grid.answers(shares.append)
+    assert len(answers) == 12
+    assert shares[-1] == 1.0
+    place = 0
+    for name, value in {"num_chains": 3, "epsilon": 2.0, "num_records": 4000}.items():
+        place = place * len(grid.axes[name]) + grid.axes[name].index(value)
+    assert answers[place] == plan_fit("dp_langevin", **{**SETTINGS, "num_chains": 3}).to_dict()
+    assert set(GRID.sampler) == {name for name in RECIPES if not name.startswith("minibatch")}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("epsilon", 0.0), ("num_records", 0), ("num_parameters", 0), ("delta", 1.0)]
+)
+def test_refusals(name, value) -> None:
+    with pytest.raises(InvalidArgument, match=name):
+        plan_fit("dp_langevin", **{**SETTINGS, name: value})
+
+
+def test_in_a_shell(monkeypatch, capsys) -> None:
+    command = ["dpmcmc", "plan", "fit", "--epsilon", "2", "--delta", "1e-6", "--records", "4000", "--parameters", "3"]
+    answer = plan_fit("dp_langevin", **SETTINGS)
+    for more in ([], ["--json"]):
+        monkeypatch.setattr(sys, "argv", [*command, *more])
+        with pytest.raises(SystemExit) as ended:
+            run()
+        assert ended.value.code == 0
+        told = capsys.readouterr().out
+        if more:
+            assert json.loads(told)["noise"] == answer.noise
+        else:
+            assert f"off by about {answer.error:.3g} of its standard deviations" in told
+    monkeypatch.setattr(sys, "argv", ["dpmcmc", "plan"])
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == 0
+    assert "--open" in capsys.readouterr().out

@@ -1,0 +1,121 @@
+"""The page of a run: of every kind of model, from the folder alone, and safe whatever the names are."""
+
+import re
+import sys
+import tomllib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dpmcmc as dp
+from dpmcmc.accounting import Gaussian
+from dpmcmc.accounting.event import NonPrivate
+from dpmcmc.cli.main import run
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.report import render_report
+from dpmcmc.run.plan import prior_draws
+
+HOSTILE = "</script><script>alert('x')</script>"
+SCHEMA = dp.Schema(
+    {
+        "age": dp.Column(kind="number", lower=18, upper=90, unit="years", missing="indicator", fill=50),
+        "visits": dp.Column(kind="integer", lower=0, upper=30),
+        "beds": dp.Column(kind="integer", lower=1, upper=40),
+        "ward": dp.Column(kind="category", categories=("north", HOSTILE, "west"), missing="category"),
+        "ill": dp.Column(kind="boolean"),
+        "cost": dp.Column(kind="number", lower=0, upper=1000),
+    },
+    person="patient",
+    max_rows_per_person=3,
+)
+CERTIFICATE = dp.Certificate(Gaussian(5.0) * 3, "replace_one", 1e-6)
+
+
+def posterior(formula: str, family: str, certificate=CERTIFICATE) -> dp.Posterior:
+    """A run whose posterior is its prior: the page does not ask whether it is any good."""
+    model = dp.from_formula(formula, SCHEMA, family=family)
+    prior = prior_draws(model)
+    draws = {name: values[0, :80].reshape(2, 40, *values.shape[2:]) for name, values in prior.items()}
+    request = {"formula": formula, "family": family, "priors": model.priors, "description": model.describe()}
+    settings = {
+        "stages": [{"kernel": "dp_hmc", "num_steps": 50, "step_size": 0.1}],
+        "facts": {"size": 1000, "adjacency": "replace_one", "bounds": {}},
+        "request": {**request, "schema": tomllib.loads(SCHEMA.to_toml())},
+    }
+    return dp.Posterior(draws, np.ones((2, 40), bool), 10, certificate, settings, prior)
+
+
+@pytest.mark.parametrize(
+    ("formula", "family", "predicted"),
+    [
+        ("cost ~ age + age_missing + ward", "gaussian", "expected cost"),
+        ("visits ~ age + (1|ward)", "poisson", "expected visits"),
+        ("visits | trials(beds) ~ age", "binomial", "expected visits"),
+        ("ward ~ age + ill", "categorical", "probability of each ward"),
+        ("ill ~ age", "bernoulli", "probability of ill"),
+    ],
+    ids=lambda value: value if value.isalpha() else "",
+)
+def test_every_family_has_its_pictures(formula, family, predicted) -> None:
+    made = posterior(formula, family)
+    page = render_report(made)
+    model = dp.from_formula(formula, SCHEMA, family=family)
+    varied = set(model.columns) - {model.response, model.coordinates.response.trials}
+    assert page.count('class="card prediction"') == len(varied)
+    assert f">{predicted}</text>" in page
+    for kind in ("trace", "ranks"):
+        assert page.count(f'<figure class="{kind}"') == len(made.summary())
+    assert not re.search(r'points="[^"]*(nan|inf)', page)
+    assert "any one person&#39;s data (all rows of theirs, of which 3 count)" in page
+    assert "raisa2021hmc" in page
+
+
+def test_names_cannot_become_code() -> None:
+    page = render_report(posterior("cost ~ ward", "gaussian"))
+    assert HOSTILE not in page
+    assert page.count("<script>") == page.count("</script>") == 1
+    assert "&lt;/script&gt;&lt;script&gt;alert(&#39;x&#39;)" in page
+
+
+def test_a_run_without_guarantee_says_so() -> None:
+    certificate = dp.Certificate(NonPrivate(), "replace_one", 1e-6)
+    page = render_report(posterior("cost ~ age", "gaussian", certificate))
+    assert "<strong>No privacy guarantee" in page
+    assert "would look almost the same" not in page
+    assert 'id="curve"' not in page
+
+
+MODEL = dp.Model(
+    lambda theta: -0.5 * jnp.sum(theta**2),
+    lambda theta, record: -0.5 * jnp.sum((record - theta) ** 2),
+    sample_prior=lambda key: jax.random.normal(key, (2,)),
+    position=jax.ShapeDtypeStruct((2,), jnp.float32),
+)
+
+
+def test_the_page_of_a_model_by_hand_is_made_again_from_its_folder(tmp_path, monkeypatch, capsys) -> None:
+    data = dp.PrivateData(np.zeros((50, 2), np.float32), bounds={"records": (-1, 1)}, budget=dp.Budget(1e4, 1e-6))
+    kernel = dp.dp_penalty(dp.LogRatio(clip=1.0, noise_multiplier=5.0), proposal_scale=0.1)
+    made = dp.sample(kernel, MODEL, data, num_steps=12, num_chains=1, num_warmup=2, progress=False)
+    folder = made.save(tmp_path / "run")
+    first = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Posterior of position" in first
+    assert "epsilon 10000 at delta 0.000001" in first, "the ledger"
+    assert first.count('class="beside"') == 2, "prior against posterior"
+    assert 'id="predictions"' not in first
+    again = dp.Posterior.load(folder)
+    np.testing.assert_array_equal(again.prior["position"], made.prior["position"])
+    assert again.prior["position"].shape == (1, 1000, 2)
+    assert set(again.to_arviz().prior.data_vars) == {"position"}
+    monkeypatch.setattr(sys, "argv", ["dpmcmc", "report", str(folder), "--output", str(tmp_path / "page.html")])
+    with pytest.raises(SystemExit):
+        run()
+    assert "page.html" in capsys.readouterr().out
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == first
+    truth = {"position[0]": 0.25}
+    known = again.report(tmp_path / "known.html", known=truth).read_text(encoding="utf-8")
+    assert "the value that made the records: 0.25" in known
+    with pytest.raises(InvalidArgument, match="cannot be written"):
+        again.report(tmp_path / "page.html" / "below.html")
