@@ -165,7 +165,7 @@ def test_demo_goes_from_a_table_to_a_report_until_the_budget_is_used_up(command,
     target = tmp_path / "demo"
     code, out, _ = command(f"demo --output {target}")
     assert code == 0
-    assert f"The run is in {target / 'runs' / '1'}: draws, summary, certificate, settings." in out
+    assert f"The run is in {target / 'runs' / '1'}: draws, summary, certificate, settings, report.html." in out
     assert "epsilon = 2 of 4 is spent" in out
     assert f"Open {target / 'report.html'}" in out
     page = (target / "report.html").read_text()
