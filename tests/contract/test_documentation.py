@@ -1,32 +1,69 @@
-"""Every Python block in the README and the documentation runs."""
+"""Every Python and shell block in the README and the documentation runs, and prints what the page says it prints."""
 
+import os
 import re
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+ALGORITHMS = [page for page in sorted((ROOT / "docs" / "algorithms").glob("*.md")) if page.name != "index.md"]
 
 
-def blocks(page: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+def blocks(page: Path) -> list[tuple[str, str, str | None]]:
+    """Return the blocks that run, each with its language and, where the page shows one, its output."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r"```(python|sh)\n(.*?)```(?:\n+```output\n(.*?)```)?", text, re.DOTALL)
+    return [(language, code, printed or None) for language, code, printed in found]
+
+
+def run_shell(code: str) -> str:
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(
+        ["bash", "-euc", code], capture_output=True, text=True, check=False, env={**os.environ, "PATH": path}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_there_are_blocks_to_run():
-    assert sum(len(blocks(page)) for page in PAGES) >= 4
+    assert sum(len(blocks(page)) for page in PAGES) >= 60
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for number, block in enumerate(blocks(page)):
-        exec(compile(block, f"{page.name}, block {number}", "exec"), names)  # noqa: S102
+    for number, (language, code, expected) in enumerate(blocks(page)):
+        printed = StringIO()
+        if language == "sh":
+            printed.write(run_shell(code))
+        else:
+            with redirect_stdout(printed):
+                exec(compile(code, f"{page.name}, block {number}", "exec"), names)  # noqa: S102
+        if expected is not None:
+            assert printed.getvalue() == expected
     assert names, "the blocks defined nothing"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_within_the_repository_lead_somewhere(page):
-    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", ALGORITHMS, ids=lambda page: page.stem)
+def test_the_lines_of_an_algorithm_are_marked_in_its_code(page):
+    text = page.read_text(encoding="utf-8")
+    (pseudocode,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
+    printed = [int(number) for number in re.findall(r"^ *(\d+) ", pseudocode, re.MULTILINE)]
+    (code,) = re.findall(r"^Code: (.*)$", text, re.MULTILINE)
+    files = [page.parent / target for target in re.findall(r"\]\(([^)]+)\)", code)]
+    marked = [int(number) for file in files for number in re.findall(r"# line (\d+)$", file.read_text(), re.MULTILINE)]
+    assert printed == list(range(1, len(printed) + 1))
+    assert sorted(marked) == printed

@@ -94,7 +94,7 @@ class Polish:
         """Return where the steps lead."""
 
         def step(position: jax.Array, gain: jax.Array) -> tuple[jax.Array, None]:
-            return position + gain * oracle.force(self.gradient, position).value, None
+            return position + gain * oracle.force(self.gradient, position).value, None  # line 3
 
         return jax.lax.scan(step, start, 1 / jnp.arange(1.0, self.num_steps + 1))[0]
 
@@ -134,5 +134,5 @@ class Pilot:
         """Return the summit, and how much longer than usual the clips should be, if gradients may still cost `left`."""
         model = self.approach.model
         start = Summit(self.start, jnp.eye(self.approach.layout.dimension))
-        summit = paid.run(self.refine, paid.run(self.approach, start, model=model), model=model)
-        return summit, self.reach.stretch(paid.run(self.reach, summit, model=model), left)
+        summit = paid.run(self.refine, paid.run(self.approach, start, model=model), model=model)  # line 1
+        return summit, self.reach.stretch(paid.run(self.reach, summit, model=model), left)  # line 2

@@ -61,19 +61,19 @@ def dp_hmc(
 
     def step(key: jax.Array, state: HMCState, oracle: Oracle) -> tuple[HMCState, Info]:
         of_momentum, of_test = jax.random.split(key)
-        length = step_size * (1 - jitter * halton(state.iteration, state.shift))
+        length = step_size * (1 - jitter * halton(state.iteration, state.shift))  # line 1
 
         def force(position: jax.Array) -> jax.Array:
             return oracle.force(gradient, position).value
 
-        momentum = metric.draw(of_momentum, state.position.shape)
-        here = Phase(state.position, momentum, state.force if reuse_gradients else force(state.position))
+        momentum = metric.draw(of_momentum, state.position.shape)  # line 2
+        here = Phase(state.position, momentum, state.force if reuse_gradients else force(state.position))  # line 3
         there = leapfrog(force, here, metric, length, num_leapfrog)
-        gain = metric.kinetic_energy(momentum) - metric.kinetic_energy(there.momentum)
-        is_accepted, is_lost = accept(of_test, oracle, log_ratio, here.position, there.position, gain)
+        gain = metric.kinetic_energy(momentum) - metric.kinetic_energy(there.momentum)  # line 8
+        is_accepted, is_lost = accept(of_test, oracle, log_ratio, here.position, there.position, gain)  # line 9
         # On rejection the old force is kept, not the one at the end of the trajectory: it is part of the state.
-        chosen = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), there, here)
-        kept = chosen.force if reuse_gradients else state.force
+        chosen = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), there, here)  # line 10
+        kept = chosen.force if reuse_gradients else state.force  # line 11
         return HMCState(chosen.position, kept, state.iteration + 1, state.shift), Info(is_accepted, is_lost)
 
     return init, step

@@ -56,16 +56,16 @@ def dp_sghmc(
     def step(key: jax.Array, state: FrictionState, oracle: Oracle) -> tuple[FrictionState, Info]:
         of_momentum, of_noise = jax.random.split(key)
         fresh = jax.random.normal(of_momentum, state.position.shape)
-        momentum = fresh if resample_momentum else state.momentum
+        momentum = fresh if resample_momentum else state.momentum  # line 1
 
         def update(phase: FrictionState, inputs: tuple[jax.Array, jax.Array]) -> tuple[FrictionState, None]:
             # kick before drift: with fresh momenta the last kick of a step would otherwise be paid for and thrown away
             key, length = inputs
-            force = oracle.force(gradient, phase.position)
+            force = oracle.force(gradient, phase.position)  # line 2
             check_noise(force, gain=step_size, needed=2 * (friction - batch_noise) * step_size)
-            noise = missing_noise(key, force, gain=length, needed=2 * (friction - batch_noise) * length)
-            momentum = phase.momentum + length * force.value - length * friction * phase.momentum + noise
-            return FrictionState(phase.position + step_size * momentum, momentum), None
+            noise = missing_noise(key, force, gain=length, needed=2 * (friction - batch_noise) * length)  # line 3
+            momentum = phase.momentum + length * force.value - length * friction * phase.momentum + noise  # line 4
+            return FrictionState(phase.position + step_size * momentum, momentum), None  # line 5
 
         start = FrictionState(state.position, momentum)
         lengths = jnp.full(num_inner, step_size).at[0].multiply(0.5 if resample_momentum else 1.0)

@@ -34,10 +34,10 @@ def dp_sgld(gradient: Any, *, step_size: float) -> Any:
         return LangevinState(position)
 
     def step(key: jax.Array, state: LangevinState, oracle: Oracle) -> tuple[LangevinState, Info]:
-        force = oracle.force(gradient, state.position)
+        force = oracle.force(gradient, state.position)  # line 1
         check_noise(force, gain=step_size / 2, needed=step_size)
-        noise = missing_noise(key, force, gain=step_size / 2, needed=step_size)
-        moved, is_lost = move(state, (state.position + step_size / 2 * force.value + noise,))
+        noise = missing_noise(key, force, gain=step_size / 2, needed=step_size)  # line 2
+        moved, is_lost = move(state, (state.position + step_size / 2 * force.value + noise,))  # line 3
         return LangevinState(*moved), Info(~is_lost, is_lost)
 
     return init, step

@@ -39,12 +39,13 @@ def dp_sgnht(gradient: Any, *, step_size: float, diffusion: float) -> Any:
         return ThermostatState(position, momentum, jnp.asarray(diffusion, position.dtype))
 
     def step(key: jax.Array, state: ThermostatState, oracle: Oracle) -> tuple[ThermostatState, Info]:
-        force = oracle.force(gradient, state.position)
+        force = oracle.force(gradient, state.position)  # line 1
         check_noise(force, gain=step_size, needed=2 * diffusion * step_size)
-        noise = missing_noise(key, force, gain=step_size, needed=2 * diffusion * step_size)
+        noise = missing_noise(key, force, gain=step_size, needed=2 * diffusion * step_size)  # line 2
+        # line 3
         momentum = state.momentum + step_size * force.value - step_size * state.friction * state.momentum + noise
-        position = state.position + step_size * momentum
-        friction = state.friction + step_size * (momentum @ momentum / position.size - 1)
+        position = state.position + step_size * momentum  # line 4
+        friction = state.friction + step_size * (momentum @ momentum / position.size - 1)  # line 5
         moved, is_lost = move(state, (position, momentum, friction))
         return ThermostatState(*moved), Info(~is_lost, is_lost)
 

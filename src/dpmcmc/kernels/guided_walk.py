@@ -35,11 +35,12 @@ def guided_walk(log_ratio: Any, *, proposal_scale: Any) -> Any:
 
     def step(key: jax.Array, state: GuidedState, oracle: Oracle) -> tuple[GuidedState, Info]:
         of_component, of_step, of_test = jax.random.split(key, 3)
-        component = jax.random.randint(of_component, (), 0, state.position.size)
+        component = jax.random.randint(of_component, (), 0, state.position.size)  # line 1
+        # line 2
         length = jnp.abs(jax.random.normal(of_step)) * jnp.broadcast_to(scale, state.position.shape)[component]
-        proposed = state.position.at[component].add(state.direction[component] * length)
-        is_accepted, is_lost = accept(of_test, oracle, log_ratio, state.position, proposed)
-        turned = state.direction.at[component].multiply(-1)
+        proposed = state.position.at[component].add(state.direction[component] * length)  # line 3
+        is_accepted, is_lost = accept(of_test, oracle, log_ratio, state.position, proposed)  # line 4
+        turned = state.direction.at[component].multiply(-1)  # line 5
         moved = GuidedState(
             jnp.where(is_accepted, proposed, state.position), jnp.where(is_accepted, state.direction, turned)
         )

@@ -62,9 +62,9 @@ def leapfrog(
     kicks = jnp.full(num_leapfrog, step_size).at[-1].multiply(0.5)
 
     def drift_and_kick(phase: Phase, kick: jax.Array) -> tuple[Phase, None]:
-        position = phase.position + step_size * metric.velocity(phase.momentum)
-        felt = force(position)
-        return Phase(position, phase.momentum + kick * felt, felt), None
+        position = phase.position + step_size * metric.velocity(phase.momentum)  # line 5
+        felt = force(position)  # line 6
+        return Phase(position, phase.momentum + kick * felt, felt), None  # line 7
 
-    kicked = start._replace(momentum=start.momentum + step_size / 2 * start.force)
+    kicked = start._replace(momentum=start.momentum + step_size / 2 * start.force)  # line 4
     return jax.lax.scan(drift_and_kick, kicked, kicks)[0]

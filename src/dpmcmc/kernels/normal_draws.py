@@ -28,7 +28,7 @@ def normal_draws(*, scale: float) -> Any:
         return DrawState(position)
 
     def step(key: jax.Array, state: DrawState, oracle: Oracle) -> tuple[DrawState, Info]:  # noqa: ARG001
-        drawn = scale * jax.random.normal(key, state.position.shape, state.position.dtype)
+        drawn = scale * jax.random.normal(key, state.position.shape, state.position.dtype)  # line 4
         return DrawState(drawn), Info(jnp.asarray(True), jnp.asarray(False))
 
     return init, step
