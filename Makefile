@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.development
 BROWSER := $(VENV)/.browser
+DOCUMENTATION := $(VENV)/.documentation
 
-.PHONY: help demo test lint types imports unit test-slow figures benchmark clean
+.PHONY: help demo test lint types imports docs unit test-slow figures benchmark clean
 
 help:  ## list the tasks
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -15,7 +16,7 @@ help:  ## list the tasks
 demo: $(INSTALLED)  ## go from a made-up table to a private posterior and its report
 	$(BIN)/dpmcmc demo --output demo
 
-test: lint types imports unit  ## everything CI runs
+test: lint types imports docs unit  ## everything CI runs
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff format --check .
@@ -26,6 +27,10 @@ types: $(DEVELOPMENT)
 
 imports: $(DEVELOPMENT)
 	$(BIN)/lint-imports
+
+# strict: a warning, a dead link or anything that a page would fetch fails it. The variable silences the theme's advertisement
+docs: $(DOCUMENTATION)  ## the documentation as a site, in site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 unit: $(DEVELOPMENT) $(BROWSER)
 	$(BIN)/pytest --numprocesses auto --dist loadfile
@@ -53,6 +58,10 @@ $(DEVELOPMENT): $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	@touch $@ $(INSTALLED)
 
+$(DOCUMENTATION): $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	@touch $@
+
 # the tests of the pages drive Debian's Chromium; without it they fail in CI and skip elsewhere
 $(BROWSER): $(VENV)/bin/python
 	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
@@ -60,4 +69,4 @@ $(BROWSER): $(VENV)/bin/python
 	@if command -v chromium > /dev/null; then touch $@; fi
 
 clean:  ## remove the environment and everything that was made
-	rm -rf $(VENV) demo build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) demo site build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

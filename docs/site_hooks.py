@@ -1,7 +1,7 @@
 """What the site needs beyond its pages: the rest of the repository that they link to, and a check of every link.
 
 The README is the first page. Pages link to files outside ``docs/`` as they lie in the repository; these appear on the
-site under ``repository/``, so that no link leads off it.
+site under ``repository/``, program text as pages of its own, so that no link leads off it.
 """
 
 import logging
@@ -24,7 +24,7 @@ def place_in_repository(page: str) -> PurePosixPath:
     """Return where a page of the site lies in the repository."""
     if page == "index.md":
         return PurePosixPath("README.md")
-    path = PurePosixPath(page)
+    path = PurePosixPath(page.removesuffix(".md") if page.endswith(".py.md") else page)
     return path.relative_to("repository") if path.parts[0] == "repository" else PurePosixPath("docs") / path
 
 
@@ -32,6 +32,8 @@ def place_on_site(path: PurePosixPath) -> str:
     """Return where a file of the repository lies on the site."""
     if path == PurePosixPath("README.md"):
         return "index.md"
+    if path.suffix == ".py":
+        path = path.with_name(f"{path.name}.md")
     return str(path.relative_to("docs") if path.parts[0] == "docs" else PurePosixPath("repository") / path)
 
 
@@ -47,21 +49,26 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     while waiting:
         page = waiting.pop()
         source = ROOT / place_in_repository(page)
-        if page not in files.src_uris:
+        if page not in files.src_uris and source.suffix == ".py":
+            code = f"# {source.name}\n\n`{source.relative_to(ROOT)}`\n\n```python\n{source.read_text()}```\n"
+            files.append(File.generated(config, page, content=code))
+        elif page not in files.src_uris:
             files.append(File.generated(config, page, abs_src_path=str(source)))
         if source.suffix != ".md":
             continue
         for link, _ in LINK.findall(source.read_text(encoding="utf-8")):
-            path = target(page, link)
-            if (ROOT / path).is_file() and place_on_site(path) not in seen and place_on_site(path) not in files.src_uris:
-                seen.add(place_on_site(path))
-                waiting.append(place_on_site(path))
+            place = place_on_site(target(page, link))
+            if (ROOT / target(page, link)).is_file() and place not in seen and place not in files.src_uris:
+                seen.add(place)
+                waiting.append(place)
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
     """Write links as the site has them."""
     here = page.file.src_uri
+    if here.endswith(".py.md"):
+        return markdown
 
     def moved(match: re.Match[str]) -> str:
         path = target(here, match[1])
