@@ -28,7 +28,7 @@ types: $(DEVELOPMENT)
 imports: $(DEVELOPMENT)
 	$(BIN)/lint-imports
 
-# strict: a warning, a dead link or anything that a page would fetch fails it. The variable silences the theme's advertisement
+# strict: a warning, a dead link or anything that a page would fetch fails it. The variable silences a notice of the theme's makers
 docs: $(DOCUMENTATION)  ## the documentation as a site, in site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
