@@ -1,6 +1,7 @@
 """Fixtures that tests of several folders share."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,6 +9,14 @@ import pytest
 from sqlalchemy import NullPool, create_engine
 
 from servers import NoServerError, PostgresServer
+
+# Most of the time goes into compilation, often of the same program again: each process keeps what it compiled.
+COMPILED = tempfile.TemporaryDirectory(prefix="dpmcmc-compiled-")
+os.environ |= {
+    "JAX_COMPILATION_CACHE_DIR": COMPILED.name,
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 
 
 @pytest.fixture(scope="session")

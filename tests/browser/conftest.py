@@ -70,5 +70,7 @@ def run_folder(tmp_path_factory) -> Path:
     book.register("patients", dp.Budget(10.0, 1e-6), "replace_one")
     table = pd.DataFrame({"age": age, "smoker": smoker, "ward": ward, "readmitted": readmitted})
     data = dp.PrivateData.from_table(table, schema=schema, ledger=book, dataset="patients")
-    posterior = dp.fit(FORMULA, data, family="bernoulli", epsilon=8.0, num_steps=50, progress=False)
+    posterior = dp.fit(
+        FORMULA, data, family="bernoulli", epsilon=8.0, sampler="dp_langevin", num_steps=50, progress=False
+    )
     return posterior.save(tmp_path_factory.mktemp("runs") / "readmission")

@@ -87,6 +87,7 @@ def test_a_classifier_in_a_pipeline() -> None:
     assert list(inner.classes_) == list(classes)
 
 
+@pytest.mark.slow
 def test_frames_with_categories_and_three_classes(tmp_path) -> None:
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     granted = {"ledger": url, "budget": dp.Budget(6.0, 1e-6)}
@@ -113,6 +114,7 @@ def test_parameters_can_be_read_set_and_cloned() -> None:
     assert "epsilon=2.0" in repr(copied)
 
 
+@pytest.mark.slow
 def test_a_search_spends_with_every_fit_until_the_book_refuses() -> None:
     ledger = book(2.0)
     search = GridSearchCV(

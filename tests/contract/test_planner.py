@@ -13,7 +13,9 @@ import dpmcmc as dp
 from dpmcmc.cli.main import run
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting import RECIPES, prepare_fit
+from dpmcmc.fitting.practice import PRACTISED
 from dpmcmc.fitting.recipes import TEST_NOISE
+from dpmcmc.fitting.spending import LEFT, POLISH_SHARE
 from dpmcmc.planner import GRID, Grid, plan_fit
 from dpmcmc.planner.answer import WALK_EFFICIENCY
 
@@ -21,20 +23,27 @@ SETTINGS = {"epsilon": 2.0, "delta": 1e-6, "num_records": 4000, "num_parameters"
 SCHEMA = {name: dp.Column(kind="number", lower=-1, upper=1) for name in ("a", "b", "y")}
 
 
-@pytest.mark.parametrize("sampler", ["dp_langevin", "dp_sgld", "dp_penalty", "minibatch_penalty"])
+@pytest.mark.parametrize("sampler", ["private_laplace", "dp_langevin", "dp_sgld", "dp_penalty"])
 def test_a_plan_is_what_fit_would_do(sampler) -> None:
     table = pd.DataFrame(np.zeros((4000, 3)), columns=list(SCHEMA))
     data = dp.PrivateData.from_table(
         table, schema=dp.Schema(SCHEMA), ledger=dp.Ledger.in_memory(), dataset="made up", budget=dp.Budget(5.0, 1e-6)
     )
     prepared = prepare_fit(
-        "y ~ a + b", data, family="gaussian", priors={"sigma": "fixed(1)"}, sampler=sampler, epsilon=2.0
+        "y ~ a + b",
+        data,
+        family="gaussian",
+        priors={"sigma": "fixed(1)"},
+        sampler=sampler,
+        epsilon=2.0,
+        even_if_useless=True,
     )
     answer = plan_fit(sampler, **SETTINGS)
-    settings = [vars(value) for value in prepared.kernel.settings.values() if hasattr(value, "__dict__")]
-    noise = [value for facts in settings for name, value in facts.items() if name.startswith("noise_")]
-    assert noise == pytest.approx([answer.noise], rel=1e-3)
-    assert answer.floor == pytest.approx(prepared.expected_error, rel=1e-3)
+    assert answer.noise == pytest.approx(prepared.choice.noise.sampler, rel=1e-3)
+    if sampler in PRACTISED and sampler != "private_laplace":  # a chain that was tried in simulation does worse
+        assert answer.floor <= prepared.expected_error * (1 + 1e-3)
+    else:
+        assert answer.floor == pytest.approx(prepared.expected_error, rel=1e-3)
     assert answer.num_steps == prepared.num_steps
     assert answer.epsilon["tight"] == pytest.approx(
         dp.Certificate(prepared.event, "replace_one", 1e-6).epsilon, rel=1e-3
@@ -43,7 +52,9 @@ def test_a_plan_is_what_fit_would_do(sampler) -> None:
 
 def test_the_laws() -> None:
     langevin, walk = plan_fit("dp_langevin", **SETTINGS), plan_fit("dp_penalty", **SETTINGS)
-    assert langevin.error == pytest.approx(langevin.floor, rel=1e-3), "Langevin dynamics loses nothing more"
+    of_polish = math.sqrt(LEFT / (LEFT - POLISH_SHARE))
+    assert langevin.error == pytest.approx(langevin.floor * of_polish, rel=1e-3), "Langevin dynamics loses the polish"
+    assert plan_fit("private_laplace", **SETTINGS).error == langevin.floor
     assert walk.error > langevin.error
     more = plan_fit("dp_langevin", **{**SETTINGS, "num_records": 16_000})
     assert more.error == pytest.approx(langevin.error / 2, rel=1e-6), "one over the root of the records"

@@ -19,9 +19,16 @@ from dpmcmc.run import folder as run_folder
 from dpmcmc.run import plan
 
 FORMULA = "readmitted ~ smoker"
-FIT = {"family": "bernoulli", "epsilon": 2.0, "num_steps": 40, "even_if_useless": True, "progress": False}
+FIT = {
+    "family": "bernoulli",
+    "epsilon": 2.0,
+    "sampler": "dp_langevin",
+    "num_steps": 40,
+    "even_if_useless": True,
+    "progress": False,
+}
 BUDGET = dp.Budget(4.0, 1e-6)
-FILES = ["certificate.json", "config.toml", "draws.nc", "summary.csv"]
+FILES = ["certificate.json", "config.toml", "draws.nc", "report.html", "summary.csv"]
 
 
 @pytest.fixture
@@ -168,7 +175,7 @@ def command(monkeypatch, capsys):
 WORDS = (
     *("fit", FORMULA, "--family", "bernoulli", "--data", "patients.csv", "--schema", "patients.toml"),
     *("--ledger", "sqlite:///ledger.db", "--grant-epsilon", "4", "--grant-delta", "1e-6"),
-    *("--epsilon", "2", "--steps", "40", "--even-if-useless", "--output", "runs/x"),
+    *("--epsilon", "2", "--sampler", "dp_langevin", "--steps", "40", "--even-if-useless", "--output", "runs/x"),
 )
 
 

@@ -30,6 +30,7 @@ def made_up(example, num_rows: int) -> pd.DataFrame:
     return pd.DataFrame({**rows, "person": np.arange(num_rows) // 3})
 
 
+@pytest.mark.slow
 def test_the_script_compares_with_the_posterior_without_privacy(script) -> None:
     example = script.EXAMPLES["doctor_visits"]
     table = made_up(example, 3600)

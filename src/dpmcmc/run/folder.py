@@ -9,7 +9,7 @@ from dpmcmc.enclave.journal import UNFINISHED, has_private_part
 from dpmcmc.enclave.private_file import sync_folder
 from dpmcmc.posterior import Posterior
 
-FILES = ("draws.nc", "summary.csv", "certificate.json", "config.toml")
+FILES = ("draws.nc", "summary.csv", "certificate.json", "config.toml", "report.html")
 
 
 def is_complete(folder: Path) -> bool:
