@@ -1,6 +1,5 @@
 """`fit` with a run folder, `resume` and the command of that name: stopped by Ctrl-C, refused, finished, given back."""
 
-import os
 import secrets
 import shutil
 import signal
@@ -61,7 +60,7 @@ def ctrl_c(times=1):
             for number, segment in enumerate(super().segments(paid, size)):
                 if number == 2:
                     for _ in range(times):
-                        os.kill(os.getpid(), signal.SIGINT)
+                        signal.raise_signal(signal.SIGINT)  # in this thread: each one is noticed
                 yield segment
 
     with pytest.MonkeyPatch.context() as patch:
