@@ -4,7 +4,6 @@ import copy
 import json
 import math
 import pickle
-import time
 from dataclasses import FrozenInstanceError
 from functools import reduce
 from operator import add
@@ -193,19 +192,17 @@ def test_a_composition_does_not_share_its_mapping() -> None:
     assert event == Gaussian(1.0) * 2
 
 
-def test_a_million_parts_compose_quickly() -> None:
+def test_a_million_parts_are_kept_as_a_thousand() -> None:
     noises = np.linspace(50.0, 100.0, 1000)
     parts = [Gaussian(float(noise)) for noise in noises]
-    start = time.perf_counter()
     event = compose(parts[index % 1000] for index in range(1_000_000))
-    assert time.perf_counter() - start < 5.0
     assert isinstance(event, Composed)
     assert len(event.parts) == 1000
     assert all(times == 1000 for _, times in event.parts)
     assert event.gaussian_mean == pytest.approx(1000 * float(np.sum(0.5 / noises**2)), rel=1e-12)
-    start = time.perf_counter()
     huge = Gaussian(50.0) * 10**15 + event
-    assert time.perf_counter() - start < 0.5
+    assert isinstance(huge, Composed)
+    assert len(huge.parts) == 1000
     assert huge.gaussian_mean == pytest.approx(2e11, rel=1e-6)
 
 

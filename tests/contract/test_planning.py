@@ -1,7 +1,6 @@
 """Plans: exact at the boundary, monotone, quick; what does not fit or makes no sense is refused."""
 
 import math
-import time
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +19,7 @@ from dpmcmc.accounting import (
     LogisticBit,
     NonPrivate,
     PoissonGaussian,
+    calibrate,
     compose,
     delta,
     epsilon,
@@ -27,6 +27,7 @@ from dpmcmc.accounting import (
     noise_for,
     split,
 )
+from dpmcmc.accounting.accountants import log_delta
 from dpmcmc.errors import AdjacencyMismatch, BudgetUnreachable, InvalidArgument, UnsupportedEvent
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
@@ -107,21 +108,26 @@ HUGE = {
 }
 
 
+@pytest.fixture
+def bounds_asked(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """Return the list that grows by every event whose delta a plan asks for: the whole cost of planning."""
+    asked: list[Event] = []
+
+    def listed(event: Event, epsilon: float, accountant: str) -> float:
+        asked.append(event)
+        return log_delta(event, epsilon, accountant)
+
+    monkeypatch.setattr(calibrate, "log_delta", listed)
+    return asked
+
+
 @pytest.mark.parametrize("kind", HUGE)
-def test_many_millions_of_steps_are_planned_quickly(kind: str) -> None:
+def test_many_millions_of_steps_are_planned_with_a_few_bounds(kind: str, bounds_asked: list[Event]) -> None:
     step, at_least = HUGE[kind]
-    start = time.process_time()
     steps = max_steps(step, 1.0, 1e-6)
-    assert time.process_time() - start < 5.0
+    assert len(bounds_asked) <= 4 * math.log2(steps)
     assert steps > at_least
     assert delta(step * steps, 1.0) <= 1e-6 < delta(step * (steps + 1), 1.0)
-
-
-def test_plans_of_ten_thousand_steps_take_less_than_a_second() -> None:
-    for step, at in ((Gaussian(1000.0), 0.5), (PoissonGaussian(0.01, 5.0, ADD), 1.0)):
-        start = time.perf_counter()
-        assert max_steps(step, at, 1e-6) > 10_000
-        assert time.perf_counter() - start < 1.0
 
 
 def test_nothing_fits_a_budget_that_is_spent() -> None:

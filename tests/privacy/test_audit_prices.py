@@ -246,12 +246,19 @@ def test_dp_hmc_costs_what_the_paper_says(data, model, num_steps, num_leapfrog, 
     assert event.gaussian_mean == pytest.approx(k / (2 * tau_l**2) + k * (num_leapfrog + 1) / (2 * tau_g**2), rel=1e-12)
 
 
-def test_tracing_and_auditing_a_thousand_steps_takes_less_than_a_second(data, model):
-    options = {"num_steps": 1000, "num_leapfrog": 10, "gradient": ToyGradient(), "log_ratio": ToyRatio()}
-    data.price(partial(run_chains, **options), jnp.zeros((4, 3)), jax.random.key(0), model=model)
-    start = time.perf_counter()
-    data.price(partial(run_chains, **options), jnp.zeros((4, 3)), jax.random.key(0), model=model)
-    assert time.perf_counter() - start < 1.0
+def test_auditing_a_thousand_steps_costs_no_more_than_ten(data, model):
+    """Less than a second on an idle machine; the limit leaves room for a busy one, the ratio does not."""
+
+    def seconds(num_steps):
+        options = {"num_steps": num_steps, "num_leapfrog": 10, "gradient": ToyGradient(), "log_ratio": ToyRatio()}
+        start = time.process_time()
+        data.price(partial(run_chains, **options), jnp.zeros((4, 3)), jax.random.key(0), model=model)
+        return time.process_time() - start
+
+    seconds(1)
+    few, many = min(seconds(10) for _ in range(3)), min(seconds(1000) for _ in range(3))
+    assert many < 3 * few
+    assert many < 5.0
 
 
 def test_a_program_is_traced_once(data, model):
