@@ -125,7 +125,7 @@ def bounds_asked(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 def test_many_millions_of_steps_are_planned_with_a_few_bounds(kind: str, bounds_asked: list[Event]) -> None:
     step, at_least = HUGE[kind]
     steps = max_steps(step, 1.0, 1e-6)
-    assert len(bounds_asked) <= 4 * math.log2(steps)
+    assert len(bounds_asked) <= 3 * 2 * math.log2(steps)  # of at most three accountants each: doubling, then closing in
     assert steps > at_least
     assert delta(step * steps, 1.0) <= 1e-6 < delta(step * (steps + 1), 1.0)
 
