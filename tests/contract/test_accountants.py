@@ -4,6 +4,7 @@ import itertools
 import math
 import pickle
 
+import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -20,11 +21,13 @@ from dpmcmc.accounting import (
     LogisticBit,
     NonPrivate,
     PoissonGaussian,
+    RatioApproximation,
     compose,
     delta,
     epsilon,
     log_delta,
 )
+from dpmcmc.enclave.noise import approximation, gaussian_curve_gap
 from dpmcmc.errors import InvalidArgument, UnsupportedEvent
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
@@ -268,6 +271,33 @@ def test_epsilon_with_an_approximation_is_within_delta(loss: float, distance: fl
     cost = epsilon(event, allowed)
     assert cost >= epsilon(Gaussian(loss), allowed)
     assert cost == math.inf or delta(event, cost) <= allowed
+
+
+@given(losses, st.floats(-12.0, -1.0).map(lambda power: 10**power), st.floats(0.0, 20.0), deltas)
+@settings(deadline=None)
+def test_a_factor_shifts_epsilon_by_twice_its_logarithm(loss: float, ratio: float, at: float, allowed: float) -> None:
+    event = Gaussian(1 / loss) + RatioApproximation(ratio / 2) * 2
+    if at >= 2 * ratio:
+        assert delta(event, at) == pytest.approx(min(math.exp(ratio) * delta(Gaussian(1 / loss), at - 2 * ratio), 1.0))
+    else:
+        least = delta(Gaussian(1 / loss), 0.0) + math.expm1(2 * ratio - at)
+        assert delta(event, at) >= min(least, 1.0) * (1 - 1e-9)
+    cost = epsilon(event, allowed)
+    assert delta(event, cost) <= allowed
+    assert cost <= epsilon(Gaussian(1 / loss), allowed * math.exp(-ratio)) + 2 * ratio + 1e-9
+
+
+@pytest.mark.parametrize("scale", [4.0, 12.0])
+@pytest.mark.parametrize("at", [0.0, 0.01, 1.0, 12.0])
+def test_a_discrete_gaussian_is_no_dearer_than_a_gaussian_with_its_factor(scale: float, at: float) -> None:
+    """The curve of N_Z(0, scale^2) against a shift by one scale, summed up, and the bound by `noise.approximation`."""
+    points = np.arange(-40 * scale, 40 * scale + 1)
+    here, there = (np.exp(-((points - shift) ** 2) / (2 * scale**2)) for shift in (0.0, scale))
+    true = float(np.sum(np.maximum(here - math.exp(at) * there, 0.0)) / here.sum())
+    bound = delta(Gaussian(1.0) + approximation(1, scale), at)
+    assert true <= bound
+    if at == 12.0:
+        assert bound < delta(Gaussian(1.0) + Approximation(gaussian_curve_gap(1, scale)), at) / 1e6
 
 
 def test_an_approximation_that_exhausts_delta_is_infinite() -> None:

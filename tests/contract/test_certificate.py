@@ -18,6 +18,7 @@ from dpmcmc.accounting import (
     LogisticBit,
     NonPrivate,
     PoissonGaussian,
+    RatioApproximation,
     compose,
     delta,
     epsilon,
@@ -115,6 +116,7 @@ def test_the_table_says_everything(certificate: Certificate) -> None:
         (FixedBatchGaussian(1, 10, 2.0), "without replacement"),
         (BarkerTest(10, 100, 2.0, 1.0), "without replacement"),
         (Approximation(1e-9), "total variation"),
+        (RatioApproximation(1e-9), "factor of the probabilities"),
     ],
 )
 def test_each_kind_of_release_brings_its_assumption(event: Event, words: str) -> None:

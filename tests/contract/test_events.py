@@ -25,6 +25,7 @@ from dpmcmc.accounting import (
     LogisticBit,
     NonPrivate,
     PoissonGaussian,
+    RatioApproximation,
     compose,
 )
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
@@ -38,6 +39,7 @@ EXAMPLES = [
     LogisticBit(0.1),
     BarkerTest(100, 10_000, 2.0, 1.0),
     Approximation(1e-9),
+    RatioApproximation(1e-9),
     NonPrivate(),
     Composed({}),
     Gaussian(2.0) * 3 + AcceptBit(4.0),
@@ -238,6 +240,7 @@ def test_a_million_parts_are_kept_as_a_thousand() -> None:
         (lambda: BarkerTest(1, 10, 2.0, 0.0), r"^clip_fraction=0\.0"),
         (lambda: Approximation(0.0), r"^total_variation=0\.0 must be strictly between 0 and 1"),
         (lambda: Approximation(1.0), r"^total_variation=1\.0"),
+        (lambda: RatioApproximation(0.0), r"^log_ratio=0\.0 must be"),
         (lambda: Gaussian(1.0) * -1, r"^count=-1 must be >= 0"),
         (lambda: Gaussian(1.0) * True, r"^count=True must be an integer"),
         (lambda: Gaussian(1.0) * 2.0, r"^count=2\.0 must be an integer"),

@@ -12,6 +12,7 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 from scipy import stats
 
+from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.enclave import lattice as lat
 from dpmcmc.enclave import noise
 from dpmcmc.enclave.rng import insecure_key
@@ -94,6 +95,18 @@ def test_gap_to_a_rounded_gaussian(scale):
     distance = np.abs(discrete / discrete.sum() - rounded).sum() / 2
     assert distance <= noise.gaussian_curve_gap(1, scale)
     assert distance >= 0.2 * noise.gaussian_curve_gap(1, scale)
+
+
+@pytest.mark.parametrize("scale", [4.0, 30.0])
+def test_probabilities_are_within_the_factor_of_a_rounded_gaussian(scale):
+    points = np.arange(math.ceil(noise.FARTHEST * scale))
+    rounded = stats.norm.sf((points - 0.5) / scale) - stats.norm.sf((points + 0.5) / scale)
+    discrete = np.exp(-((points / scale) ** 2) / 2)
+    discrete /= 2 * discrete.sum() - discrete[0]
+    slack = without_approximations(noise.approximation(1, scale))[1]
+    largest = np.max(np.abs(np.log(rounded / discrete)))
+    assert 0.5 * slack.log_ratio < largest <= slack.log_ratio
+    assert slack.total_variation < 1e-18
 
 
 # --- the map from bits to draws -------------------------------------------------------------------------------------

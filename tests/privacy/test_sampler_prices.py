@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import dpmcmc as dp
-from dpmcmc.accounting import Adjacency, Approximation, Gaussian, NonPrivate, compose, samplers
+from dpmcmc.accounting import Adjacency, Gaussian, NonPrivate, compose, samplers
+from dpmcmc.accounting.accountants import APPROXIMATIONS
 from dpmcmc.accounting.event import counts
 
 SIZE = 60
@@ -20,7 +21,7 @@ def vault(**facts):
 
 
 def without_approximation(event):
-    return compose([part * times for part, times in counts(event).items() if not isinstance(part, Approximation)])
+    return compose([part * times for part, times in counts(event).items() if not isinstance(part, APPROXIMATIONS)])
 
 
 def charged(kernel, num_steps=3, num_chains=2, data=None):

@@ -20,6 +20,7 @@ from dpmcmc.accounting.event import (
     LogisticBit,
     NonPrivate,
     PoissonGaussian,
+    RatioApproximation,
     compose,
 )
 from dpmcmc.accounting.ledger import Ledger
@@ -41,6 +42,7 @@ __all__ = [
     "LogisticBit",
     "NonPrivate",
     "PoissonGaussian",
+    "RatioApproximation",
     "compose",
     "delta",
     "epsilon",

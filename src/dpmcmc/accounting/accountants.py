@@ -6,16 +6,28 @@ answer, with its name. All answers are rounded toward more loss, so that ``delta
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from scipy import optimize
 
 from dpmcmc import validation
 from dpmcmc.accounting import gaussian, pld, published, rdp, zcdp
-from dpmcmc.accounting.event import AcceptBit, Approximation, Event, NonPrivate, compose, counts
+from dpmcmc.accounting.event import (
+    AcceptBit,
+    Approximation,
+    Event,
+    NonPrivate,
+    RatioApproximation,
+    compose,
+    counts,
+)
 from dpmcmc.errors import UnsupportedEvent
 
 TIGHT = "tight"
+APPROXIMATIONS = (Approximation, RatioApproximation)
+"""Events that say how far a sampler is from the law that the others describe."""
+
 _LARGEST_EXPONENT = 700.0
 
 
@@ -70,16 +82,16 @@ def log_delta(event: Event, epsilon: float, accountant: str = TIGHT) -> Bound:
     private, slack = without_approximations(event)
     if private is None:
         return Bound(0.0, accountant)
-    asked = curves(private, accountant)
+    asked = _approximated(curves(private, accountant), slack.log_ratio)
 
     def ideal(at: float) -> Bound:
         return min(Bound(curve.log_delta(at), name) for name, curve in asked.items())
 
     def bound(at: float) -> Bound:
         best = ideal(at)
-        return Bound(min(_log_sum(best, _log_slack(slack, at)), 0.0), best.accountant)
+        return Bound(min(_log_sum(best, _log_slack(slack.total_variation, at)), 0.0), best.accountant)
 
-    return min(bound(epsilon), bound(_where_slack_is_worth_it(ideal, epsilon, slack)))
+    return min(bound(epsilon), bound(_where_slack_is_worth_it(ideal, epsilon, slack.total_variation)))
 
 
 def delta(event: Event, epsilon: float, accountant: str = TIGHT) -> Bound:
@@ -101,9 +113,8 @@ def epsilon(event: Event, delta: float, accountant: str = TIGHT) -> Bound:
     private, slack = without_approximations(event)
     if private is None:
         return Bound(math.inf, accountant)
-    return min(
-        Bound(_epsilon_with_slack(curve, delta, slack), name) for name, curve in curves(private, accountant).items()
-    )
+    asked = _approximated(curves(private, accountant), slack.log_ratio)
+    return min(Bound(_epsilon_with_slack(curve, delta, slack.total_variation), name) for name, curve in asked.items())
 
 
 def curves(event: Event, accountant: str) -> dict[str, PrivacyCurve]:
@@ -135,15 +146,49 @@ def _check(event: Event, accountant: str) -> None:
     validation.choice("accountant", accountant, [TIGHT, *ACCOUNTANTS])
 
 
-def without_approximations(event: Event) -> tuple[Event | None, float]:
+class Slack(NamedTuple):
+    """How far all samplers together are from their ideal laws."""
+
+    total_variation: float = 0.0
+    log_ratio: float = 0.0
+
+
+def without_approximations(event: Event) -> tuple[Event | None, Slack]:
     """Split off the samplers' distance from their ideal laws; None if something exact left."""
     if NonPrivate in event.held:
-        return None, 0.0
-    if Approximation not in event.held:
-        return event, 0.0
+        return None, Slack()
+    if event.held.isdisjoint(APPROXIMATIONS):
+        return event, Slack()
     parts = counts(event)
-    slack = math.fsum(n * part.total_variation for part, n in parts.items() if isinstance(part, Approximation))
-    return compose(part * n for part, n in parts.items() if not isinstance(part, Approximation)), slack
+    slack = Slack(
+        math.fsum(n * part.total_variation for part, n in parts.items() if isinstance(part, Approximation)),
+        math.fsum(n * part.log_ratio for part, n in parts.items() if isinstance(part, RatioApproximation)),
+    )
+    return compose(part * n for part, n in parts.items() if not isinstance(part, APPROXIMATIONS)), slack
+
+
+@dataclass(frozen=True)
+class _WithinRatio:
+    """The curve of laws whose probabilities are within a factor e^log_ratio of those of another curve.
+
+    Where those are (epsilon, delta), these are (epsilon + 2 log_ratio, e^log_ratio delta): one factor for each of the
+    two neighbours, and the first one for delta. Below 2 log_ratio what exceeds epsilon is counted in delta.
+    """
+
+    curve: PrivacyCurve
+    log_ratio: float
+
+    def log_delta(self, epsilon: float) -> float:
+        missing = 2 * self.log_ratio - epsilon
+        bound = self.curve.log_delta(max(-missing, 0.0)) + self.log_ratio
+        return min(_log_sum(bound, epsilon + math.log(math.expm1(missing))) if missing > 0 else bound, 0.0)
+
+    def epsilon(self, delta: float) -> float:
+        return self.curve.epsilon(delta * math.exp(-self.log_ratio)) + 2 * self.log_ratio
+
+
+def _approximated(asked: dict[str, PrivacyCurve], log_ratio: float) -> dict[str, PrivacyCurve]:
+    return {name: _WithinRatio(curve, log_ratio) for name, curve in asked.items()} if log_ratio else asked
 
 
 def _log_slack(slack: float, epsilon: float) -> float:

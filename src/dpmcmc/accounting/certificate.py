@@ -24,6 +24,7 @@ from dpmcmc.accounting.event import (
     LogisticBit,
     NonPrivate,
     PoissonGaussian,
+    RatioApproximation,
     counts,
 )
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
@@ -43,6 +44,7 @@ _BY_KIND: Mapping[type[Event], str] = {
     AcceptBit: "of the accept tests only the decisions were shown, not the noisy ratios or acceptance probabilities",
     LogisticBit: "of the Barker tests only the decisions were shown, not the log-ratios or acceptance probabilities",
     Approximation: "samplers stay within the stated total variation of their ideal law; it is counted in delta",
+    RatioApproximation: "samplers stay within the stated factor of the probabilities of their ideal law; it is counted",
 }
 _MEANING = {
     Adjacency.REPLACE_ONE: "any one {unit} is replaced by another",

@@ -217,6 +217,20 @@ class Approximation(Event):
 
 
 @dataclass(frozen=True)
+class RatioApproximation(Event):
+    """A sampler whose probabilities are within the factors e^-log_ratio and e^log_ratio of those described elsewhere.
+
+    Composed with events of cost delta(epsilon) it makes that e^log_ratio * delta(epsilon - 2 log_ratio): unlike a total
+    variation it weighs no more at a large epsilon than at a small one.
+    """
+
+    log_ratio: float
+
+    def __post_init__(self) -> None:
+        self._set(log_ratio=validation.positive("log_ratio", self.log_ratio))
+
+
+@dataclass(frozen=True)
 class NonPrivate(Event):
     """An exact function of the data left: epsilon is infinite, whatever else happened."""
 

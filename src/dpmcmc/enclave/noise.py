@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc import validation
+from dpmcmc.accounting.event import Approximation, Event, RatioApproximation
 from dpmcmc.enclave.lattice import Wide, add, from_float, magnitude, shift_left, widen
 
 TABLE_BITS = 12
@@ -35,6 +36,9 @@ THRESHOLD_BITS = 83
 STEP_BITS = 7
 BASE_SCALE = 2 ** (STEP_BITS + 1)
 """Scale of all but the last summand. Twice the step L: the shifted copies overlap to within exp(-2 pi^2 * 2.36)."""
+
+FARTHEST = 16.0
+"""Standard deviations out to which the noise is compared with a Gaussian; what lies beyond has probability 1e-55."""
 
 _TABLE_SIZE = 2**TABLE_BITS
 _LARGEST_TABLE_SCALE = 400  # 10.24 standard deviations fit into the table
@@ -177,10 +181,27 @@ def total_variation_bound(num_coordinates: int, scale: float) -> float:
 def gaussian_curve_gap(num_coordinates: int, scale: float) -> float:
     """Return a bound on the distance of N_Z(0, scale^2) from a rounded Gaussian, 1 / (24 scale^2) a coordinate.
 
-    Renyi and zCDP bounds hold for the discrete Gaussian as they are. Whoever uses the sharper curve delta(epsilon) of
-    the continuous Gaussian adds this to the total variation (`noise.md`, 4).
+    It is a total variation: for decisions that no lattice sum is made for (`approximation` has the better bound).
     """
     return validation.integer("num_coordinates", num_coordinates, at_least=1) / (24 * scale * scale)
+
+
+def approximation(num_coordinates: int, scale: float, beside: float = 0.0) -> Event:
+    """Return how far that many draws are from a rounded Gaussian: the event to add to that of the Gaussian.
+
+    Renyi and zCDP bounds hold for the discrete Gaussian as they are. For the sharper curve delta(epsilon) of the
+    continuous Gaussian the probabilities are compared one by one: out to `FARTHEST` standard deviations they are within
+    a factor e^eta, eta = FARTHEST^2 / 24 scale^2, and what lies beyond is a total variation (`noise.md`, 4).
+
+    Args:
+        num_coordinates: the number of draws.
+        scale: their standard deviation, in lattice steps.
+        beside: the total variation of something else that the release draws.
+    """
+    beyond = 2 * math.exp(-(max(FARTHEST - 0.5 / scale, 0.0) ** 2) / 2) * num_coordinates
+    distance = total_variation_bound(num_coordinates, scale) + beyond + beside
+    factor = FARTHEST**2 / (24 * scale * scale) + 3 * math.exp(-2 * (math.pi * scale) ** 2)
+    return Approximation(distance) + RatioApproximation(1.001 * factor * num_coordinates)
 
 
 def _table_distance(variance: float) -> float:

@@ -4,6 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 from dpmcmc.accounting import Certificate, delta
+from dpmcmc.accounting.accountants import APPROXIMATIONS, without_approximations
 from dpmcmc.accounting.event import (
     AcceptBit,
     Approximation,
@@ -44,13 +45,13 @@ def released(certificate: Certificate) -> list[Released]:
     rows = [
         Released(_KINDS.get(type(part), type(part).__name__), _numbers(part), times)
         for part, times in parts.items()
-        if not isinstance(part, Approximation)
+        if not isinstance(part, APPROXIMATIONS)
     ]
-    room = [(part.total_variation, times) for part, times in parts.items() if isinstance(part, Approximation)]
-    if room:
-        total = math.fsum(distance * times for distance, times in room)
-        counted = sum(times for _, times in room)
-        rows.append(Released(_KINDS[Approximation], f"total variation {total:.2g} in all", counted))
+    counted = sum(times for part, times in parts.items() if isinstance(part, Approximation))
+    if counted:
+        room = without_approximations(certificate.event)[1]
+        words = f"total variation {room.total_variation:.2g} and factor 1 + {math.expm1(room.log_ratio):.2g} in all"
+        rows.append(Released(_KINDS[Approximation], words, counted))
     return sorted(rows, key=lambda row: (row.words == _KINDS[Approximation], -row.times))
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc.accounting.adjacency import Adjacency
-from dpmcmc.accounting.event import Approximation, Event, Gaussian
+from dpmcmc.accounting.event import Event, Gaussian
 from dpmcmc.enclave.column_kernel import Columns, sum_columns
 from dpmcmc.enclave.lattice import (
     Lattice,
@@ -25,7 +25,7 @@ from dpmcmc.enclave.lattice import (
 )
 from dpmcmc.enclave.linear_predictor import finer, sum_rows
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
-from dpmcmc.enclave.noise import draw_noise, gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.noise import approximation, draw_noise, total_variation_bound
 from dpmcmc.enclave.rows import Rows, on_gpu
 from dpmcmc.enclave.shards import Shards, num_rows, sum_parts
 
@@ -37,18 +37,17 @@ ENTRIES_AT_ONCE, ENTRIES_IN_CACHE = 2**24, 2**20
 """How many entries of contributions a GPU holds at least, since short loops would leave it idle, and a CPU at most."""
 
 
-def approximation(noise_multiplier: float, facts: Facts, num_coordinates: int) -> Event:
+def lattice_approximation(noise_multiplier: float, facts: Facts, num_coordinates: int) -> Event:
     """Return how far the noise of one release is from a Gaussian that is rounded to the lattice, coarse or fine."""
     lattice = vector_lattice(1.0, noise_multiplier, facts, num_coordinates)
     fine = finer(lattice)
     scales = (lattice.scale, lattice.scale * fine[1] if fine else lattice.scale)
-    gaps = (total_variation_bound(num_coordinates, s) + gaussian_curve_gap(num_coordinates, s) for s in scales)
-    return Approximation(max(gaps))
+    return approximation(num_coordinates, min(scales), max(total_variation_bound(num_coordinates, s) for s in scales))
 
 
 def lattice_event(noise_multiplier: float, facts: Facts, num_coordinates: int) -> Event:
     """Return the event of a noisy lattice sum: its Gaussian, and the distance of its noise from that Gaussian."""
-    return Gaussian(noise_multiplier) + approximation(noise_multiplier, facts, num_coordinates)
+    return Gaussian(noise_multiplier) + lattice_approximation(noise_multiplier, facts, num_coordinates)
 
 
 def vector_lattice(clip: float, noise_multiplier: float, facts: Facts, num_coordinates: int) -> Lattice:

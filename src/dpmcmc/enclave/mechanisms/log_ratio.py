@@ -16,7 +16,7 @@ from dpmcmc.enclave.lattice import Lattice, noise_over_clip, penalty_lattice, qu
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.lattice_sum import (
     CLIPS_MOVED,
-    approximation,
+    lattice_approximation,
     lattice_event,
     noise_variance,
     noisy_lattice_sum,
@@ -114,7 +114,7 @@ class PenaltyTest:
 
     def event(self, facts: Facts, outputs: Sequence[jax.ShapeDtypeStruct]) -> Event:  # noqa: ARG002
         """Return the accept bit of the noise multiplier, under either adjacency."""
-        return AcceptBit(self.noise_multiplier) + approximation(self.noise_multiplier, facts, 1)
+        return AcceptBit(self.noise_multiplier) + lattice_approximation(self.noise_multiplier, facts, 1)
 
     def contribution(self, term: Term) -> Contribution:
         """Return the log-likelihood ratio of one record."""

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc import validation
-from dpmcmc.accounting.event import Approximation, Event, FixedBatchGaussian
+from dpmcmc.accounting.event import Event, FixedBatchGaussian
 from dpmcmc.enclave.lattice import Lattice, Wide, add, magnitude, negate, to_float
 from dpmcmc.enclave.limbs import limbs, shifted_right, times
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.log_ratio import distance, log_ratio
-from dpmcmc.enclave.noise import draw_noise, gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.noise import approximation, draw_noise
 from dpmcmc.enclave.sampling import WithoutReplacement, draw_batches
 from dpmcmc.enclave.subsample import Batch, Moments, batch_moments
 
@@ -100,8 +100,8 @@ class MinibatchLogRatio:
         """Return the Gaussian of the noise multiplier on a batch without replacement; replace-one only."""
         self.sampling.check(facts)
         scale = constants(self.batch_size, self.noise_multiplier).scale
-        missed = total_variation_bound(1, scale) + gaussian_curve_gap(1, scale) + self.sampling.distance(facts)
-        return FixedBatchGaussian(self.batch_size, facts.size, self.noise_multiplier) + Approximation(missed)
+        batch = FixedBatchGaussian(self.batch_size, facts.size, self.noise_multiplier)
+        return batch + approximation(1, scale, self.sampling.distance(facts))
 
     def variance(self, facts: Facts, queries: Sequence[jax.Array]) -> jax.Array:
         """Return the variance of the noise: what a penalty test subtracts half of."""

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc import validation
-from dpmcmc.accounting.event import Approximation, Event, Gaussian
+from dpmcmc.accounting.event import Event, Gaussian
 from dpmcmc.enclave.lattice import Lattice, gradient_lattice, noise_over_clip
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.lattice_sum import noise_variance, noisy_lattice_sum
-from dpmcmc.enclave.noise import gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.noise import approximation
 
 
 @certified
@@ -43,10 +43,7 @@ class NoisyCount:
 
     def event(self, facts: Facts, outputs: Sequence[jax.ShapeDtypeStruct]) -> Event:  # noqa: ARG002
         """Return the Gaussian of the noise multiplier: under either adjacency one record moves the count by one."""
-        scale = self.lattice(facts).scale
-        return Gaussian(self.noise_multiplier) + Approximation(
-            total_variation_bound(1, scale) + gaussian_curve_gap(1, scale)
-        )
+        return Gaussian(self.noise_multiplier) + approximation(1, self.lattice(facts).scale)
 
     def variance(self, facts: Facts, queries: Sequence[jax.Array]) -> jax.Array:  # noqa: ARG002
         """Return the variance of the noise."""

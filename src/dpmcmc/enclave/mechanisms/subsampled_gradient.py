@@ -9,14 +9,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpmcmc import validation
-from dpmcmc.accounting.event import Approximation, Event, NonPrivate
+from dpmcmc.accounting.event import Event, NonPrivate
 from dpmcmc.accounting.samplers import sghmc_noise_over_clip, sgld_noise_over_clip
 from dpmcmc.enclave.lattice import Lattice, Wide, add, gradient_lattice, noise_over_clip, quantise_vector, to_float
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.exact import exact_sum
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient, num_coordinates
 from dpmcmc.enclave.mechanisms.lattice_sum import noise_variance
-from dpmcmc.enclave.noise import draw_noise, gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.noise import approximation, draw_noise
 from dpmcmc.enclave.sampling import Poisson, Sampling, WithoutReplacement, as_sampling, draw_batches
 from dpmcmc.enclave.shards import sum_parts
 from dpmcmc.enclave.subsample import Batch, sum_batch
@@ -84,10 +84,8 @@ class SubsampledGradientSum:
         self.sampling.check(facts)
         coordinates = outputs[0].shape[0]
         scale = self.lattice(coordinates).scale
-        noise = total_variation_bound(coordinates, scale) + gaussian_curve_gap(coordinates, scale)
-        return self.sampling.gaussian(facts, self.noise_over_clip) + Approximation(
-            noise + self.sampling.distance(facts)
-        )
+        distance = approximation(coordinates, scale, self.sampling.distance(facts))
+        return self.sampling.gaussian(facts, self.noise_over_clip) + distance
 
     def variance(self, facts: Facts, queries: Sequence[jax.Array]) -> jax.Array:
         """Return the variance of the noise on each coordinate of the estimate."""
