@@ -121,7 +121,7 @@ class Pilot:
                 ("curvature", repr(phase.curvature)),
             )
         }
-        return {**steps, "reach": repr(self.reach.counts)}
+        return {**steps, "reach": repr(self.reach.sums)}
 
     def price(self, data: PrivateData) -> Event:
         """Return what all parts release."""

@@ -1,15 +1,18 @@
-"""How long the scores of the records are, as a noisy histogram: the clip that follows trades its bias for its noise.
+"""How long the scores of the records are, and where the long ones point, as noisy histograms: the best clip follows.
 
-In round coordinates most scores are shorter than the usual clip. Where the tails of the records are heavier than those
-of the model some are much longer, and clipping them moves the posterior: a longer clip moves it less, and takes noise.
+In round coordinates most scores are shorter than the usual clip, often by far. Where the tails of the records are
+heavier than those of the model some are longer, and what is cut off them moves the posterior as far as it points in one
+direction: a longer clip moves it less, and takes more noise.
 """
 
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize
 
 from dpmcmc.enclave import Oracle, Sum
@@ -19,39 +22,76 @@ from dpmcmc.fitting.scales import score
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
 
-STRETCHES = 1.4 ** np.arange(6)
-"""The clips to choose from, in usual ones; also the lower edges of the histogram, whose last bin has no upper one."""
+RATIO = 1.25
+STRETCHES = RATIO ** np.arange(-4.0, 8.0)
+"""The clips to choose from, in usual ones; also the lower edges of the bins, whose last has no upper one."""
 
-ALIGNED = 0.5
-"""What of the length that clips cut off adds up, about; the rest points in different directions."""
+DECAY = 0.7
+"""A bin holds at most so much of the one before: tails heavier than a power of -1.6 are not believed in."""
+
+LENGTH = math.sqrt(2.0)
+"""The norm of what a record with a long score adds: one to the count of its bin, and its direction."""
+
+
+class Long(NamedTuple):
+    """The long scores by length, with noise of a known variance."""
+
+    counts: jax.Array
+    """How many there are in each bin."""
+    directions: jax.Array
+    """The sums of their directions, shape (bins, d)."""
+    variance: jax.Array
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Noisy counts of the records by the length of their scores in round coordinates: ``reach(oracle, summit)``."""
+    """The records by the length of their scores in round coordinates: ``reach(oracle, summit)``."""
 
     model: Model
     layout: Layout
-    counts: Sum
+    sums: Sum
     facts: Facts
 
-    def __call__(self, oracle: Oracle, summit: Summit) -> jax.Array:
-        """Return how many records have a score between one clip and the next longer one."""
+    def __call__(self, oracle: Oracle, summit: Summit) -> Long:
+        """Return how many records have a score between one clip and the next longer one, and where these point."""
         edges = self.facts.gradient_clip * np.append(STRETCHES, np.inf).astype(np.float32)
 
-        def bins(centre: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
-            length = jnp.linalg.norm(score(self.model, self.layout)(centre, factor, record))
-            return ((length > edges[:-1]) & (length <= edges[1:])).astype(jnp.float32)
+        def binned(centre: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
+            own = score(self.model, self.layout)(centre, factor, record)
+            length = jnp.linalg.norm(own)
+            is_in = ((length > edges[:-1]) & (length <= edges[1:])).astype(jnp.float32)
+            return jnp.outer(is_in, jnp.append(own / jnp.maximum(length, edges[0]), 1.0)).ravel()
 
-        return oracle.sum(self.counts, bins, summit.centre, summit.factor).value
+        released = oracle.sum(self.sums, binned, summit.centre, summit.factor)
+        table = released.value.reshape(len(STRETCHES), -1)
+        return Long(table[:, -1], table[:, :-1], released.variance)
 
-    def stretch(self, counts: jax.Array, left: float) -> float:
-        """Return the best clip in usual ones, where gradients may cost `left` in mean privacy loss.
+    def stretch(self, long: Long, left: float) -> float:
+        """Return the best clip in usual ones, where gradients may cost `left` in mean privacy loss."""
+        aligned = self._aligned(long)
+        lengths = STRETCHES * math.sqrt(RATIO)
+        bias = np.maximum(lengths - STRETCHES[:, None], 0.0) @ aligned * self.facts.gradient_clip
+        noise = self.facts.clips_moved * self.facts.gradient_clip * STRETCHES / math.sqrt(2 * left)
+        return float(STRETCHES[np.argmin(bias**2 + self.facts.dimension * noise**2)])
 
-        There are fewer scores in a bin than in the one of shorter scores before it: that takes noise off the counts.
+    def _aligned(self, long: Long) -> NDArray[np.float64]:
+        """Return how many records of each bin are left if those that point in opposite directions cancel out.
+
+        There are fewer scores in a bin than in the one of shorter scores before it (`DECAY`): that takes noise off the
+        counts, above all off those of the longest scores, where a few records that are none would count for much. And
+        the longer the scores, the more of them point in one direction: where a bin holds too few records to show it,
+        it is taken to be as the shorter ones are.
         """
-        fewer = np.maximum(optimize.isotonic_regression(np.asarray(counts, np.float64), increasing=False).x, 0.0)
-        lengths = STRETCHES * np.sqrt(STRETCHES[1])
-        excess = np.maximum(lengths - STRETCHES[:, None], 0.0) @ fewer * self.facts.gradient_clip
-        noise = self.facts.clips_moved * self.facts.gradient_clip * STRETCHES / np.sqrt(2 * left)
-        return float(STRETCHES[np.argmin((ALIGNED * excess) ** 2 + self.facts.dimension * noise**2)])
+        counts, directions = np.asarray(long.counts, np.float64), np.asarray(long.directions, np.float64)
+        shape = DECAY ** np.arange(len(STRETCHES))
+        fitted = shape * optimize.isotonic_regression(counts / shape, weights=shape**2, increasing=False).x
+        believed = np.maximum(fitted, 0.0)
+        noise = self.facts.dimension * float(long.variance)
+        lengths = np.sqrt(np.maximum(np.sum(directions**2, axis=1) - noise, 0.0))
+        share, aligned = 0.0, np.zeros_like(believed)
+        for index, (count, length) in enumerate(zip(believed, lengths, strict=True)):
+            weight = count**2 / noise
+            seen = min(length / max(count, 1.0), 1.0)
+            share = max(share, (weight * seen + share) / (weight + 1))
+            aligned[index] = share * count
+        return aligned

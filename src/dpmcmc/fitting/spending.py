@@ -11,7 +11,7 @@ from dpmcmc.enclave import PrivateData, Sum
 from dpmcmc.errors import BudgetUnreachable
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.pilot import Newton, Pilot
-from dpmcmc.fitting.reach import Reach
+from dpmcmc.fitting.reach import LENGTH, Reach
 from dpmcmc.fitting.recipes import POLISH_STEPS, Recipe
 from dpmcmc.fitting.scales import typical_scales
 from dpmcmc.model import Model
@@ -60,7 +60,7 @@ def make_pilot(
     return Pilot(
         newton(scales, APPROACH_SHARES, APPROACH_STEPS, adapts=False),
         newton(in_round, REFINE_SHARES, REFINE_STEPS, adapts=True),
-        Reach(model, layout, Sum(1.0, noise_of_share(REACH_SHARE, 1, budget)), facts),
+        Reach(model, layout, Sum(LENGTH, noise_of_share(REACH_SHARE, 1, budget)), facts),
         start,
     )
 
