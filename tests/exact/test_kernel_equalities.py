@@ -30,8 +30,9 @@ class Exact(NamedTuple):
 class ExactOracle:
     """Answers without noise, with no record behind it."""
 
-    def force(self, mechanism, position):
-        return Exact(jax.grad(log_density)(position), jnp.zeros(()))
+    def force(self, mechanism, position, factor=None):
+        force = jax.grad(log_density)(position)
+        return Exact(force if factor is None else factor.T @ force, jnp.zeros(()))
 
     def log_posterior_ratio(self, mechanism, current, proposed):
         return Exact(log_density(proposed) - log_density(current), jnp.zeros(()))
@@ -85,6 +86,40 @@ def test_langevin_is_blackjax_sgld() -> None:
     state, _ = jax.vmap(lambda key, start: kernel.step(key, kernel.init(key, start, ORACLE), ORACLE))(KEYS, STARTS)
     expected = jax.vmap(lambda key, start: step(key, start, jax.grad(log_density)(start), 0.01))(KEYS, STARTS)
     np.testing.assert_allclose(state.position, expected, rtol=2e-6, atol=1e-6)
+
+
+def test_langevin_in_a_metric_is_langevin_in_other_coordinates() -> None:
+    """With G = (F F^T)^-1 it is Langevin dynamics of z, theta = F z; and an identity for a function changes nothing."""
+    factor = jnp.linalg.inv(jnp.linalg.cholesky(DENSE)).T
+
+    def moved(**options):
+        kernel = kernels.dp_langevin(None, step_size=0.02, **options)
+        return jax.vmap(lambda key, start: kernel.step(key, kernel.init(key, start, ORACLE), ORACLE)[0])(KEYS, STARTS)
+
+    noise = jax.vmap(lambda key: jnp.sqrt(0.04) * jax.random.normal(key, (3,)))(KEYS)
+    force = jax.vmap(jax.grad(log_density))(STARTS)
+    expected = STARTS + (0.02 * force @ factor + noise) @ factor.T
+    np.testing.assert_allclose(moved(metric=DENSE).position, expected, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(moved(metric=lambda _: DENSE).position, expected, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(moved().position, STARTS + 0.02 * force + noise, rtol=2e-5, atol=2e-6)
+
+
+def test_underdamped_langevin_is_the_published_splitting() -> None:
+    """O B A B O (Bussi and Parrinello 2007) with one force for two half kicks, read after A; O by two half steps."""
+    step, friction = 0.1, 1.5
+    kernel = kernels.dp_langevin(None, step_size=step, friction=friction)
+    state = jax.vmap(lambda key, start: kernel.init(key, start, ORACLE))(KEYS, STARTS)
+    moved, _ = jax.vmap(lambda key, state: kernel.step(key, state, ORACLE))(KEYS, state)
+    half = np.exp(-friction * step / 2)
+    force = jax.vmap(jax.grad(log_density))(STARTS)
+    momentum = state.momentum + step / 2 * force  # B
+    # O twice, whose two noises add up to one of the variance 1 - half^4
+    momentum = half * (half * momentum) + np.sqrt(1 - half**4) * jax.vmap(lambda key: jax.random.normal(key, (3,)))(
+        KEYS
+    )
+    momentum = momentum + step / 2 * force  # B
+    np.testing.assert_allclose(moved.momentum, momentum, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(moved.position, STARTS + step * momentum, rtol=2e-5, atol=2e-6)  # A
 
 
 @pytest.mark.parametrize("resample", [False, True])
@@ -178,7 +213,7 @@ def test_the_staircase_keeps_the_polynomial() -> None:
     assert polynomial_steps(0.5, exponent=1.0, num_steps=3, floor=0.5) == [(0.5, 3)]
 
 
-@pytest.mark.parametrize("make", [kernels.dp_hmc, kernels.dp_penalty, kernels.guided_walk, kernels.dp_barker])
+@pytest.mark.parametrize("make", [kernels.dp_hmc, kernels.dp_langevin, kernels.dp_penalty, kernels.dp_barker])
 def test_every_sampler_can_be_cited(make) -> None:
     assert citation(make).count("@") >= 1
     assert "title" in citation(make)

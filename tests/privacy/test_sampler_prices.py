@@ -80,6 +80,32 @@ def test_dp_barker() -> None:
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize("metric", [None, [[2.0, 0.5], [0.5, 1.0]], lambda theta: jnp.eye(2) * (1 + theta @ theta)])
+def test_dp_langevin_is_priced_by_time_and_not_by_steps(adjacency, metric) -> None:
+    data = vault(adjacency=adjacency, **({} if adjacency is Adjacency.REPLACE_ONE else {"public_size": 50}))
+    clip, moved, time, prices = 0.3, 0.6 if adjacency is Adjacency.REPLACE_ONE else 0.3, 0.8, []
+    for step in (0.2, 0.1, 0.01):
+        gradient = dp.GradientSum(clip, samplers.langevin_noise(step) / moved)
+        kernel = dp.dp_langevin(gradient, step_size=step, metric=metric)
+        event, steps = charged(kernel, round(time / step), 1, data), round(time / step)
+        assert event == expected(samplers.dp_langevin(clip, step, adjacency), steps, 1)
+        prices.append(event.gaussian_mean)
+    assert prices == pytest.approx([time * moved**2 / 4] * 3, rel=1e-12)
+
+
+def test_dp_langevin_with_friction_is_priced_by_time_over_friction() -> None:
+    clip, time, friction, steps = 0.3, 0.8, 2.0, (0.1, 0.01, 0.001)
+    kernel = dp.dp_langevin(
+        dp.GradientSum(clip, samplers.langevin_noise(0.1, friction) / 0.6), step_size=0.1, friction=2.0
+    )
+    assert charged(kernel) == expected(samplers.dp_langevin(clip, 0.1, Adjacency.REPLACE_ONE, friction))
+    costs = [samplers.dp_langevin(clip, step, Adjacency.REPLACE_ONE, friction).per_step for step in steps]
+    prices = [(cost * round(time / step)).gaussian_mean for cost, step in zip(costs, steps, strict=True)]
+    assert prices == pytest.approx([time * 0.6**2 / (4 * friction)] * 3, rel=(friction * 0.1) ** 2 / 12)
+    assert prices == sorted(prices, reverse=True)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_stochastic_gradients(adjacency) -> None:
     data = vault(adjacency=adjacency, **({} if adjacency is Adjacency.REPLACE_ONE else {"public_size": 50}))
     rate, clip, step, friction = 0.1, 2.0, 1e-4, 3.0

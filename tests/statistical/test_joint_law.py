@@ -6,6 +6,7 @@ the very function that the enclave made of the audited program. With M data sets
 a chance of at most 1e-4.
 """
 
+import sys
 from dataclasses import replace
 
 import jax
@@ -14,11 +15,12 @@ import numpy as np
 import pytest
 from stationarity import CLEARLY, over_thresholds
 
+from dpmcmc.accounting import samplers
 from dpmcmc.enclave import BarkerBit, GradientSum, LogRatio, PenaltyTest, PrivateData, rng
 from dpmcmc.enclave.audit import audit, executable
 from dpmcmc.enclave.mechanisms import log_ratio
 from dpmcmc.enclave.oracle import Oracle
-from dpmcmc.kernels import Stage, accept, dp_barker, dp_hmc, dp_penalty, guided_walk
+from dpmcmc.kernels import Stage, accept, dp_barker, dp_hmc, dp_langevin, dp_penalty, guided_walk
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout, Whole
 
@@ -165,3 +167,32 @@ TIGHT = {
 def test_clip_that_binds_is_caught(name):
     """A ratio that is clipped belongs to no posterior."""
     assert worst(TIGHT[name]()) > CLEARLY
+
+
+def expected_information(position):
+    """Return the precision of the prior and what the model expects of the records, over a grid of their covariates."""
+    middles = (jnp.arange(6) + 0.5) / 3 - 1
+    x = jnp.stack(jnp.meshgrid(middles, middles), axis=-1).reshape(-1, 2)
+    chance = jax.nn.sigmoid(x @ position)
+    return jnp.diag(PRIOR_SCALE**-2) + NUM_RECORDS * (x.T * (chance * (1 - chance))) @ x / len(x)
+
+
+STEP = 0.02
+
+
+def langevin(*, clip=2.0, share=1.0, num_data_sets=5_000):
+    """Return the worst statistic of Langevin dynamics, whose bias is of the order of its step, over a time of 0.4."""
+    gradient = GradientSum(clip, share * samplers.langevin_noise(STEP) / (2 * clip))
+    kernel = dp_langevin(gradient, step_size=STEP, metric=expected_information)
+    return worst(kernel, num_data_sets=num_data_sets, num_steps=20)
+
+
+def test_langevin_dynamics_keeps_the_joint_law():
+    assert langevin(num_data_sets=10_000) < 1
+
+
+def test_mutant_of_langevin_dynamics_is_caught(monkeypatch):
+    module = sys.modules["dpmcmc.kernels.dp_langevin"]
+    assert langevin(clip=0.05) > CLEARLY, "a clip of the gradient that most records reach"
+    monkeypatch.setattr(module, "missing_noise", lambda *_, **__: 0.0)
+    assert langevin(share=0.5**0.5) > CLEARLY, "half the temperature"

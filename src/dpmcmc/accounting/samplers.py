@@ -66,6 +66,25 @@ def dp_sgld(rate: float, noise_over_clip: float, adjacency: Adjacency) -> Cost:
     return Cost(PoissonGaussian(rate, noise_over_clip, adjacency), compose([]))
 
 
+def dp_langevin(clip: float, step_size: float, adjacency: Adjacency, friction: float | None = None) -> Cost:
+    """Full-batch DP-Langevin whose own noise is all privacy noise: one noisy gradient a step.
+
+    A step moves by up to h D, D what one record moves a gradient by, and has noise of the variance 2 h: its mean loss
+    is h D^2 / 4, and that of a trajectory of time t is t D^2 / 4 for every h; with friction gamma about t D^2 / (4
+    gamma), as h falls.
+    """
+    moved = (2 if adjacency is Adjacency.REPLACE_ONE else 1) * validation.positive("clip", clip)
+    return Cost(Gaussian(langevin_noise(step_size, friction) / moved), compose([]))
+
+
+def langevin_noise(step_size: float, friction: float | None = None) -> float:
+    """DP-Langevin's own noise as noise of the gradient: sqrt(2 / h); with friction 2 sqrt(tanh(gamma h / 2)) / h."""
+    step_size = validation.positive("step_size", step_size)
+    if friction is None:
+        return math.sqrt(2 / step_size)
+    return 2 * math.sqrt(math.tanh(validation.positive("friction", friction) * step_size / 2)) / step_size
+
+
 def sgld_noise_over_clip(rate: float, clip: float, step_size: float) -> float:
     """SGLD's own noise as privacy noise: drift h/2 and noise variance h give 2 q / (L sqrt(h))."""
     return 2 * rate / (clip * math.sqrt(step_size))

@@ -15,9 +15,8 @@ from dpmcmc.accounting import Event
 from dpmcmc.enclave import GradientSum, Oracle, PaidRun, PrivateData, Sum
 from dpmcmc.fitting.reach import Reach
 from dpmcmc.fitting.round import Summit, nowhere
-from dpmcmc.fitting.scales import log_likelihood, score
 from dpmcmc.model import Model
-from dpmcmc.run.program import Layout
+from dpmcmc.run.program import Layout, log_likelihood, score
 
 LONGEST_STEP = 1.0
 """How far one Newton step may go, in units of the prior's scale: neither noise nor a bend may throw the pilot off."""

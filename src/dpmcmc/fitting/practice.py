@@ -49,8 +49,10 @@ class Stage:
     centre: jax.Array
     clips_moved: int
 
-    def force(self, mechanism: Any, position: jax.Array) -> Noisy:
-        """Return the gradient with the noise of `GradientSum`."""
+    def force(self, mechanism: Any, position: jax.Array, factor: jax.Array | None = None) -> Noisy:
+        """Return the gradient with the noise of `GradientSum`; a recipe has no metric of its own."""
+        if factor is not None:
+            raise NotImplementedError
         sd = self.clips_moved * mechanism.noise_multiplier * mechanism.clip
         noise = jax.random.normal(self._key(position), position.shape)
         return Noisy(self.centre - position + sd * noise, jnp.square(sd))

@@ -18,9 +18,8 @@ from scipy import optimize
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.round import Summit
-from dpmcmc.fitting.scales import score
 from dpmcmc.model import Model
-from dpmcmc.run.program import Layout
+from dpmcmc.run.program import Layout, score
 
 RATIO = 1.25
 STRETCHES = RATIO ** np.arange(-4.0, 8.0)

@@ -15,6 +15,7 @@ from dpmcmc.kernels import (
     Kernel,
     dp_barker,
     dp_hmc,
+    dp_langevin,
     dp_penalty,
     dp_sghmc,
     dp_sgld,
@@ -26,7 +27,7 @@ from dpmcmc.kernels import (
 TEST_NOISE = 2.38
 """The standard deviation of the noise in a penalty test at which a random walk gets furthest for its budget."""
 
-LARGEST_LANGEVIN_STEP = 0.2
+LARGEST_LANGEVIN_STEP = 0.1
 """At which a Langevin chain's variance is five percent too large."""
 
 
@@ -90,14 +91,10 @@ def _hmc(facts: Facts, noise: float) -> Kernel:
     )
 
 
-def _langevin_step(facts: Facts, noise: float) -> float:
-    """Return the step whose own noise is what the release has; small steps cost little and are taken often."""
-    return min(LARGEST_LANGEVIN_STEP, (2 / (facts.clips_moved * noise * facts.gradient_clip)) ** 2)
-
-
 def _langevin(facts: Facts, noise: float) -> Kernel:
-    step = _langevin_step(facts, noise)
-    return dp_sgld(GradientSum(facts.gradient_clip, noise), step_size=step)
+    """The step whose own noise is what the release has; small steps cost little and are taken often."""
+    step = min(LARGEST_LANGEVIN_STEP, 2 / (facts.clips_moved * noise * facts.gradient_clip) ** 2)
+    return dp_langevin(GradientSum(facts.gradient_clip, noise), step_size=step)
 
 
 RATE = 0.25

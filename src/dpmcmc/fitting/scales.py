@@ -1,6 +1,5 @@
 """How large the gradient and the Hessian of one record are, from made-up records within the stated bounds: public."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +10,7 @@ from dpmcmc.enclave import PrivateData
 from dpmcmc.enclave.schema import leaf_names
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import Model
-from dpmcmc.run.program import Layout
+from dpmcmc.run.program import Layout, log_likelihood
 
 NUM_RECORDS = 512
 SHARE = 0.9
@@ -45,20 +44,6 @@ def made_up_records(data: PrivateData, key: jax.Array, num_records: int = NUM_RE
             for one, leaf, name in zip(keys, leaves, names, strict=True)
         ],
     )
-
-
-def log_likelihood(model: Model, layout: Layout) -> Callable[[jax.Array, Any], jax.Array]:
-    """Return what one record adds to the log-posterior, at a flat position."""
-    return lambda vector, record: model.temperature * model.log_likelihood(layout.unravel(vector), record)
-
-
-def score(model: Model, layout: Layout) -> Callable[[jax.Array, jax.Array, Any], jax.Array]:
-    """Return the gradient of what one record adds, in the coordinates z of position = centre + factor z."""
-
-    def of_record(centre: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
-        return factor.T @ jax.grad(log_likelihood(model, layout))(centre, record)
-
-    return of_record
 
 
 def typical_scales(model: Model, data: PrivateData, layout: Layout, start: jax.Array, key: jax.Array) -> Scales:

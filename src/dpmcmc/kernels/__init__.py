@@ -4,6 +4,7 @@ from dpmcmc.kernels.base import Info, Kernel
 from dpmcmc.kernels.citation import citation
 from dpmcmc.kernels.dp_barker import dp_barker
 from dpmcmc.kernels.dp_hmc import dp_hmc
+from dpmcmc.kernels.dp_langevin import dp_langevin
 from dpmcmc.kernels.dp_penalty import dp_penalty
 from dpmcmc.kernels.dp_sghmc import dp_sghmc
 from dpmcmc.kernels.dp_sgld import dp_sgld
@@ -20,6 +21,7 @@ __all__ = [
     "citation",
     "dp_barker",
     "dp_hmc",
+    "dp_langevin",
     "dp_penalty",
     "dp_sghmc",
     "dp_sgld",

@@ -30,8 +30,11 @@ class Noisy(Protocol):
 class Oracle(Protocol):
     """What a kernel may ask."""
 
-    def force(self, mechanism: Any, position: jax.Array, /) -> Noisy:
-        """Return the noisy gradient of the log-posterior."""
+    def force(self, mechanism: Any, position: jax.Array, factor: jax.Array | None = None, /) -> Noisy:
+        """Return the noisy gradient of the log-posterior; of position + factor z by z, at z = 0, if there is a factor.
+
+        Clip and noise are those of the coordinates z.
+        """
         ...
 
     def log_posterior_ratio(self, mechanism: Any, current: jax.Array, proposed: jax.Array, /) -> Noisy:

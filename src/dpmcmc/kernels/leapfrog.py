@@ -10,6 +10,18 @@ from jax.scipy.linalg import solve_triangular
 from dpmcmc.errors import InvalidArgument
 
 
+def positive_definite(name: str, value: object) -> jax.Array:
+    """Return a number, a diagonal or a matrix that a user gave, if it is positive, or positive definite, and finite."""
+    matrix = jnp.asarray(value, jnp.float32)
+    if matrix.ndim > 2 or (matrix.ndim == 2 and matrix.shape[0] != matrix.shape[1]):
+        raise InvalidArgument(f"{name} has the shape {matrix.shape}; expected (), (d,) or (d, d)")
+    spectrum = jnp.linalg.eigvalsh(matrix) if matrix.ndim == 2 else matrix
+    symmetric = matrix.ndim < 2 or bool(jnp.allclose(matrix, matrix.T))
+    if not symmetric or not bool(jnp.all((spectrum > 0) & jnp.isfinite(spectrum))):
+        raise InvalidArgument(f"{name} must be positive, or symmetric and positive definite, and finite")
+    return matrix
+
+
 class Metric(NamedTuple):
     """The Gaussian law of the momentum, by the inverse of its covariance M: a number, a diagonal or a full matrix."""
 
@@ -18,14 +30,7 @@ class Metric(NamedTuple):
     @classmethod
     def of(cls, inverse_mass: object) -> "Metric":
         """Check an inverse mass matrix that a user gave."""
-        matrix = jnp.asarray(inverse_mass, jnp.float32)
-        if matrix.ndim > 2 or (matrix.ndim == 2 and matrix.shape[0] != matrix.shape[1]):
-            raise InvalidArgument(f"inverse_mass has the shape {matrix.shape}; expected (), (d,) or (d, d)")
-        spectrum = jnp.linalg.eigvalsh(matrix) if matrix.ndim == 2 else matrix
-        symmetric = matrix.ndim < 2 or bool(jnp.allclose(matrix, matrix.T))
-        if not symmetric or not bool(jnp.all((spectrum > 0) & jnp.isfinite(spectrum))):
-            raise InvalidArgument("inverse_mass must be positive, or symmetric and positive definite, and finite")
-        return cls(matrix)
+        return cls(positive_definite("inverse_mass", inverse_mass))
 
     def draw(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """Return a momentum p ~ N(0, M)."""

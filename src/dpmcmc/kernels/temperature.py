@@ -21,7 +21,8 @@ def check_noise(force: Noisy, gain: float, needed: float) -> None:
     raise InvalidArgument(
         f"the noise of the gradient is too large for the step: it puts the variance "
         f"{gain**2 * float(force.variance):.4g} into an update that needs {needed:.4g}. Take a smaller step_size, "
-        "a larger batch, or less noise (SubsampledGradientSum.for_sgld and for_sghmc match the noise to the step)"
+        "a larger batch, or less noise (SubsampledGradientSum.for_sgld and for_sghmc and samplers.langevin_noise match "
+        "the noise to the step)"
     )
 
 

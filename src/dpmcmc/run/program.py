@@ -3,7 +3,7 @@
 Kernels work on vectors. A `Layout` says how a position of the model, which may be any pytree, becomes a vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dpmcmc.enclave import Noisy
+from dpmcmc.enclave import ExactGradientSum, ExactSum, GradientSum, Noisy, Sum
 from dpmcmc.enclave import Oracle as EnclaveOracle
+from dpmcmc.enclave.oracle import LogDensity
+from dpmcmc.errors import InvalidArgument
 from dpmcmc.kernels import Info, Kernel, Stage
 
 
@@ -48,6 +50,20 @@ class Layout:
         return jax.tree.unflatten(self.structure, parts)
 
 
+def log_likelihood(model: LogDensity, layout: Layout) -> Callable[[jax.Array, Any], jax.Array]:
+    """Return what one record adds to the log-posterior, at a flat position."""
+    return lambda vector, record: model.temperature * model.log_likelihood(layout.unravel(vector), record)
+
+
+def score(model: LogDensity, layout: Layout) -> Callable[[jax.Array, jax.Array, Any], jax.Array]:
+    """Return the gradient of what one record adds, in the coordinates z of position = centre + factor z."""
+
+    def of_record(centre: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
+        return factor.T @ jax.grad(log_likelihood(model, layout))(centre, record)
+
+    return of_record
+
+
 @dataclass(frozen=True)
 class VectorOracle:
     """An oracle that speaks of vectors, in front of one that speaks of positions."""
@@ -55,8 +71,10 @@ class VectorOracle:
     oracle: EnclaveOracle
     layout: Layout
 
-    def force(self, mechanism: Any, position: jax.Array) -> Noisy:
-        """Return the noisy gradient of the log-posterior."""
+    def force(self, mechanism: Any, position: jax.Array, factor: jax.Array | None = None) -> Noisy:
+        """Return the noisy gradient of the log-posterior, in the coordinates z of position + factor z."""
+        if factor is not None:
+            return self._score(_sum_of_scores(mechanism), position, factor)
         force = self.oracle.force(mechanism, self.layout.unravel(position))
         return Noisy(self.layout.ravel(force.value), force.variance)
 
@@ -68,6 +86,23 @@ class VectorOracle:
         """Return the decision of a test."""
         first, second = self.layout.unravel(current), self.layout.unravel(proposed)
         return self.oracle.accept(mechanism, first, second, log_correction)
+
+    def _score(self, mechanism: Sum | ExactSum, position: jax.Array, factor: jax.Array) -> Noisy:
+        model, facts = self.oracle.model, self.oracle.facts
+        of_records = self.oracle.sum(mechanism, score(model, self.layout), position, factor)
+        of_prior = jax.grad(lambda vector: model.log_prior(self.layout.unravel(vector)))(position)
+        with jax.ensure_compile_time_eval():  # known while the program is traced
+            variance = mechanism.variance(facts, [])
+        return Noisy(of_records.value + factor.T @ of_prior, variance)
+
+
+def _sum_of_scores(mechanism: Any) -> Sum | ExactSum:
+    """Return the mechanism that sums scores as a given one sums gradients: with its clip, its noise and its price."""
+    if isinstance(mechanism, GradientSum):
+        return Sum(mechanism.clip, mechanism.noise_multiplier)
+    if isinstance(mechanism, ExactGradientSum):
+        return ExactSum()
+    raise InvalidArgument(f"gradient is a {type(mechanism).__name__}; expected a GradientSum where there is a metric")
 
 
 @dataclass(frozen=True)
