@@ -1,20 +1,23 @@
 """How good draws are: functions of draws alone, never of records.
 
 Distances from a reference posterior (MMD, mean error, sliced Wasserstein, total variation), agreement between chains
-(R-hat, effective sample size), summaries, and pictures. Every random choice comes from a generator that the caller
-passes.
+(R-hat, effective sample size), calibration over simulated data sets, summaries, and pictures. Every random choice
+comes from a generator that the caller passes.
 """
 
 from dpmcmc.diagnostics.arguments import Draws
 from dpmcmc.diagnostics.arviz_adapter import to_arviz
+from dpmcmc.diagnostics.calibration import Calibration, calibrate
 from dpmcmc.diagnostics.convergence import ess, rhat
 from dpmcmc.diagnostics.distance import mean_error, sliced_wasserstein, total_variation
 from dpmcmc.diagnostics.mmd import median_bandwidth, mmd, squared_mmd_unbiased
-from dpmcmc.diagnostics.plots import plot_contour, plot_density, plot_pairs, plot_trace, plot_traces
+from dpmcmc.diagnostics.plots import plot_contour, plot_density, plot_pairs, plot_ranks, plot_trace, plot_traces
 from dpmcmc.diagnostics.summary import coordinates, summarise
 
 __all__ = [
+    "Calibration",
     "Draws",
+    "calibrate",
     "coordinates",
     "ess",
     "mean_error",
@@ -23,6 +26,7 @@ __all__ = [
     "plot_contour",
     "plot_density",
     "plot_pairs",
+    "plot_ranks",
     "plot_trace",
     "plot_traces",
     "rhat",

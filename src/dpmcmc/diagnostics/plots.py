@@ -1,4 +1,4 @@
-"""Pictures of draws: marginal densities, joint contours, traces.
+"""Pictures of draws: marginal densities, joint contours, traces; and of ranks.
 
 One look throughout: draws in the colours of Okabe and Ito, which colour-blind readers can tell apart, and the reference
 in black dashes. Each function draws on the Axes that it is given, or on a Figure of its own, and leaves pyplot alone.
@@ -13,10 +13,12 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from scipy import stats
 
 from dpmcmc import validation
 from dpmcmc.diagnostics import smoothing
 from dpmcmc.diagnostics.arguments import Array, Draws, Sample, read, read_pair
+from dpmcmc.diagnostics.calibration import Calibration
 from dpmcmc.errors import InvalidArgument
 
 STYLE: dict[str, Any] = {
@@ -102,6 +104,30 @@ def plot_trace(draws: Draws, *, coordinate: int = 0, ax: Axes | None = None) -> 
         ax.plot(chain[:, index], color=_colour(i), label=f"chain {i}", **STYLE["trace"])
     ax.margins(x=0)
     return _dress(ax, xlabel="draw", ylabel=sample.labels[index], legend=False)
+
+
+def plot_ranks(
+    calibration: Calibration, *, coordinate: int = 0, num_bins: int = 20, label: str = "ranks", ax: Axes | None = None
+) -> Axes:
+    """Draw the ranks of the truth among draws as a histogram: flat where a method is calibrated.
+
+    A valley means that it is too sure of itself, a hill that it is not sure enough, a slope that it is off. The grey
+    band holds every bar of a calibrated method with a chance of about 99 %.
+    """
+    index = validation.integer("coordinate", coordinate, at_least=0)
+    if index >= len(calibration.labels):
+        validation.refuse(
+            "coordinate", coordinate, f"must be below {len(calibration.labels)}, the coordinates there are"
+        )
+    num_bins = validation.integer("num_bins", num_bins, at_least=2)
+    ax = _axes() if ax is None else ax
+    ranks = calibration.ranks[:, index]
+    lowest, highest = stats.binom.interval(1 - 0.01 / num_bins, len(ranks), 1 / num_bins)
+    ax.axhspan(float(lowest), float(highest), color="black", alpha=0.12, linewidth=0)
+    ax.hist(ranks, bins=np.linspace(0, 1, num_bins + 1).tolist(), color=_colour(0), alpha=STYLE["fill"][1], label=label)
+    ax.axhline(len(ranks) / num_bins, label="calibrated", **STYLE["reference"])
+    ax.set_xlim(0, 1)
+    return _dress(ax, xlabel=f"rank of {calibration.labels[index]}", ylabel="data sets", legend=True)
 
 
 def plot_pairs(draws: Draws, *, reference: Draws | None = None, label: str = "draws") -> Figure:
