@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         PenaltyTest,
         Poisson,
         PrivateData,
+        RemainderTest,
         SubsampledGradientSum,
         Sum,
         WithoutReplacement,
@@ -42,8 +43,9 @@ if TYPE_CHECKING:
         gradient_ascent,
         guided_walk,
         polynomial_steps,
+        surrogate_hmc,
     )
-    from dpmcmc.model import FormulaModel, Model, from_formula, from_numpyro, per_person
+    from dpmcmc.model import FormulaModel, Model, from_formula, from_numpyro, per_person, remainder, taylor_terms
     from dpmcmc.posterior import Posterior
     from dpmcmc.run import price, sample
     from dpmcmc.schema import Column, Schema
@@ -63,10 +65,11 @@ _HOMES = {
         "gradient_ascent",
         "guided_walk",
         "polynomial_steps",
+        "surrogate_hmc",
     ),
     "estimators": ("PrivateBayesClassifier", "PrivateBayesRegressor"),
     "fitting": ("fit", "resume"),
-    "model": ("FormulaModel", "Model", "from_formula", "from_numpyro", "per_person"),
+    "model": ("FormulaModel", "Model", "from_formula", "from_numpyro", "per_person", "remainder", "taylor_terms"),
     "posterior": ("Posterior",),
     "run": ("price", "sample"),
     "schema": ("Column", "Schema"),
@@ -98,6 +101,7 @@ __all__ = [
     "PrivateBayesClassifier",
     "PrivateBayesRegressor",
     "PrivateData",
+    "RemainderTest",
     "Schema",
     "Stage",
     "SubsampledGradientSum",
@@ -119,8 +123,11 @@ __all__ = [
     "per_person",
     "polynomial_steps",
     "price",
+    "remainder",
     "resume",
     "sample",
+    "surrogate_hmc",
+    "taylor_terms",
 ]
 
 

@@ -213,7 +213,23 @@ def test_the_staircase_keeps_the_polynomial() -> None:
     assert polynomial_steps(0.5, exponent=1.0, num_steps=3, floor=0.5) == [(0.5, 3)]
 
 
-@pytest.mark.parametrize("make", [kernels.dp_hmc, kernels.dp_langevin, kernels.dp_penalty, kernels.dp_barker])
+def test_surrogate_hmc_on_the_target_itself_is_hmc() -> None:
+    """Its own test then decides: the private one sees a ratio of one."""
+    kernel = kernels.surrogate_hmc(None, log_density, step_size=0.42, num_leapfrog=7, inverse_mass=DENSE)
+    peer = kernels.dp_hmc(None, None, step_size=0.42, num_leapfrog=7, inverse_mass=DENSE)
+
+    def moved(kernel, key, start):
+        return kernel.step(key, kernel.init(key, start, ORACLE), ORACLE)
+
+    state, info = jax.vmap(lambda key, start: moved(kernel, key, start))(KEYS, STARTS)
+    inner = jax.vmap(lambda key: jax.random.split(jax.random.split(key)[0], 1)[0])(KEYS)
+    expected, test = jax.vmap(lambda key, start: moved(peer, key, start))(inner, STARTS)
+    np.testing.assert_allclose(state.position, expected.position, rtol=2e-5, atol=2e-6)
+    assert np.all(info.is_accepted)
+    assert 0.2 < float(np.mean(test.is_accepted)) < 0.99
+
+
+@pytest.mark.parametrize("make", [kernels.dp_hmc, kernels.dp_langevin, kernels.surrogate_hmc, kernels.dp_barker])
 def test_every_sampler_can_be_cited(make) -> None:
     assert citation(make).count("@") >= 1
     assert "title" in citation(make)

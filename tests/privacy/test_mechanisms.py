@@ -21,6 +21,7 @@ from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, ExactLogRatio, Exa
 from dpmcmc.enclave.mechanisms.gradient import GradientSum
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio, PenaltyTest
 from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount
+from dpmcmc.enclave.mechanisms.remainder_test import RemainderTest
 from dpmcmc.enclave.mechanisms.subsampled_gradient import SubsampledGradientSum
 from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.enclave.rng import insecure_key
@@ -233,9 +234,14 @@ def test_noise_has_the_declared_scale(facts):
         assert np.mean(np.var(values.value, axis=0)) / sigma**2 == pytest.approx(1, abs=error)
 
 
-def test_the_penalty_test_accepts_as_often_as_it_should(table):
+DISTANCE, RADIUS = float(jnp.linalg.norm(OTHER - THETA)), float(max(jnp.linalg.norm(THETA), jnp.linalg.norm(OTHER)))
+
+
+@pytest.mark.parametrize(
+    "test", [PenaltyTest(6.0, 0.3), RemainderTest(12.0 / RADIUS**2, 0.3)], ids=lambda test: type(test).__name__
+)
+def test_the_penalty_test_accepts_as_often_as_it_should(test, table):
     """E min(1, exp(l + N(0, sigma^2) - sigma^2 / 2)) = Phi(l / sigma - sigma / 2) + e^l Phi(-l / sigma - sigma / 2)."""
-    test = PenaltyTest(clip=6.0, noise_multiplier=0.3)
     count, correction = 20_000, -3.0
 
     def program(oracle, first, second):
@@ -244,7 +250,7 @@ def test_the_penalty_test_accepts_as_often_as_it_should(table):
 
     accepted = vault(table).run(program, THETA, OTHER, model=MODEL, insecure_seed=2)
     exact = vault(table).run(lambda o, a, b: ratio(o, a, b, ExactLogRatio()).value, THETA, OTHER, model=MODEL)
-    sigma, log_ratio = 2 * 0.3 * 6.0 * float(jnp.linalg.norm(OTHER - THETA)), float(exact) + correction
+    sigma, log_ratio = 2 * 0.3 * 6.0 * DISTANCE, float(exact) + correction
     expected = norm.cdf(log_ratio / sigma - sigma / 2)
     expected += np.exp(log_ratio) * norm.cdf(-log_ratio / sigma - sigma / 2)
     assert 0.1 < expected < 0.9
@@ -291,6 +297,25 @@ def test_one_record_moves_a_release_by_no_more_than_its_sensitivity(mine, yours)
 # Bad input.
 
 
+def test_the_clip_of_a_remainder_follows_public_positions_and_its_price_does_not(table):
+    """At the clip M / 2 max(r, r')^2 |u' - u| a ratio is held, whichever of the positions is the current one."""
+    data, test = vault(table), RemainderTest(0.5, 4.0)
+    near, far = jnp.array([0.1, 0.0, 0.0]), jnp.array([3.0, 4.0, 0.0])
+    for first, second, clip in (
+        (near, far, 0.25 * 25 * 4.9406),
+        (far, near, 0.25 * 25 * 4.9406),
+        (near, -near, 0.0005),
+    ):
+        lattice = test.lattice(data.facts, [first, second])
+        assert float(lattice.granularity) * lattice.bound == pytest.approx(clip, rel=1e-3)
+        assert lattice.scale / lattice.bound >= 2 * 4.0
+        price = data.price(lambda o, a, b: o.accept(test, a, b), first, second, model=MODEL)
+        assert AcceptBit(4.0) in counts(price)
+    for field in ("third_derivative", "noise_multiplier"):
+        with pytest.raises(InvalidArgument, match=f"{field}=0.0 must be > 0"):
+            RemainderTest(**{"third_derivative": 1.0, "noise_multiplier": 1.0, field: 0.0})
+
+
 @pytest.mark.parametrize("kind", [Sum, GradientSum, LogRatio, PenaltyTest])
 @pytest.mark.parametrize("field", ["clip", "noise_multiplier"])
 @pytest.mark.parametrize("value", [0, 0.0, -1.0, np.inf, np.nan, None, "1", True])
@@ -305,6 +330,7 @@ ASK = {
     GradientSum: lambda mechanism: lambda oracle, theta: force(oracle, theta, mechanism),
     LogRatio: lambda mechanism: lambda oracle, theta: ratio(oracle, theta, OTHER, mechanism),
     PenaltyTest: lambda mechanism: lambda oracle, theta: oracle.accept(mechanism, theta, OTHER),
+    RemainderTest: lambda mechanism: lambda oracle, theta: oracle.accept(mechanism, theta, OTHER),
 }
 
 

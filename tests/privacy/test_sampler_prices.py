@@ -62,6 +62,14 @@ def test_dp_penalty(one_component) -> None:
     assert charged(hidden) == expected(samplers.dp_penalty(5.0, hidden=True))
 
 
+def test_surrogate_hmc_pays_for_its_tests_alone() -> None:
+    def kernel(test):
+        return dp.surrogate_hmc(test, lambda u: -0.5 * jnp.sum(u**2), step_size=0.1, num_leapfrog=7, num_trajectories=3)
+
+    assert charged(kernel(dp.RemainderTest(0.1, 5.0))) == expected(samplers.dp_penalty(5.0, hidden=True))
+    assert charged(kernel(dp.BarkerBit(0.3))) == expected(samplers.dp_barker(0.6))
+
+
 def test_guided_walk() -> None:
     assert charged(dp.guided_walk(RATIO, proposal_scale=0.1)) == expected(samplers.dp_penalty(5.0))
 

@@ -8,6 +8,7 @@ a chance of at most 1e-4.
 
 import sys
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -58,13 +59,20 @@ def simulate(num_data_sets, seed):
 
 def moved(kernel, model, positions, records, num_steps, seed):
     """Run one chain on each data set."""
+
+    def program(facts):
+        return partial(Whole((Stage(kernel, num_steps),), Layout.of(jnp.zeros(2))), Oracle(facts, model))
+
+    return on_each(program, positions, records, seed)
+
+
+def on_each(program, positions, records, seed):
+    """Run a program of one chain on each data set; it is made of their facts."""
     data = PrivateData.without_guarantee(
         jax.tree.map(lambda leaf: leaf[0], records), bounds={"x": (-1, 1), "y": (0, 1)}
     )
-    oracle = Oracle(data.facts, model)
-    program = Whole((Stage(kernel, num_steps),), Layout.of(jnp.zeros(2)))
     keys = jax.random.split(jax.random.key(seed), len(positions))
-    traced = jax.make_jaxpr(lambda *arguments: program(oracle, *arguments))(positions[:1], keys[:1])
+    traced = jax.make_jaxpr(program(data.facts))(positions[:1], keys[:1])
     function = executable(traced, audit(traced, data.facts), data.facts)
     noise_keys = jax.random.split(rng.insecure_key(seed), len(positions))
     (last,) = jax.jit(jax.vmap(function))(records, noise_keys, positions[:, None], keys[:, None])
@@ -86,9 +94,13 @@ def features(positions, records):
 
 def worst(kernel, model=MODEL, *, num_data_sets=20_000, num_steps=5, seed=1):
     """Return the largest paired statistic over its threshold."""
+    return worst_move(lambda *given: moved(kernel, model, *given, num_steps, seed), num_data_sets, seed)
+
+
+def worst_move(move, num_data_sets, seed):
+    """Return the largest paired statistic, over its threshold, of ``move(positions, records)``."""
     positions, records = simulate(num_data_sets, seed)
-    before = features(positions, records)
-    after = features(moved(kernel, model, positions, records, num_steps, seed), records)
+    before, after = features(positions, records), features(move(positions, records), records)
     gains = {name: after[name] - before[name] for name in before}
     found = over_thresholds({name: abs(gain.mean()) / gain.std() * num_data_sets**0.5 for name, gain in gains.items()})
     return max(found.values())

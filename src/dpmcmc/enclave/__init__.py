@@ -13,6 +13,7 @@ from dpmcmc.enclave.mechanisms.gradient import GradientSum
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio, PenaltyTest
 from dpmcmc.enclave.mechanisms.minibatch_log_ratio import MinibatchLogRatio
 from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount
+from dpmcmc.enclave.mechanisms.remainder_test import RemainderTest
 from dpmcmc.enclave.mechanisms.subsampled_gradient import ExactSubsampledGradientSum, SubsampledGradientSum
 from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.enclave.oracle import Noisy, Oracle
@@ -40,6 +41,7 @@ __all__ = [
     "PenaltyTest",
     "Poisson",
     "PrivateData",
+    "RemainderTest",
     "SubsampledGradientSum",
     "Sum",
     "WithoutReplacement",

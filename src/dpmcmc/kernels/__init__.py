@@ -13,6 +13,7 @@ from dpmcmc.kernels.gradient_ascent import gradient_ascent
 from dpmcmc.kernels.guided_walk import guided_walk
 from dpmcmc.kernels.normal_draws import normal_draws
 from dpmcmc.kernels.schedule import Stage, polynomial_steps
+from dpmcmc.kernels.surrogate_hmc import surrogate_hmc
 
 __all__ = [
     "Info",
@@ -30,4 +31,5 @@ __all__ = [
     "guided_walk",
     "normal_draws",
     "polynomial_steps",
+    "surrogate_hmc",
 ]

@@ -94,6 +94,22 @@ _ENTRIES: Mapping[str, str] = {
   pages   = {056707},
   year    = {2007}
 }""",
+    "christen2005": r"""@article{christen2005,
+  author  = {Christen, J. Andr{\'e}s and Fox, Colin},
+  title   = {{M}arkov chain {M}onte {C}arlo Using an Approximation},
+  journal = {Journal of Computational and Graphical Statistics},
+  volume  = {14},
+  pages   = {795--810},
+  year    = {2005}
+}""",
+    "bardenet2017": r"""@article{bardenet2017,
+  author  = {Bardenet, R{\'e}mi and Doucet, Arnaud and Holmes, Chris},
+  title   = {On {M}arkov chain {M}onte {C}arlo methods for tall data},
+  journal = {Journal of Machine Learning Research},
+  volume  = {18},
+  pages   = {1--43},
+  year    = {2017}
+}""",
     "ding2014": r"""@inproceedings{ding2014,
   author    = {Ding, Nan and Fang, Youhan and Babbush, Ryan and Chen, Changyou and Skeel, Robert D. and Neven, Hartmut},
   title     = {Bayesian Sampling Using Stochastic Gradient Thermostats},
@@ -112,6 +128,7 @@ _SOURCES: Mapping[str, tuple[str, ...]] = {
     "dp_sgld": ("wang2015", "li2019"),
     "dp_sghmc": ("chen2014", "li2019"),
     "dp_sgnht": ("ding2014", "wang2015"),
+    "surrogate_hmc": ("christen2005", "bardenet2017", "ceperley1999"),
 }
 
 

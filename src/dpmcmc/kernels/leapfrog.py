@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from dpmcmc.errors import InvalidArgument
@@ -12,14 +13,13 @@ from dpmcmc.errors import InvalidArgument
 
 def positive_definite(name: str, value: object) -> jax.Array:
     """Return a number, a diagonal or a matrix that a user gave, if it is positive, or positive definite, and finite."""
-    matrix = jnp.asarray(value, jnp.float32)
+    matrix = np.asarray(value, np.float32)  # checked on the host, also while a program is traced
     if matrix.ndim > 2 or (matrix.ndim == 2 and matrix.shape[0] != matrix.shape[1]):
         raise InvalidArgument(f"{name} has the shape {matrix.shape}; expected (), (d,) or (d, d)")
-    spectrum = jnp.linalg.eigvalsh(matrix) if matrix.ndim == 2 else matrix
-    symmetric = matrix.ndim < 2 or bool(jnp.allclose(matrix, matrix.T))
-    if not symmetric or not bool(jnp.all((spectrum > 0) & jnp.isfinite(spectrum))):
+    usable = bool(np.all(np.isfinite(matrix))) and (matrix.ndim < 2 or np.allclose(matrix, matrix.T))
+    if not usable or np.any((np.linalg.eigvalsh(matrix) if matrix.ndim == 2 else matrix) <= 0):
         raise InvalidArgument(f"{name} must be positive, or symmetric and positive definite, and finite")
-    return matrix
+    return jnp.asarray(matrix)
 
 
 class Metric(NamedTuple):

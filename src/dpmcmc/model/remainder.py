@@ -1,0 +1,93 @@
+"""A model taken apart around a centre: a quadratic that is released once, and what it leaves of each record.
+
+What one record adds to the log-posterior is its Taylor polynomial of second order and a remainder. The polynomials of
+all records add up to a few numbers, the sum of `taylor_terms`; released with noise they are public, and part of the
+prior from then on. What still asks for records is the sum of the remainders, which are small near the centre.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.model.model import Model
+
+
+def taylor_terms(model: Model) -> Callable[[Any, Any], jax.Array]:
+    """Return ``terms(centre, record)``: gradient and Hessian of what one record adds, as one flat vector.
+
+    Off the diagonal an entry of the Hessian stands for two, times the root of two, so that the norm of the vector is
+    that of gradient and Hessian together. The sum over the records, as `Sum` releases it, is what `remainder` needs.
+    """
+
+    def terms(centre: Any, record: Any) -> jax.Array:
+        flat, unravel = ravel_pytree(centre)
+
+        def added(vector: jax.Array) -> jax.Array:
+            return model.temperature * model.log_likelihood(unravel(vector), record)
+
+        rows, columns, weight = _triangle(flat.size)
+        hessian = jax.hessian(added)(flat)[rows, columns]
+        return jnp.concatenate([jax.grad(added)(flat), weight * hessian])
+
+    return terms
+
+
+def remainder(model: Model, centre: Any, terms: Any) -> Model:
+    """Return the model of flat displacements u from a centre whose likelihood is what the quadratic leaves over.
+
+    Its prior is the model's times exp(S(u)), S the quadratic of the released terms; the log-likelihood of a record is
+    log p(x; centre + u) less its own polynomial. Without noise and clipping in the terms the posterior is the model's;
+    with them it is that times exp of the quadratic of the noise.
+
+    Args:
+        model: any model.
+        centre: a position near which the posterior is: public, or released.
+        terms: the sum of `taylor_terms` at the centre over the records, released.
+    """
+    flat, unravel = ravel_pytree(centre)
+    released = jnp.asarray(terms, jnp.float32)
+    rows, columns, weight = _triangle(flat.size)
+    if released.shape != (flat.size + len(rows),):
+        raise InvalidArgument(
+            f"terms has the shape {released.shape}; expected ({flat.size + len(rows)},), gradient and half a Hessian "
+            f"of the {flat.size} coordinates of the centre"
+        )
+
+    def original(displacement: jax.Array) -> Any:
+        return unravel(flat + displacement)
+
+    def surrogate(displacement: jax.Array) -> jax.Array:
+        squares = displacement[rows] * displacement[columns] / (2 * weight) * np.where(rows == columns, 1.0, 2.0)
+        return released @ jnp.concatenate([displacement, squares])
+
+    def left_over(displacement: jax.Array, record: Any) -> jax.Array:
+        def along(time: jax.Array) -> jax.Array:
+            return model.log_likelihood(original(time * displacement), record)
+
+        def slope(time: jax.Array) -> jax.Array:
+            return jax.jvp(along, (time,), (jnp.ones(()),))[1]
+
+        first, bend = jax.jvp(slope, (jnp.zeros(()),), (jnp.ones(()),))
+        return along(jnp.ones(())) - along(jnp.zeros(())) - first - bend / 2
+
+    return replace(
+        model,
+        log_prior=lambda displacement: model.log_prior(original(displacement)) + surrogate(displacement),
+        log_likelihood=left_over,
+        constrain=lambda displacement: model.constrain(original(displacement)),
+        unconstrain=lambda parameters: ravel_pytree(model.unconstrain(parameters))[0] - flat,
+        sample_prior=None,
+        position=jax.ShapeDtypeStruct(flat.shape, flat.dtype),
+    )
+
+
+def _triangle(dimension: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows and columns of a symmetric matrix's upper half, and the weights of its entries."""
+    rows, columns = np.triu_indices(dimension)
+    return rows, columns, np.where(rows == columns, 1.0, np.sqrt(2.0)).astype(np.float32)
