@@ -230,7 +230,7 @@ def test_a_sampler_that_would_be_useless_points_to_the_one_that_would_not() -> N
 
 
 def test_the_choice_knows_public_facts_alone() -> None:
-    """Other rows, of the same number and under the same schema, lead to the same choice and the same price."""
+    """Other rows, of the same number and under the same schema, lead to the same choice, start, clips and price."""
     others = TABLE.assign(age=18.0, smoker=False, readmitted=True)
     budget = dp.Budget(4.0, 1e-6)
     choices = [
@@ -238,6 +238,8 @@ def test_the_choice_knows_public_facts_alone() -> None:
         for rows in (TABLE, others)
     ]
     assert choices[0].choice == choices[1].choice
+    assert np.array_equal(choices[0].pilot.start, choices[1].pilot.start)
+    assert choices[0].pilot.settings == choices[1].pilot.settings
     assert choices[0].event == choices[1].event
 
 
