@@ -45,7 +45,16 @@ if TYPE_CHECKING:
         polynomial_steps,
         surrogate_hmc,
     )
-    from dpmcmc.model import FormulaModel, Model, from_formula, from_numpyro, per_person, remainder, taylor_terms
+    from dpmcmc.model import (
+        FormulaModel,
+        Model,
+        from_formula,
+        from_numpyro,
+        normal_terms,
+        per_person,
+        remainder,
+        taylor_terms,
+    )
     from dpmcmc.posterior import Posterior
     from dpmcmc.run import price, sample
     from dpmcmc.schema import Column, Schema
@@ -69,7 +78,16 @@ _HOMES = {
     ),
     "estimators": ("PrivateBayesClassifier", "PrivateBayesRegressor"),
     "fitting": ("fit", "resume"),
-    "model": ("FormulaModel", "Model", "from_formula", "from_numpyro", "per_person", "remainder", "taylor_terms"),
+    "model": (
+        "FormulaModel",
+        "Model",
+        "from_formula",
+        "from_numpyro",
+        "normal_terms",
+        "per_person",
+        "remainder",
+        "taylor_terms",
+    ),
     "posterior": ("Posterior",),
     "run": ("price", "sample"),
     "schema": ("Column", "Schema"),
@@ -120,6 +138,7 @@ __all__ = [
     "from_numpyro",
     "gradient_ascent",
     "guided_walk",
+    "normal_terms",
     "per_person",
     "polynomial_steps",
     "price",

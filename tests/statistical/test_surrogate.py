@@ -20,7 +20,7 @@ from dpmcmc.enclave.mechanisms import remainder_test
 from dpmcmc.enclave.oracle import Oracle
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.kernels import Stage, surrogate_hmc
-from dpmcmc.model import Model, remainder, taylor_terms
+from dpmcmc.model import Model, normal_terms, remainder, taylor_terms
 from dpmcmc.run.program import Layout, Whole
 
 MODULE = sys.modules["dpmcmc.kernels.surrogate_hmc"]  # the function of the same name hides it
@@ -93,6 +93,22 @@ def test_terms_of_several_parameters():
     assert np.asarray(taken_apart.unconstrain(centre)) == pytest.approx(np.zeros(2))
     with pytest.raises(InvalidArgument, match=r"terms has the shape \(2,\); expected \(5,\)"):
         remainder(model, centre, jnp.zeros(2))
+
+
+def test_terms_of_a_normal_approximation():
+    """With a normal prior the surrogate is the approximation itself; of any other, its higher orders are left."""
+    centre, covariance = jnp.array([0.4, -0.3]), jnp.array([[0.5, 0.2], [0.2, 0.3]])
+    normal = Model(joint.log_prior, joint.log_likelihood)
+    found = remainder(normal, centre, normal_terms(normal, centre, covariance))
+    cubic = Model(lambda position: joint.log_prior(position) + (position[0] - 0.4) ** 3, joint.log_likelihood)
+    left = remainder(cubic, centre, normal_terms(cubic, centre, covariance))
+    for u in (jnp.array([0.5, 0.1]), jnp.array([-0.2, 0.7])):
+        height = -0.5 * u @ jnp.linalg.solve(covariance, u)
+        assert float(found.log_prior(u) - found.log_prior(jnp.zeros(2))) == pytest.approx(float(height), abs=1e-4)
+        cube = float(left.log_prior(u) - left.log_prior(jnp.zeros(2)) - height)
+        assert cube == pytest.approx(float(u[0]) ** 3, abs=1e-4)
+    with pytest.raises(InvalidArgument, match=r"covariance has the shape \(3, 3\); expected \(2, 2\)"):
+        normal_terms(normal, centre, jnp.eye(3))
 
 
 def worst(kernel, target, model=CORRECTED, *, num_chains=20_000, num_steps=4, seed=1):

@@ -4,6 +4,15 @@ from dpmcmc.model.formula import FormulaModel, from_formula
 from dpmcmc.model.model import Model
 from dpmcmc.model.numpyro_model import from_numpyro
 from dpmcmc.model.persons import per_person
-from dpmcmc.model.remainder import remainder, taylor_terms
+from dpmcmc.model.remainder import normal_terms, remainder, taylor_terms
 
-__all__ = ["FormulaModel", "Model", "from_formula", "from_numpyro", "per_person", "remainder", "taylor_terms"]
+__all__ = [
+    "FormulaModel",
+    "Model",
+    "from_formula",
+    "from_numpyro",
+    "normal_terms",
+    "per_person",
+    "remainder",
+    "taylor_terms",
+]

@@ -38,6 +38,30 @@ def taylor_terms(model: Model) -> Callable[[Any, Any], jax.Array]:
     return terms
 
 
+def normal_terms(model: Model, centre: Any, covariance: Any) -> jax.Array:
+    """Return the terms that go with a normal approximation of the posterior that was released, as private Laplace does.
+
+    They are what the approximation leaves for the records when the quadratic of the prior is taken off it, so that the
+    prior of `remainder` is the normal, and what the prior itself has beyond its quadratic.
+
+    Args:
+        model: any model.
+        centre: the mean of the approximation, a position.
+        covariance: its covariance, of the flat position.
+    """
+    flat, unravel = ravel_pytree(centre)
+    matrix = jnp.asarray(covariance, jnp.float32)
+    if matrix.shape != (flat.size, flat.size):
+        raise InvalidArgument(f"covariance has the shape {matrix.shape}; expected {(flat.size, flat.size)}")
+
+    def log_prior(vector: jax.Array) -> jax.Array:
+        return model.log_prior(unravel(vector))
+
+    rows, columns, weight = _triangle(flat.size)
+    hessian = -jnp.linalg.inv(matrix) - jax.hessian(log_prior)(flat)
+    return jnp.concatenate([-jax.grad(log_prior)(flat), weight * hessian[rows, columns]])
+
+
 def remainder(model: Model, centre: Any, terms: Any) -> Model:
     """Return the model of flat displacements u from a centre whose likelihood is what the quadratic leaves over.
 
@@ -48,7 +72,7 @@ def remainder(model: Model, centre: Any, terms: Any) -> Model:
     Args:
         model: any model.
         centre: a position near which the posterior is: public, or released.
-        terms: the sum of `taylor_terms` at the centre over the records, released.
+        terms: the sum of `taylor_terms` at the centre over the records, released; or `normal_terms`.
     """
     flat, unravel = ravel_pytree(centre)
     released = jnp.asarray(terms, jnp.float32)
