@@ -76,7 +76,12 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+LONG = {"metric, noise from the kernel", "friction, noise from the kernel"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SETTINGS]
+)
 def test_the_law_of_the_step_is_kept(name, target):
     gradient, metric, friction = SETTINGS[name]
     kernel = dp_langevin(gradient, step_size=STEP, metric=metric, friction=friction)

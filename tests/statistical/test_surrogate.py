@@ -144,6 +144,7 @@ def test_the_target_is_kept(name, target):
     assert worst(hmc(TESTS[name]), target) < 1
 
 
+@pytest.mark.slow
 def test_any_surrogate_will_do(target):
     """Proposals from a density that has little to do with the target cost acceptance alone."""
     assert worst(hmc(log_density=lambda u: -0.5 * jnp.sum((u - 1.0) ** 2)), target) < 1
@@ -170,9 +171,8 @@ MUTANTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["no penalty", *(pytest.param(name, marks=pytest.mark.slow) for name in [*MUTANTS][1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_caught(name, target, monkeypatch):
     monkeypatch.setattr(*MUTANTS[name])
     assert worst(hmc(), target) > CLEARLY
