@@ -14,7 +14,7 @@ from dpmcmc import validation
 from dpmcmc.accounting.event import AcceptBit, Event
 from dpmcmc.enclave.lattice import Lattice, noise_over_clip, penalty_lattice, quantise_scalar
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
-from dpmcmc.enclave.mechanisms.lattice_sum import CLIPS_MOVED, approximation, noise_variance, noisy_lattice_sum
+from dpmcmc.enclave.mechanisms.lattice_sum import CLIPS_MOVED, lattice_approximation, noise_variance, noisy_lattice_sum
 from dpmcmc.enclave.mechanisms.log_ratio import distance, log_ratio
 
 
@@ -54,7 +54,7 @@ class RemainderTest:
 
     def event(self, facts: Facts, outputs: Sequence[jax.ShapeDtypeStruct]) -> Event:  # noqa: ARG002
         """Return the accept bit of the noise multiplier, under either adjacency."""
-        return AcceptBit(self.noise_multiplier) + approximation(self.noise_multiplier, facts, 1)
+        return AcceptBit(self.noise_multiplier) + lattice_approximation(self.noise_multiplier, facts, 1)
 
     def lattice(self, facts: Facts, positions: Sequence[jax.Array]) -> Lattice:
         """Return the lattice of one chain: its granularity follows the positions, bound and scale are constants."""
