@@ -16,14 +16,22 @@ from jax.scipy.special import gammaln
 from dpmcmc.enclave import linear_predictor
 from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.factors import factorise
-from dpmcmc.enclave.lattice import to_int64
-from dpmcmc.enclave.linear_predictor import finer, sum_rows
+from dpmcmc.enclave.lattice import Lattice, to_int64
+from dpmcmc.enclave.linear_predictor import MOST_BOUND, finer, sum_rows
 from dpmcmc.enclave.mechanisms.base import Term
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, exact_sum
 from dpmcmc.enclave.mechanisms.gradient import GradientSum, flat_gradient
 from dpmcmc.enclave.mechanisms.lattice_sum import noisy_vector_sum, vector_lattice
 from dpmcmc.enclave.rng import insecure_key
-from dpmcmc.enclave.rows import ROW_BOUND, Rows, groups_of, make_rows, quantise_rows
+from dpmcmc.enclave.rows import (
+    ROW_BOUND,
+    ROWS_IN_TILE,
+    Rows,
+    groups_of,
+    make_rows,
+    quantise_rows,
+    tiles_at_once,
+)
 
 D, K = 5, 4
 VECTOR, MATRIX, NUMBER = np.zeros(D, np.float32), np.zeros((D, K), np.float32), np.float32(0)
@@ -276,6 +284,23 @@ def test_chunks_and_order_change_no_bit(name, size):
         np.testing.assert_array_equal(release(jax.tree.map(lambda leaf, o=order: leaf[o], table), 1000), expected)
 
 
+@pytest.mark.parametrize("chains", [1, 4, 16])
+def test_the_sums_of_parts_are_the_sum_of_the_whole(chains):
+    """With ten features products of matrices of other shapes round differently, which these sums must not show."""
+    generator = np.random.default_rng(7)
+    table = {"x": generator.normal(size=(9000, 10)).astype(np.float32), "y": records(9000)["y"]}
+    queries = [jnp.asarray(generator.normal(size=(chains, 10)).astype(np.float32))]
+    facts = PrivateData.without_guarantee(table).facts
+    factors = find(flat_gradient(Term(logistic, jax.tree.structure((0,)))), facts, queries)
+    lattice, _ = finer(vector_lattice(0.8, 3.0, facts, 10))
+
+    def total(part):
+        rows = jax.tree.map(lambda leaf: leaf[part], table)
+        return to_int64(jax.jit(lambda rows: sum_rows(make_rows(factors, rows), lattice, queries))(rows))
+
+    np.testing.assert_array_equal(total(slice(1234)) + total(slice(1234, None)), total(slice(None)))
+
+
 def test_eight_devices_give_the_bits_of_one():
     path = [os.path.dirname(__file__), *[entry for entry in sys.path if entry]]  # noqa: PTH120
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
@@ -317,6 +342,20 @@ def test_one_record_is_within_the_bound_exactly(x, y):
         bound = finer(lattice)[1] * lattice.bound
         for chain in to_int64(total):
             assert sum(int(step) ** 2 for step in chain) <= bound**2
+
+
+@pytest.mark.parametrize("bound", [127, 32639, MOST_BOUND])
+@pytest.mark.parametrize("chains", [1, 5])
+def test_products_of_bytes_are_exact_at_their_bounds(bound, chains):
+    most_tiles = tiles_at_once(D, ROWS_IN_TILE, 2**17 // ROWS_IN_TILE - 1)
+    assert most_tiles * ROWS_IN_TILE == 2**17 - ROWS_IN_TILE
+    generator = np.random.default_rng(6)
+    steps = generator.choice([-bound, bound, 1 - bound, 1, 0], (most_tiles, chains, ROWS_IN_TILE))
+    rows = generator.choice([-ROW_BOUND, ROW_BOUND, -128, 127, -1], (most_tiles, D, ROWS_IN_TILE))
+    steps[:, 0], rows[:, 0] = -min(bound, 128), -128  # the largest product of two digits, throughout
+    product = jax.jit(linear_predictor._product(Lattice(1.0, bound)))
+    found = to_int64(product(steps.astype(np.int32), rows.astype(np.int16)))
+    np.testing.assert_array_equal(found, np.einsum("tcr,tdr->cd", steps, rows))
 
 
 QUANTISE = jax.jit(quantise_rows)

@@ -5,10 +5,10 @@ the residuals times that of the row, and the sum over the records is a matrix pr
 are integers: the row, rounded once when the run starts to a multiple of its own norm over 2^15, and the residuals,
 which are clipped and rounded on the lattice. linear_predictor.md proves that the sensitivity holds exactly.
 
-The integer rows are all that is read of them: linear predictors are computed from the same integers. The walk has
-tiles of one shape, which does not depend on the chunk size: a residual's bits come from the same compiled operations
-wherever its record stands. Sums are exact, so nothing else could depend on the order. On a GPU `row_kernel` does the
-whole walk where it can.
+The integer rows are all that is read of them: linear predictors are computed from the same integers, tile by tile. All
+tiles have one shape: a residual's bits come from the same compiled operations wherever its record stands, and sums are
+exact, so nothing else could depend on the order. On a CPU a sum reads many tiles at a time, so that each operation is
+worth sharing between cores. On a GPU `row_kernel` does the whole walk where it can.
 
 Without privacy the same walk is made in floating point: `sum_scaled_rows`.
 """
@@ -18,6 +18,7 @@ Without privacy the same walk is made in floating point: `sum_scaled_rows`.
 # pyright: reportUnknownLambdaType=false
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
@@ -41,6 +42,7 @@ from dpmcmc.enclave.rows import (
     make_rows,
     on_gpu,
     slice_rows,
+    tiles_at_once,
 )
 
 FINEST_SCALE = 2.0**36
@@ -87,12 +89,12 @@ def finer(lattice: Lattice) -> tuple[Lattice, int] | None:
 
 
 class Arithmetic(NamedTuple):
-    """How the contributions of a tile are added up."""
+    """How the contributions of some tiles are added up."""
 
     hold: Callable[[jax.Array], jax.Array]
-    """What becomes of residuals in units of their rows, shape (chains, residuals, records)."""
+    """What becomes of residuals in units of their rows, shape (tiles, chains, residuals, rows in a tile)."""
     product: Callable[[jax.Array, jax.Array], Any]
-    """The sum over the records of a tile, shape (residuals, entries), of residuals times rows."""
+    """The sum over the records of the tiles, shape (residuals, entries), of residuals times rows."""
     add: Callable[[Any, Any], Any]
     zero: Callable[[tuple[int, ...]], Any]
 
@@ -104,11 +106,11 @@ def sum_rows(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wide
     """
 
     def quantise(worth: jax.Array) -> jax.Array:
-        return quantise_scalar(worth, lattice) if worth.shape[1] == 1 else quantise_vector(worth, lattice, axis=1)
+        return quantise_scalar(worth, lattice) if worth.shape[2] == 1 else quantise_vector(worth, lattice, axis=2)
 
     if rows.fused:
         return _assemble(rows, [_fused_sum(rows, lattice, queries)])
-    return _assemble(rows, _sums(rows, queries, Arithmetic(quantise, _product, add, zero)))
+    return _assemble(rows, _sums(rows, queries, Arithmetic(quantise, _product(lattice), add, zero)))
 
 
 def sum_scaled_rows(rows: Rows, queries: Sequence[jax.Array]) -> jax.Array:
@@ -118,10 +120,11 @@ def sum_scaled_rows(rows: Rows, queries: Sequence[jax.Array]) -> jax.Array:
     """
 
     def finite(worth: jax.Array) -> jax.Array:
-        return jnp.where(jnp.all(jnp.isfinite(worth), axis=1, keepdims=True), worth, 0)
+        return jnp.where(jnp.all(jnp.isfinite(worth), axis=2, keepdims=True), worth, 0)
 
-    def product(worth: jax.Array, tile: jax.Array) -> jax.Array:
-        return jnp.matmul(tile, worth.T, precision=lax.Precision.HIGHEST).T
+    def product(worth: jax.Array, tiles: jax.Array) -> jax.Array:
+        products = jnp.matmul(tiles, jnp.swapaxes(worth, 1, 2), precision=lax.Precision.HIGHEST)
+        return jnp.sum(products, axis=0).T
 
     return _assemble(rows, _sums(rows, queries, Arithmetic(finite, product, jnp.add, jnp.zeros)))
 
@@ -152,65 +155,110 @@ def _coefficients(factors: Factors, queries: Sequence[jax.Array]) -> list[tuple[
 
 
 def _sums(rows: Rows, queries: Sequence[jax.Array], arithmetic: Arithmetic) -> list[Any]:
-    """Return the sums for each group, shape (chains * residuals, entries): a loop over tiles."""
+    """Return the sums for each group, shape (chains * residuals, entries): a loop over a few tiles at a time."""
     groups, num_chains, in_tile = groups_of(rows.factors), queries[0].shape[0], rows.tiles[0].shape[2]
     coefficients = _coefficients(rows.factors, queries)
     order = np.concatenate([group.residuals for group in groups])
     group_of = np.concatenate([[number] * len(group.residuals) for number, group in enumerate(groups)])
     in_order = np.array_equal(order, np.arange(len(order)))
     ends = np.cumsum([0, *(len(group.residuals) for group in groups)])
+    num_tiles, width = len(rows.tiles[0]), max(tiles.shape[1] for tiles in rows.tiles)
+    at_once = tiles_at_once(max(width, num_chains * len(order)), in_tile, num_tiles)
 
     def of_record(queries: Sequence[jax.Array], record: Any, predictions: Sequence[jax.Array]) -> jax.Array:
         residuals = rows.factors.residuals(queries, record, predictions)
         return residuals if in_order else residuals[order]
 
     of_tile = jax.vmap(jax.vmap(of_record, in_axes=(None, 0, -1), out_axes=1), in_axes=(0, None, 0))
+    of_tiles = jax.vmap(of_tile, in_axes=(None, 0, 0))
 
-    def add_tile(totals: list[Any], number: Any, records: Any) -> list[Any]:
-        tiles = [lax.dynamic_index_in_dim(tiles, number, keepdims=False) for tiles in rows.tiles]
-        units = lax.dynamic_slice_in_dim(rows.units, number * in_tile, in_tile, axis=1)
+    def add_tiles(totals: list[Any], first: Any, count: int, records: Any) -> list[Any]:
+        tiles = [lax.dynamic_slice_in_dim(tiles, first, count) for tiles in rows.tiles]
+        units = lax.dynamic_slice_in_dim(rows.units, first * in_tile, count * in_tile, axis=1)
+        units = units.reshape(-1, count, 1, in_tile)
         predictions = [
-            _predict(own, tiles[group], units[group]).reshape(num_chains, *predictor.shape, in_tile)
+            (_predict(own, tiles[group]) * units[group]).reshape(count, num_chains, *predictor.shape, in_tile)
             for (group, own), predictor in zip(coefficients, rows.factors.predictors, strict=False)
         ]
-        held = arithmetic.hold(of_tile(list(queries), records, predictions) * units[group_of])
+        records = jax.tree.map(lambda leaf: leaf.reshape(count, in_tile, *leaf.shape[1:]), records)
+        worth = of_tiles(list(queries), records, predictions) * jnp.swapaxes(units, 0, 2)[0][:, None, group_of]
+        held = arithmetic.hold(worth)
         sums = [
-            arithmetic.product(held[:, a:b].reshape(-1, in_tile), tile)
+            arithmetic.product(held[:, :, a:b].reshape(count, -1, in_tile), tile)
             for (a, b), tile in zip(pairwise(ends), tiles, strict=True)
         ]
         return [arithmetic.add(total, more) for total, more in zip(totals, sums, strict=True)]
 
-    def add_whole_tile(number: Any, totals: list[Any]) -> list[Any]:
-        return add_tile(totals, number, slice_rows(rows.records, number * in_tile, in_tile))
+    def add_whole(number: Any, totals: list[Any]) -> list[Any]:
+        first = number * at_once
+        return add_tiles(totals, first, at_once, slice_rows(rows.records, first * in_tile, at_once * in_tile))
 
     totals = [arithmetic.zero((num_chains * len(group.residuals), len(group.features))) for group in groups]
-    whole = count_rows(rows.records) // in_tile
+    whole = count_rows(rows.records) // (at_once * in_tile)
     if whole:
-        totals = lax.fori_loop(0, whole, add_whole_tile, totals)
-    if whole * in_tile < count_rows(rows.records):
-        totals = add_tile(totals, whole, last_rows(rows.records, whole * in_tile, in_tile))
+        totals = lax.fori_loop(0, whole, add_whole, totals)
+    first = whole * at_once
+    if first < num_tiles:
+        rest = last_rows(rows.records, first * in_tile, (num_tiles - first) * in_tile)
+        totals = add_tiles(totals, first, num_tiles - first, rest)
     return totals
 
 
-def _predict(coefficients: jax.Array, tile: jax.Array, units: jax.Array) -> jax.Array:
-    """Return the linear predictors of a tile of rows, shape (chains * numbers, rows)."""
-    flat = coefficients.reshape(-1, coefficients.shape[-1])
-    return jnp.matmul(flat, tile.astype(jnp.float32), precision=lax.Precision.HIGHEST) * units
+def _predict(coefficients: jax.Array, tiles: jax.Array) -> jax.Array:
+    """Return linear predictors in units of the rows, shape (tiles, chains * numbers, rows in a tile).
 
-
-def _product(steps: jax.Array, tile: jax.Array) -> Wide:
-    """Return the exact sums over the records of a tile, shape (residuals, entries).
-
-    Every partial sum is an integer of at most MOST_BOUND * ROW_BOUND * 2^17 < 2^50, so float64 is exact in any order.
+    Tile by tile: how a product of matrices rounds depends on their shape, which is the same for all tiles.
     """
+    flat = coefficients.reshape(-1, coefficients.shape[-1])
+    each = jnp.broadcast_to(flat, (len(tiles), *flat.shape))
+    return jnp.matmul(each, tiles.astype(jnp.float32), precision=lax.Precision.HIGHEST)
+
+
+def _product(lattice: Lattice) -> Callable[[jax.Array, jax.Array], Wide]:
+    """Return what sums residuals times rows, exactly, shape (residuals, entries), over the records of some tiles."""
+    return _product_of_floats if on_gpu() else partial(_product_of_bytes, _num_bytes(lattice.bound))
+
+
+def _product_of_floats(steps: jax.Array, tiles: jax.Array) -> Wide:
+    """Multiply in float64: every partial sum is an integer of at most MOST_BOUND * ROW_BOUND * 2^17 < 2^50."""
     with enable_x64(True):
-        steps, tile = steps.astype(jnp.float64), tile.astype(jnp.float64)
-        if on_gpu() and len(steps) < _FEW_RESIDUALS:  # a sum that is fused with the conversion reads the integers alone
-            total = jnp.sum(steps[:, None] * tile[None], axis=2)
+        steps, tiles = steps.astype(jnp.float64), tiles.astype(jnp.float64)
+        if steps.shape[1] < _FEW_RESIDUALS:  # a sum that is fused with the conversion reads the integers alone
+            total = jnp.sum(steps[:, :, None] * tiles[:, None], axis=(0, 3))
         else:
-            total = jnp.matmul(tile, steps.T, precision=lax.Precision.HIGHEST).T
+            total = jnp.sum(jnp.matmul(tiles, jnp.swapaxes(steps, 1, 2), precision=lax.Precision.HIGHEST), axis=0).T
         high = jnp.floor(total * 2.0**-32)
         return Wide(high.astype(jnp.int32), (total - high * 2.0**32).astype(jnp.uint32))
+
+
+def _product_of_bytes(num_bytes: int, steps: jax.Array, tiles: jax.Array) -> Wide:
+    """Multiply digit by digit: CPUs have instructions that add up products of bytes in int32.
+
+    A product is at most 2^14, and fewer than 2^17 rows are read at a time (`tiles_at_once`): below 2^31 in any order.
+    """
+    digits = _bytes(tiles, 2), _bytes(steps, num_bytes)
+    few = steps.shape[1] < _FEW_RESIDUALS  # it is the second factor that is rearranged: the smaller one, unless tiny
+    pairs = digits[::-1] if few else digits
+    products = lax.dot_general(*pairs, (((2,), (2,)), ((0,), (0,))), preferred_element_type=jnp.int32)
+    total = jnp.sum(products, axis=0)
+    total = (total.T if few else total).reshape(2, tiles.shape[1], num_bytes, steps.shape[1])
+    with enable_x64(True):
+        weights = 8 * (np.arange(2)[:, None] + np.arange(num_bytes))
+        whole = jnp.sum(total.astype(jnp.int64) << weights[:, None, :, None], axis=(0, 2)).T
+        return Wide((whole >> 32).astype(jnp.int32), whole.astype(jnp.uint32))
+
+
+def _num_bytes(bound: int) -> int:
+    """Return how many bytes hold the integers up to a bound, of either sign."""
+    return next(count for count in (1, 2, 3) if bound <= 127 * (256**count - 1) // 255)
+
+
+def _bytes(integers: jax.Array, count: int) -> jax.Array:
+    """Return integers, shape (tiles, n, rows), as digits from -128 to 127 in base 256: (tiles, count * n, rows)."""
+    shifts = 8 * np.arange(count, dtype=np.int32)[:, None, None]
+    raised = integers.astype(jnp.int32)[:, None] + np.int32(128 * (256**count - 1) // 255)  # every digit, by 128
+    digits = ((raised >> shifts & 0xFF) - 128).astype(jnp.int8)
+    return digits.reshape(len(integers), -1, integers.shape[2])
 
 
 def _fused_sum(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wide:

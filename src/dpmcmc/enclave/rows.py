@@ -25,6 +25,9 @@ from dpmcmc.enclave.row_kernel import HAS_PALLAS, LEAF_TYPES, MOST_ENTRIES, ROWS
 ROW_BOUND = 127 * 256
 """The largest norm of a row in integers, and so of an entry: two signed bytes, neither of them -128."""
 
+ROWS_IN_TILE = 512
+"""On a CPU, where there are so many. A constant, whatever the number of records: see `linear_predictor._predict`."""
+
 
 @partial(jax.tree_util.register_dataclass, data_fields=["records", "tiles", "units"], meta_fields=["factors", "fused"])
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def make_rows(factors: Factors, records: Any, ready: Ready | None = None) -> Row
     fused = ready is None and on_gpu() and suits_kernel(factors, records)
     ready, width = ready or quantise_rows, max(len(group.features) for group in groups)
     in_tile = rows_in_tile(width, num_rows, fused)
-    at_once = max(rows_in_tile(width, num_rows, fused=False) // in_tile, 1) * in_tile
+    at_once = max(1, _rows_at_once(width) // in_tile) * in_tile
 
     def tiles_of(rows: Any) -> tuple[list[jax.Array], jax.Array]:
         features = jax.vmap(factors.features)(rows)
@@ -188,13 +191,30 @@ def suits_kernel(factors: Factors, records: Any) -> bool:
 
 
 def rows_in_tile(width: int, num_records: int, fused: bool) -> int:
-    """Return how many rows a tile has: as many as the caches like, and cut so that the last tile is nearly full."""
+    """Return how many rows a tile has: few on a CPU, and on a GPU so many that the last tile is nearly full."""
     if fused:
         return ROWS_AT_ONCE
-    least, most, entries = (2**12, 2**17, 2**26) if on_gpu() else (2**9, 2**12, 2**16)
-    most = max(min(entries // width, most), least)
-    num_tiles = -(-num_records // most)
+    if not on_gpu():
+        return min(ROWS_IN_TILE, -(-num_records // 128) * 128)
+    num_tiles = -(-num_records // _rows_at_once(width))
     return -(-num_records // (num_tiles * 128)) * 128
+
+
+def tiles_at_once(width: int, in_tile: int, num_tiles: int) -> int:
+    """Return how many tiles a sum reads at a time: all, if there are few, and then XLA converts them once a run.
+
+    They have fewer than 2^17 rows on a CPU, and at most as many on a GPU: `linear_predictor`'s exact sums rest on it.
+    """
+    num_rows = num_tiles * in_tile
+    if not on_gpu() and num_rows < 2**17 and num_rows * width <= 2**21:
+        return num_tiles
+    return max(1, _rows_at_once(width) // in_tile)
+
+
+def _rows_at_once(width: int) -> int:
+    """Return how many rows the caches like at a time."""
+    least, most, entries = (2**12, 2**17, 2**26) if on_gpu() else (ROWS_IN_TILE, 2**16, 2**18)
+    return max(min(entries // width, most), least)
 
 
 def on_gpu() -> bool:
