@@ -236,10 +236,11 @@ def _product_of_bytes(num_bytes: int, steps: jax.Array, tiles: jax.Array) -> Wid
 
     A product is at most 2^14, and fewer than 2^17 rows are read at a time (`tiles_at_once`): below 2^31 in any order.
     """
-    digits = _bytes(tiles, 2), _bytes(steps, num_bytes)
     few = steps.shape[1] < _FEW_RESIDUALS  # it is the second factor that is rearranged: the smaller one, unless tiny
-    pairs = digits[::-1] if few else digits
-    products = lax.dot_general(*pairs, (((2,), (2,)), ((0,), (0,))), preferred_element_type=jnp.int32)
+    first, second = _bytes(tiles, 2), _bytes(steps, num_bytes)
+    if few:
+        first, second = second, first
+    products = lax.dot_general(first, second, (((2,), (2,)), ((0,), (0,))), preferred_element_type=jnp.int32)
     total = jnp.sum(products, axis=0)
     total = (total.T if few else total).reshape(2, tiles.shape[1], num_bytes, steps.shape[1])
     with enable_x64(True):
