@@ -3,6 +3,7 @@
 import re
 import sys
 import tomllib
+from datetime import datetime
 
 import jax
 import jax.numpy as jnp
@@ -103,6 +104,10 @@ def test_the_page_of_a_model_by_hand_is_made_again_from_its_folder(tmp_path, mon
     first = (folder / "report.html").read_text(encoding="utf-8")
     assert "Posterior of position" in first
     assert "epsilon 10000 at delta 0.000001" in first, "the ledger"
+    settings = made.settings["ledger"]
+    day = datetime.fromisoformat(settings["charged_at"])
+    assert len(settings["run"]) == 32
+    assert f"{settings['run']}, charged {day:%-d %B %Y, %H:%M} UTC" in first, "the entry that paid"
     assert first.count('class="beside"') == 2, "prior against posterior"
     assert 'id="predictions"' not in first
     again = dp.Posterior.load(folder)

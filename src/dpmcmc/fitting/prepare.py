@@ -113,7 +113,7 @@ class PreparedFit:
                 paid.spent, self.data.facts.adjacency, self.budget.delta, self.data.assumptions, unit=self.data.unit
             ),
             settings={
-                **settings(sampling, self.data),
+                **settings(sampling, self.data, paid.entry),
                 "chosen": self.choice.words,
                 "pilot": {**self.pilot.settings, "stretch": facts.stretch, "polish": repr(self._polish(facts))},
                 "request": self._request(),

@@ -1,6 +1,7 @@
 """What a result costs in privacy, in words that need no mathematics."""
 
 import math
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from dpmcmc.accounting import Certificate, delta
@@ -90,12 +91,19 @@ def in_plain_words(certificate: Certificate, whose: str) -> list[str]:
 
 def ledger_rows(ledger: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what the ledger says after the run."""
+    charge = [("This run", f"{ledger['run']}, charged {_date(ledger['charged_at'])}")] if "run" in ledger else []
     return [
         ("Data set", str(ledger["dataset"])),
+        *charge,
         ("Budget for all time", f"epsilon {ledger['epsilon']:g} at delta {plain(ledger['delta'])}"),
         ("Spent so far, this run in it", f"epsilon {ledger['epsilon_spent']:.4g}"),
         ("Left", f"epsilon {ledger['epsilon_left']:.4g}"),
     ]
+
+
+def _date(when: str) -> str:
+    """Write a time of the ledger as people do."""
+    return f"{datetime.fromisoformat(when):%-d %B %Y, %H:%M} UTC"
 
 
 def plain(probability: float) -> str:
