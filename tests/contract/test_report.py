@@ -66,6 +66,8 @@ def test_every_family_has_its_pictures(formula, family, predicted) -> None:
     varied = set(model.columns) - {model.response, model.coordinates.response.trials}
     assert page.count('class="card prediction"') == len(varied)
     assert f">{predicted}</text>" in page
+    is_number = family in ("gaussian", "poisson", "binomial")
+    assert ('class="new"' in page) == ("new responses\nwould lie" in page) == is_number
     for kind in ("trace", "ranks"):
         assert page.count(f'<figure class="{kind}"') == len(made.summary())
     assert not re.search(r'points="[^"]*(nan|inf)', page)

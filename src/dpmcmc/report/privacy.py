@@ -82,8 +82,8 @@ def in_plain_words(certificate: Certificate, whose: str) -> list[str]:
         f"with nearly the same probability: at most {_up(factor)} times as high or low, give or take "
         f"{plain(certificate.delta)}.",
         "Suppose that somebody knows everything about everyone else, and two candidates for the one record in "
-        f"question. Telling from this result which of the two was used, they are right in at most {_up(accuracy)} % "
-        "of cases; a coin is right in 50 %.",
+        "question. Telling from this result which of the two was used, they are right in at most "
+        f"{_up(accuracy)}\u00a0% of cases; a coin is right in 50\u00a0%.",
         "It does not promise that nothing is learned about a person: what the result teaches about everybody, it "
         "teaches about them too, whether they took part or not.",
     ]
