@@ -16,6 +16,7 @@ from dpmcmc.accounting.event import NonPrivate
 from dpmcmc.cli.main import run
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.report import render_report
+from dpmcmc.run.folder import is_complete, put
 from dpmcmc.run.plan import prior_draws
 
 HOSTILE = "</script><script>alert('x')</script>"
@@ -80,6 +81,27 @@ def test_names_cannot_become_code() -> None:
     assert HOSTILE not in page
     assert page.count("<script>") == page.count("</script>") == 1
     assert "&lt;/script&gt;&lt;script&gt;alert(&#39;x&#39;)" in page
+
+
+def test_trouble_with_the_page_loses_no_draws(tmp_path, monkeypatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    made = posterior("cost ~ age", "gaussian")
+    with monkeypatch.context() as patch:
+        patch.setattr("dpmcmc.posterior.write_report", broken)
+        with pytest.warns(RuntimeWarning, match=r"without its page.*no space left.*dpmcmc report"):
+            folder = made.save(tmp_path / "run")
+        (tmp_path / "resumed").mkdir()
+        with pytest.warns(RuntimeWarning, match="without its page"):
+            put(made, tmp_path / "resumed")
+    assert is_complete(folder)
+    assert is_complete(tmp_path / "resumed")
+    assert not (folder / "report.html").exists()
+    again = dp.Posterior.load(folder)
+    assert again.report(folder / "report.html").read_text(encoding="utf-8") == render_report(again)
+    (folder / "certificate.json").unlink()
+    assert not is_complete(folder)
 
 
 def test_a_run_without_guarantee_says_so() -> None:

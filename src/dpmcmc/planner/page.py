@@ -18,7 +18,14 @@ ACCOUNTANTS = {
     "moments": "moments accountant, as published",
     "barker_2019": "DP-Barker, as published",
 }
-START = {"sampler": "private_laplace", "epsilon": 2.0, "num_records": 100_000, "num_parameters": 10, "num_chains": 2}
+START = {
+    "sampler": "private_laplace",
+    "epsilon": 2.0,
+    "delta": 1e-6,
+    "num_records": 100_000,
+    "num_parameters": 10,
+    "num_chains": 2,
+}
 
 
 def write_planner(
