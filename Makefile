@@ -41,9 +41,11 @@ test-slow: $(DEVELOPMENT) $(BROWSER)  ## the long statistical tests as well
 figures: $(DEVELOPMENT)  ## make the pictures in docs/figures again
 	$(BIN)/python docs/figures/accountants.py
 	$(BIN)/python docs/figures/diagnostics.py
+	$(BIN)/python docs/figures/budget.py
 
 benchmark: $(DEVELOPMENT)  ## measure, against the peers in the same run
 	$(BIN)/python benchmarks/accounting.py
+	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/samplers.py --output benchmarks/results/samplers_cpu.csv
 
 $(VENV)/bin/python:

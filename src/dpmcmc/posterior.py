@@ -123,10 +123,8 @@ class Posterior:
             try:
                 self.report(written / "report.html")
             except Exception as error:  # no trouble with a page may lose draws that were paid for
-                said = (
-                    f"the run is saved in {str(place)!r} without its page, report.html, which cannot be made: {error}"
-                )
-                warnings.warn(f"{said}. `dpmcmc report {place}` makes it later", RuntimeWarning, stacklevel=2)
+                said = f"the run is saved without its page, report.html, which cannot be made: {error}"
+                warnings.warn(f"{said}. `dpmcmc report FOLDER` makes it later", RuntimeWarning, stacklevel=2)
             shutil.move(written, place)
         return place
 

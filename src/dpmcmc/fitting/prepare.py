@@ -20,7 +20,7 @@ from dpmcmc.fitting.models import as_model
 from dpmcmc.fitting.pilot import Pilot, Polish
 from dpmcmc.fitting.recipes import POLISH_STEPS, RECIPES
 from dpmcmc.fitting.round import Summit, nowhere, rounded
-from dpmcmc.fitting.spending import LEFT, make_pilot, mean_loss, refuse_useless
+from dpmcmc.fitting.spending import LEFT, USUAL_STRETCH, make_pilot, mean_loss, refuse_useless
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
@@ -115,6 +115,7 @@ class PreparedFit:
             settings={
                 **settings(sampling, self.data, paid.entry),
                 "chosen": self.choice.words,
+                "error_found": self.expected_error * facts.stretch / USUAL_STRETCH,  # noise is as long as the clips
                 "pilot": {**self.pilot.settings, "stretch": facts.stretch, "polish": repr(self._polish(facts))},
                 "request": self._request(),
             },
