@@ -4,6 +4,7 @@ In the look of `plots`; lines differ by their dashes and marks as well, for whoe
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -42,7 +43,11 @@ def plot_distances(
     ax = new_axes() if ax is None else ax
     for i, (name, values) in enumerate(distances.items()):
         low, middle, high = np.nanquantile(_repeats(name, values, len(places)), (0.25, 0.5, 0.75), axis=1)
-        style = {"color": colour_of(i), "linestyle": DASHES[i % len(DASHES)], "marker": MARKS[i % len(MARKS)]}
+        style: dict[str, Any] = {
+            "color": colour_of(i),
+            "linestyle": DASHES[i % len(DASHES)],
+            "marker": MARKS[i % len(MARKS)],
+        }
         ax.plot(places, middle, label=name, markersize=6, **STYLE["line"], **style)
         ax.fill_between(places, low, high, color=colour_of(i), alpha=STYLE["fill"][0], linewidth=0)
     if floor is not None:
