@@ -14,8 +14,8 @@ import dpmcmc as dp
 from dpmcmc.diagnostics import mmd, plot_chain_ranks, plot_distances, plot_privacy
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
-SAMPLERS = ("private_laplace", "dp_langevin", "dp_penalty")
-REPEATS = 3
+SAMPLERS = ("dp_langevin", "dp_penalty")
+REPEATS = 2
 NUM_STEPS = 1000
 SIZE = 5_000
 
@@ -31,18 +31,16 @@ def main() -> None:
         lambda theta, record: -0.5 * jnp.sum((record - theta) ** 2),
         position=jnp.zeros(2),
     )
-    data = dp.PrivateData(rows, bounds={"records": (-5, 5)}, budget=dp.Budget(1e3, 1e-6))
-    options = {"delta": 1e-6, "num_steps": NUM_STEPS, "init": jnp.zeros(2), "even_if_useless": True, "progress": False}
-    runs = {
-        sampler: [
-            [dp.fit(model, data, epsilon=epsilon, sampler=sampler, **options) for _ in range(REPEATS)]
-            for epsilon in EPSILONS
-        ]
-        for sampler in SAMPLERS
-    }
+    options = {"num_steps": NUM_STEPS, "init": jnp.zeros(2), "even_if_useless": True, "progress": False}
+
+    def run(sampler: str, epsilon: float) -> dp.Posterior:
+        data = dp.PrivateData(rows, bounds={"records": (-5, 5)}, budget=dp.Budget(epsilon, 1e-6))
+        return dp.fit(model, data, epsilon=epsilon, sampler=sampler, **options)
+
+    runs = {sampler: [[run(sampler, epsilon) for _ in range(REPEATS)] for epsilon in EPSILONS] for sampler in SAMPLERS}
     scores = {
-        sampler: [[mmd(run.matrix(), reference, rng) for run in repeats] for repeats in rows]
-        for sampler, rows in runs.items()
+        sampler: [[mmd(posterior.matrix(), reference, rng) for posterior in repeats] for repeats in by_epsilon]
+        for sampler, by_epsilon in runs.items()
     }
     figure = Figure(figsize=(14, 4.4), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
