@@ -41,7 +41,6 @@ test-slow: $(DEVELOPMENT) $(BROWSER)  ## the long statistical tests as well
 figures: $(DEVELOPMENT)  ## make the pictures in docs/figures again
 	$(BIN)/python docs/figures/accountants.py
 	$(BIN)/python docs/figures/diagnostics.py
-	$(BIN)/python docs/figures/budget.py
 
 benchmark: $(DEVELOPMENT)  ## measure, against the peers in the same run
 	$(BIN)/python benchmarks/accounting.py
