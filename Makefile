@@ -44,6 +44,7 @@ figures: $(DEVELOPMENT)  ## make the pictures in docs/figures again
 
 benchmark: $(DEVELOPMENT)  ## measure, against the peers in the same run
 	$(BIN)/python benchmarks/accounting.py
+	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/samplers.py --output benchmarks/results/samplers_cpu.csv
 
 $(VENV)/bin/python:

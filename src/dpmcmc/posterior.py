@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import tomllib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -104,8 +105,8 @@ class Posterior:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write a run folder: draws.nc, summary.csv, certificate.json, config.toml, report.html. It must be new.
 
-        It is written beside its place and moved there when it is complete; the report, which is made of the rest, is
-        added then.
+        It is written beside its place and moved there when it is complete. If the page cannot be made, whatever the
+        reason, the run is saved without it, with a warning: `report` and ``dpmcmc report`` make it later.
         """
         place = Path(folder)
         if place.exists():
@@ -119,8 +120,12 @@ class Posterior:
             (written / "certificate.json").write_text(self.certificate.to_json() + "\n", encoding="utf-8")
             config = {"num_warmup": self.num_warmup, **self.settings}
             (written / "config.toml").write_text(tomli_w.dumps(config), encoding="utf-8")
+            try:
+                self.report(written / "report.html")
+            except Exception as error:  # no trouble with a page may lose draws that were paid for
+                said = f"the run is saved without its page, report.html, which cannot be made: {error}"
+                warnings.warn(f"{said}. `dpmcmc report FOLDER` makes it later", RuntimeWarning, stacklevel=2)
             shutil.move(written, place)
-        self.report(place / "report.html")
         return place
 
     def report(self, path: str | os.PathLike[str], *, known: Mapping[str, float] | None = None) -> Path:

@@ -69,7 +69,7 @@ def test_the_numbers_are_those_of_the_run_folder(report, run_folder, show) -> No
     assert json.loads(page.text_content("#certificate")) == certificate
     factor = float(re.search(r"at most ([\d.]+) times", page.inner_text(".statement"))[1])
     assert math.exp(certificate["epsilon"]) <= factor <= 1.01 * math.exp(certificate["epsilon"])
-    told = float(re.search(r"at most ([\d.]+) %", page.inner_text("#privacy"))[1])
+    told = float(re.search(r"at most ([\d.]+)\s%", page.inner_text("#privacy"))[1])
     assert told == pytest.approx(50 + 50 * certificate["curve"][0]["delta"], rel=0.01)
 
 

@@ -2,7 +2,9 @@
 
 import json
 import math
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,7 @@ from dpmcmc.fitting.recipes import TEST_NOISE
 from dpmcmc.fitting.spending import LEFT, POLISH_SHARE
 from dpmcmc.planner import GRID, Grid, plan_fit
 from dpmcmc.planner.answer import WALK_EFFICIENCY
+from dpmcmc.planner.page import SIMULATED
 
 SETTINGS = {"epsilon": 2.0, "delta": 1e-6, "num_records": 4000, "num_parameters": 3}
 SCHEMA = {name: dp.Column(kind="number", lower=-1, upper=1) for name in ("a", "b", "y")}
@@ -87,7 +90,20 @@ def test_a_grid_holds_every_combination_in_order() -> None:
     for name, value in {"num_chains": 3, "epsilon": 2.0, "num_records": 4000}.items():
         place = place * len(grid.axes[name]) + grid.axes[name].index(value)
     assert answers[place] == plan_fit("dp_langevin", **{**SETTINGS, "num_chains": 3}).to_dict()
-    assert set(GRID.sampler) == {name for name in RECIPES if not name.startswith("minibatch")}
+    assert set(GRID.sampler) == set(RECIPES) - {"minibatch_barker"}
+
+
+def test_the_page_says_what_the_simulations_found() -> None:
+    table = pd.read_csv(Path(__file__).parents[2] / "benchmarks" / "results" / "planner.csv")
+    ratio = table.groupby("sampler")["simulated_over_law"].agg(["min", "max"])
+    for sampler in ("private_laplace", "dp_langevin", "dp_penalty", "guided_walk"):
+        digits = 1 if sampler == "guided_walk" else 2
+        low, high = (f"{ratio.loc[sampler, end]:.{digits}f}" for end in ("min", "max"))
+        assert re.search(rf"{sampler} (was off by )?{low} to {high} times", SIMULATED)
+    assert f"dp_hmc up to {ratio.loc['dp_hmc', 'max']:.1f} times" in SIMULATED
+    for row in table[table.epsilon == 2.0].itertuples():
+        settings = {"epsilon": 2.0, "delta": 1e-6, "num_records": row.records, "num_parameters": row.parameters}
+        assert plan_fit(row.sampler, **settings).error == pytest.approx(row.law, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +116,7 @@ def test_refusals(name, value) -> None:
 
 def test_in_a_shell(monkeypatch, capsys) -> None:
     command = ["dpmcmc", "plan", "fit", "--epsilon", "2", "--delta", "1e-6", "--records", "4000", "--parameters", "3"]
-    answer = plan_fit("dp_langevin", **SETTINGS)
+    answer = plan_fit("private_laplace", **SETTINGS)
     for more in ([], ["--json"]):
         monkeypatch.setattr(sys, "argv", [*command, *more])
         with pytest.raises(SystemExit) as ended:

@@ -3,6 +3,7 @@
 import re
 import sys
 import tomllib
+from datetime import datetime
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from dpmcmc.accounting.event import NonPrivate
 from dpmcmc.cli.main import run
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.report import render_report
+from dpmcmc.run.folder import is_complete, put
 from dpmcmc.run.plan import prior_draws
 
 HOSTILE = "</script><script>alert('x')</script>"
@@ -65,6 +67,8 @@ def test_every_family_has_its_pictures(formula, family, predicted) -> None:
     varied = set(model.columns) - {model.response, model.coordinates.response.trials}
     assert page.count('class="card prediction"') == len(varied)
     assert f">{predicted}</text>" in page
+    is_number = family in ("gaussian", "poisson", "binomial")
+    assert ('class="new"' in page) == ("new responses\nwould lie" in page) == is_number
     for kind in ("trace", "ranks"):
         assert page.count(f'<figure class="{kind}"') == len(made.summary())
     assert not re.search(r'points="[^"]*(nan|inf)', page)
@@ -77,6 +81,27 @@ def test_names_cannot_become_code() -> None:
     assert HOSTILE not in page
     assert page.count("<script>") == page.count("</script>") == 1
     assert "&lt;/script&gt;&lt;script&gt;alert(&#39;x&#39;)" in page
+
+
+def test_trouble_with_the_page_loses_no_draws(tmp_path, monkeypatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    made = posterior("cost ~ age", "gaussian")
+    with monkeypatch.context() as patch:
+        patch.setattr("dpmcmc.posterior.write_report", broken)
+        with pytest.warns(RuntimeWarning, match=r"without its page.*no space left.*dpmcmc report"):
+            folder = made.save(tmp_path / "run")
+        (tmp_path / "resumed").mkdir()
+        with pytest.warns(RuntimeWarning, match="without its page"):
+            put(made, tmp_path / "resumed")
+    assert is_complete(folder)
+    assert is_complete(tmp_path / "resumed")
+    assert not (folder / "report.html").exists()
+    again = dp.Posterior.load(folder)
+    assert again.report(folder / "report.html").read_text(encoding="utf-8") == render_report(again)
+    (folder / "certificate.json").unlink()
+    assert not is_complete(folder)
 
 
 def test_a_run_without_guarantee_says_so() -> None:
@@ -103,6 +128,10 @@ def test_the_page_of_a_model_by_hand_is_made_again_from_its_folder(tmp_path, mon
     first = (folder / "report.html").read_text(encoding="utf-8")
     assert "Posterior of position" in first
     assert "epsilon 10000 at delta 0.000001" in first, "the ledger"
+    settings = made.settings["ledger"]
+    day = datetime.fromisoformat(settings["charged_at"])
+    assert len(settings["run"]) == 32
+    assert f"{settings['run']}, charged {day:%-d %B %Y, %H:%M} UTC" in first, "the entry that paid"
     assert first.count('class="beside"') == 2, "prior against posterior"
     assert 'id="predictions"' not in first
     again = dp.Posterior.load(folder)

@@ -21,9 +21,12 @@ from dpmcmc.diagnostics import (
     mean_error,
     median_bandwidth,
     mmd,
+    plot_chain_ranks,
     plot_contour,
     plot_density,
+    plot_distances,
     plot_pairs,
+    plot_privacy,
     plot_trace,
     plot_traces,
     rhat,
@@ -32,6 +35,7 @@ from dpmcmc.diagnostics import (
     squared_mmd_unbiased,
     total_variation,
 )
+from dpmcmc.diagnostics.ranks import rank_counts
 from dpmcmc.errors import InvalidArgument
 
 mmd_module = sys.modules["dpmcmc.diagnostics.mmd"]
@@ -452,6 +456,11 @@ def test_named_draws_must_match():
         (lambda x: total_variation(x, lambda p: p[:, 0] * np.nan, [np.arange(3.0)] * 2), "must not be NaN"),
         (lambda x: plot_density(x, coordinate=2), "coordinate=2 must be below 2"),
         (lambda x: plot_pairs(np.tile(x, 5)[:, :9]), "9 coordinates must be at most 8"),
+        (
+            lambda x: plot_distances([1, 2], {"walk": x}),
+            r"distances\['walk'\] has the shape \(10, 2\); expected \(2,\)",
+        ),
+        (lambda _: plot_privacy({"none": []}), r"curves\['none'\] has no point"),
     ],
 )
 def test_bad_arguments_are_refused(call, message):
@@ -506,6 +515,7 @@ PICTURES = {
     "density by chain": lambda draws, reference, ax: plot_density(draws, reference=reference, by_chain=True, ax=ax),
     "contour": lambda draws, reference, ax: plot_contour(draws, reference=reference, coordinates=(1, 0), ax=ax),
     "trace": lambda draws, reference, ax: plot_trace(draws, coordinate=1, ax=ax),  # noqa: ARG005
+    "ranks": lambda draws, reference, ax: plot_chain_ranks(draws, coordinate=1, ax=ax),  # noqa: ARG005
 }
 KINDS = {
     "moving": lambda rng: {"a": rng.normal(size=(3, 60)), "b": rng.normal(size=(3, 60, 1))},
@@ -533,6 +543,37 @@ def test_pictures_are_drawn_where_asked(kind, with_reference, tmp_path):
         whole.savefig(tmp_path / "whole.png", dpi=30)
     assert "b[0]" in [ax.get_xlabel() for ax in plot_pairs(draws).axes]
     assert isinstance(plot_pairs(draws["b"], reference=reference and reference["b"]), Figure)
+
+
+def test_ranks_are_even_where_chains_agree():
+    # 80 counts about binomial(1000, 1/20), sd 7: one beyond six of them has a chance below 1e-6
+    agreeing = np.random.default_rng(28).normal(size=(4, 1000))
+    ranks = rank_counts(agreeing)
+    assert ranks.counts.sum() == 4000
+    assert ranks.expected == 50
+    assert np.abs(ranks.counts - ranks.expected).max() < 42
+    apart = rank_counts(agreeing + np.array([[0.0], [0.0], [0.0], [1.0]]))
+    assert np.abs(apart.counts - apart.expected).max() > 42
+    lines = plot_chain_ranks(agreeing[:, :, None]).patches
+    np.testing.assert_array_equal([line.get_data().values for line in lines], ranks.counts)
+
+
+def test_pictures_over_epsilon_show_medians_quartiles_and_all_points():
+    epsilons, repeats = (0.5, 1.0, 4.0), np.random.default_rng(29).random((3, 9))
+    repeats[0, :4] = np.nan
+    ax = plot_distances(epsilons, {"walk": repeats, "once": repeats[:, 5]}, floor=0.02)
+    walk, once, floor = ax.lines
+    np.testing.assert_allclose(walk.get_xydata(), np.stack([epsilons, np.nanmedian(repeats, axis=1)], axis=1))
+    np.testing.assert_allclose(once.get_ydata(), repeats[:, 5])
+    assert set(floor.get_ydata()) == {0.02}
+    assert walk.get_linestyle() != once.get_linestyle()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["walk", "once", "exact draws"]
+    band = ax.collections[0].get_paths()[0].vertices
+    assert band[:, 1].max() == pytest.approx(np.nanquantile(repeats, 0.75, axis=1).max())
+    points = [(0.0, 0.3), (1.0, 1e-3), (2.0, 1e-6), (9.0, 0.0)]
+    privacy = plot_privacy({"run": points})
+    np.testing.assert_array_equal(privacy.lines[0].get_xydata(), points[:3])
+    assert privacy.get_yscale() == "log"
 
 
 def test_halves_that_never_moved_are_no_warning():

@@ -562,13 +562,17 @@ def test_simulated_responses_have_the_predicted_mean(family):
     if family == "gaussian":
         position["sigma"] = jnp.log(0.1)
     _, records = model.simulate(jax.random.key(8), 20_000, position)
-    predicted = model.predict(model.constrain(position), records)
-    found = records[model.response]
-    if family == "ordinal":
-        predicted, found = predicted[:, 3], (found == 3).astype(jnp.float32)
-    error = float(jnp.std(found - predicted) / np.sqrt(20_000))
-    assert abs(float(jnp.mean(found - predicted))) < 4 * error
-    assert abs(float(jnp.mean(found - 1.1 * predicted))) > 4 * error
+    few = {name: column[:200] for name, column in records.items()}
+    draws = jax.tree.map(lambda leaf: jnp.stack([leaf] * 100), model.constrain(position))
+    new = model.respond(jax.random.key(9), draws, few)
+    assert new.shape == (100, 200)
+    for table, found in ((records, records[model.response]), (few, new)):
+        predicted = model.predict(model.constrain(position), table)
+        if family == "ordinal":
+            predicted, found = predicted[:, 3], (found == 3).astype(jnp.float32)
+        error = float(jnp.std(found - predicted) / np.sqrt(20_000))
+        assert abs(float(jnp.mean(found - predicted))) < 4 * error
+        assert abs(float(jnp.mean(found - 1.1 * predicted))) > 4 * error
 
 
 # Words.

@@ -229,7 +229,7 @@ def test_arguments_may_be_some_columns_or_the_whole_record():
 
     data = PrivateData.without_guarantee(TABLE, bounds={"z": (-3, 3)})
     whole = from_numpyro(of_table, data, data_arguments="table", temperature=0.5)
-    some = from_numpyro(of_columns, data, data_arguments=["z"], public_arguments={"prior_scale": 1.0})
+    some = from_numpyro(of_columns, data, public_arguments={"prior_scale": 1.0})  # the other columns are left out
     assert (whole.temperature, some.temperature) == (0.5, 1.0)
     record = {name: jnp.asarray(column[0]) for name, column in TABLE.items()}
     position = {"mean": jnp.asarray(0.3)}

@@ -102,7 +102,7 @@ class QuickBook:
 
     def reserve(self, dataset, event, *, what, adjacency, run):  # noqa: ARG002
         self.entries.append(("reserve", event))
-        self.standing[run] = SimpleNamespace(dataset=dataset, event=event, settle=partial(self.settle, run))
+        self.standing[run] = SimpleNamespace(dataset=dataset, event=event, entry={}, settle=partial(self.settle, run))
         return self.standing[run]
 
     def reservation(self, run):

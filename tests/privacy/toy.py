@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -99,6 +100,7 @@ class Book:
 class Entry:
     book: Book
     event: Event
+    entry: ClassVar = {}
 
     def settle(self, spent=None):
         self.book.settled.append(self.event if spent is None else spent)

@@ -119,13 +119,13 @@ def _hockey_stick(
     with np.errstate(divide="ignore"):
         far = np.where(square == 0, np.inf, (-slope - root) / (2 * np.where(square == 0, 1.0, square)))
 
-    def tail(point: NDArray[np.float64], sign: float) -> NDArray[np.float64]:
+    def tail(point: NDArray[np.float64], sign: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """P - e^epsilon Q of the half line above (sign 1) or below (sign -1) `point`."""
         above_first = special.log_ndtr(-sign * (point - gap) / np.sqrt(first))
         above_second = special.log_ndtr(-sign * point / np.sqrt(second))
         with np.errstate(over="ignore", under="ignore"):
             return np.exp(above_first) - np.exp(epsilon + above_second)
 
-    with np.errstate(invalid="ignore"):  # of a branch that `where` does not choose
-        both = tail(near, 1.0) + np.where(square > 0, tail(far, -1.0), -tail(far, 1.0))
+    beyond = np.where(square > 0, -1.0, 1.0)
+    both = tail(near, 1.0) - beyond * tail(far, beyond)
     return np.clip(np.where(discriminant > 0, both, 0.0), 0.0, 1.0)

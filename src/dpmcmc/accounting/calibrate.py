@@ -56,6 +56,7 @@ def noise_for(make_event: Callable[[float], Event], epsilon: float, delta: float
     """
     budget = Budget(epsilon, delta)
 
+    @cache
     def excess(log_noise: float) -> float:
         return _excess(make_event(math.exp(log_noise)), budget, accountant)
 

@@ -12,6 +12,7 @@ with the difference taken as an integral of -erfcx' where a and b are close, is 
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,6 +90,7 @@ def _erfcx_drop(start: NDArray[np.float64], distance: float) -> NDArray[np.float
     return distance / 2 * np.where(x > _ASYMPTOTIC, far, near) @ _WEIGHTS
 
 
+@lru_cache(maxsize=1024)
 def mean_for(epsilon: float, delta: float) -> float:
     """Return the largest mean privacy loss whose curve passes below (epsilon, delta), rounded down; 0 if none does.
 

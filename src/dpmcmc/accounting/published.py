@@ -62,6 +62,8 @@ def moments(event: Event) -> MomentsCurve | None:
 def barker_2019(event: Event) -> MomentsCurve | None:
     """Return the curve by the theorems of Heikkilä et al. (2019); None for events that it does not treat."""
     parts = counts(event)
+    if not set(map(type, parts)) <= {LogisticBit, BarkerTest}:
+        return None
     batches = [part.batch_size for part in parts if isinstance(part, BarkerTest)]
     # real orders for the full-data test; whole ones below b/5, its condition (20), where batches are drawn
     orders = np.arange(2.0, math.ceil(min(batches) / 5 - 1e-9)) if batches else rdp.ORDERS

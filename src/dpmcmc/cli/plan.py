@@ -50,7 +50,7 @@ def fit(
     delta: Delta,
     records: Annotated[int, typer.Option(help="Records, or persons.", min=1)],
     parameters: Annotated[int, typer.Option(help="Parameters of the model.", min=1)],
-    sampler: Annotated[str, typer.Option(help="A sampler of docs/fit.md by its name.")] = "dp_langevin",
+    sampler: Annotated[str, typer.Option(help="A sampler of docs/fit.md by its name.")] = "private_laplace",
     chains: Chains = 2,
     adjacency: Relation = Adjacency.REPLACE_ONE,
     json: AsJson = False,

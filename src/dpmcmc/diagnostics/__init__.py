@@ -7,11 +7,20 @@ comes from a generator that the caller passes.
 
 from dpmcmc.diagnostics.arguments import Draws
 from dpmcmc.diagnostics.arviz_adapter import to_arviz
+from dpmcmc.diagnostics.budget_plots import plot_distances, plot_privacy
 from dpmcmc.diagnostics.calibration import Calibration, calibrate
 from dpmcmc.diagnostics.convergence import ess, rhat
 from dpmcmc.diagnostics.distance import mean_error, sliced_wasserstein, total_variation
 from dpmcmc.diagnostics.mmd import median_bandwidth, mmd, squared_mmd_unbiased
-from dpmcmc.diagnostics.plots import plot_contour, plot_density, plot_pairs, plot_ranks, plot_trace, plot_traces
+from dpmcmc.diagnostics.plots import (
+    plot_chain_ranks,
+    plot_contour,
+    plot_density,
+    plot_pairs,
+    plot_ranks,
+    plot_trace,
+    plot_traces,
+)
 from dpmcmc.diagnostics.summary import coordinates, summarise
 
 __all__ = [
@@ -23,9 +32,12 @@ __all__ = [
     "mean_error",
     "median_bandwidth",
     "mmd",
+    "plot_chain_ranks",
     "plot_contour",
     "plot_density",
+    "plot_distances",
     "plot_pairs",
+    "plot_privacy",
     "plot_ranks",
     "plot_trace",
     "plot_traces",

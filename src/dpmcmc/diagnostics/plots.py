@@ -1,4 +1,4 @@
-"""Pictures of draws: marginal densities, joint contours, traces; and of ranks.
+"""Pictures of draws: marginal densities, joint contours, traces, ranks; and of ranks over data sets.
 
 One look throughout: draws in the colours of Okabe and Ito, which colour-blind readers can tell apart, and the reference
 in black dashes. Each function draws on the Axes that it is given, or on a Figure of its own, and leaves pyplot alone.
@@ -19,6 +19,7 @@ from dpmcmc import validation
 from dpmcmc.diagnostics import smoothing
 from dpmcmc.diagnostics.arguments import Array, Draws, Sample, read, read_pair
 from dpmcmc.diagnostics.calibration import Calibration
+from dpmcmc.diagnostics.ranks import rank_counts
 from dpmcmc.errors import InvalidArgument
 
 STYLE: dict[str, Any] = {
@@ -60,17 +61,17 @@ def plot_density(
     """
     sample, other = _read(draws, reference)
     index = _index("coordinate", coordinate, sample)
-    ax = _axes() if ax is None else ax
+    ax = new_axes() if ax is None else ax
     parts = sample.chains if by_chain else sample.pooled[None]
     for i, part in enumerate(parts):
-        colour = _colour(i)
+        colour = colour_of(i)
         name = f"chain {i}" if by_chain else label
         _draw_density(ax, part[:, index], fill=len(parts) == 1, color=colour, label=name, **STYLE["line"])
     if other is not None:
         _draw_density(ax, other.pooled[:, index], fill=False, label="reference", **STYLE["reference"])
     ax.set_ylim(bottom=0)
     ax.set_yticks([])
-    return _dress(ax, xlabel=sample.labels[index], ylabel="density", legend=other is not None or len(parts) > 1)
+    return dress(ax, xlabel=sample.labels[index], ylabel="density", legend=other is not None or len(parts) > 1)
 
 
 def plot_contour(
@@ -87,23 +88,37 @@ def plot_contour(
     """
     sample, other = _read(draws, reference)
     first, second = (_index("coordinates", coordinate, sample) for coordinate in coordinates)
-    ax = _axes() if ax is None else ax
+    ax = new_axes() if ax is None else ax
     _draw_regions(ax, sample.pooled[:, [first, second]])
     if other is not None:
         _draw_outlines(ax, other.pooled[:, [first, second]])
     handles = _handles(label, reference=True) if other is not None else None
-    return _dress(ax, xlabel=sample.labels[first], ylabel=sample.labels[second], legend=handles)
+    return dress(ax, xlabel=sample.labels[first], ylabel=sample.labels[second], legend=handles)
 
 
 def plot_trace(draws: Draws, *, coordinate: int = 0, ax: Axes | None = None) -> Axes:
     """Draw one coordinate against the number of the draw, one line a chain."""
     sample, _ = _read(draws, None)
     index = _index("coordinate", coordinate, sample)
-    ax = _axes() if ax is None else ax
+    ax = new_axes() if ax is None else ax
     for i, chain in enumerate(sample.chains):
-        ax.plot(chain[:, index], color=_colour(i), label=f"chain {i}", **STYLE["trace"])
+        ax.plot(chain[:, index], color=colour_of(i), label=f"chain {i}", **STYLE["trace"])
     ax.margins(x=0)
-    return _dress(ax, xlabel="draw", ylabel=sample.labels[index], legend=False)
+    return dress(ax, xlabel="draw", ylabel=sample.labels[index], legend=False)
+
+
+def plot_chain_ranks(draws: Draws, *, coordinate: int = 0, ax: Axes | None = None) -> Axes:
+    """Draw how the ranks of each chain's draws among all spread, one line a chain: evenly if the chains agree."""
+    sample, _ = _read(draws, None)
+    index = _index("coordinate", coordinate, sample)
+    ax = new_axes() if ax is None else ax
+    ranks = rank_counts(sample.chains[:, :, index])
+    for i, counts in enumerate(ranks.counts):
+        ax.stairs(counts, ranks.edges, color=colour_of(i), label=f"chain {i}", baseline=None, linewidth=1.6)
+    ax.axhline(ranks.expected, label="even", **{**STYLE["reference"], "linewidth": 1.2})
+    ax.set_ylim(0, 1.15 * ranks.counts.max())
+    ax.margins(x=0)
+    return dress(ax, xlabel=f"rank of {sample.labels[index]}", ylabel="draws", legend=False)
 
 
 def plot_ranks(
@@ -120,14 +135,16 @@ def plot_ranks(
             "coordinate", coordinate, f"must be below {len(calibration.labels)}, the coordinates there are"
         )
     num_bins = validation.integer("num_bins", num_bins, at_least=2)
-    ax = _axes() if ax is None else ax
+    ax = new_axes() if ax is None else ax
     ranks = calibration.ranks[:, index]
     lowest, highest = stats.binom.interval(1 - 0.01 / num_bins, len(ranks), 1 / num_bins)
     ax.axhspan(float(lowest), float(highest), color="black", alpha=0.12, linewidth=0)
-    ax.hist(ranks, bins=np.linspace(0, 1, num_bins + 1).tolist(), color=_colour(0), alpha=STYLE["fill"][1], label=label)
+    ax.hist(
+        ranks, bins=np.linspace(0, 1, num_bins + 1).tolist(), color=colour_of(0), alpha=STYLE["fill"][1], label=label
+    )
     ax.axhline(len(ranks) / num_bins, label="calibrated", **STYLE["reference"])
     ax.set_xlim(0, 1)
-    return _dress(ax, xlabel=f"rank of {calibration.labels[index]}", ylabel="data sets", legend=True)
+    return dress(ax, xlabel=f"rank of {calibration.labels[index]}", ylabel="data sets", legend=True)
 
 
 def plot_pairs(draws: Draws, *, reference: Draws | None = None, label: str = "draws") -> Figure:
@@ -149,6 +166,9 @@ def plot_pairs(draws: Draws, *, reference: Draws | None = None, label: str = "dr
                 plot_density(draws, reference=reference, coordinate=row, ax=ax)
             else:
                 plot_contour(draws, reference=reference, coordinates=(column, row), ax=ax)
+            if 0 < column < row:  # the numbers stand at the left of the row
+                ax.sharey(panels[row, 0])
+                ax.tick_params(labelleft=False)
             if column <= row:
                 _keep_outer(ax, bottom=row == size - 1, left=column == 0 < row)
     handles = _handles(label, reference=other is not None)
@@ -191,7 +211,8 @@ def _few(sample: Sample) -> int:
     return size
 
 
-def _colour(i: int) -> str:
+def colour_of(i: int) -> str:
+    """Return the colour of the line of that number."""
     return STYLE["colours"][i % len(STYLE["colours"])]
 
 
@@ -200,7 +221,8 @@ def _figure(rows: int, columns: int) -> Figure:
     return Figure(figsize=(width * columns, height * rows), layout="constrained")
 
 
-def _axes() -> Axes:
+def new_axes() -> Axes:
+    """Return Axes on a Figure of their own."""
     return _figure(1, 1).subplots()
 
 
@@ -217,7 +239,7 @@ def _draw_density(ax: Axes, values: Array, *, fill: bool, **options: Any) -> Non
 
 def _draw_regions(ax: Axes, values: Array) -> None:
     found = smoothing.density(values)
-    colour = _colour(0)
+    colour = colour_of(0)
     if found is None:
         ax.plot(*values.T, ".", color=colour)
         return
@@ -241,11 +263,12 @@ def _draw_outlines(ax: Axes, values: Array) -> None:
 
 
 def _handles(label: str, *, reference: bool) -> list[Line2D]:
-    own = Line2D([], [], color=_colour(0), label=label, **STYLE["line"])
+    own = Line2D([], [], color=colour_of(0), label=label, **STYLE["line"])
     return [own, Line2D([], [], label="reference", **STYLE["reference"])] if reference else [own]
 
 
-def _dress(ax: Axes, *, xlabel: str, ylabel: str, legend: bool | Sequence[Line2D] | None) -> Axes:
+def dress(ax: Axes, *, xlabel: str, ylabel: str, legend: bool | Sequence[Line2D] | None) -> Axes:
+    """Give a panel its labels, its ticks, and its legend, if it has one."""
     size = STYLE["font_size"]
     ax.set_xlabel(xlabel, fontsize=size)
     ax.set_ylabel(ylabel, fontsize=size)

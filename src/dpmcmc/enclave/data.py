@@ -222,7 +222,7 @@ class PrivateData:
         """
         price = event if insecure_seed is None else event + NonPrivate()
         reservation = self._payer.reserve(self._dataset, price, what=what, adjacency=self._facts.adjacency)
-        paid = PaidRun(event, self._ready, insecure_seed)
+        paid = PaidRun(event, self._ready, insecure_seed, entry=reservation.entry)
         try:
             yield paid
         finally:
@@ -237,7 +237,7 @@ class PrivateData:
         """
         journal.recognise(jax.tree.leaves(self._records), repr(self._placement))
         reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
-        paid = PaidRun(event, self._ready, journal=journal)
+        paid = PaidRun(event, self._ready, journal=journal, entry=reservation.entry)
         try:
             yield paid
         except Exception:

@@ -1,7 +1,7 @@
 """A price that was set aside for several programs: a sampler that runs in segments pays once, before its first one."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ class Ready:
 class PaidRun:
     """Executes audited programs as long as what was set aside lasts; `PrivateData.reserve` hands it out."""
 
-    __slots__ = ("_closed", "_journal", "_left", "_ready", "_seed", "_spent")
+    __slots__ = ("_closed", "_journal", "_left", "_ready", "_seed", "_spent", "entry")
 
     def __init__(
         self,
@@ -39,7 +39,11 @@ class PaidRun:
         ready: Callable[..., Ready],
         insecure_seed: int | None = None,
         journal: Journal | None = None,
+        *,
+        entry: Mapping[str, str],
     ) -> None:
+        self.entry = entry
+        """By what the charge is found in the ledger, for whoever reads about the run."""
         self._left = Counter(counts(reserved))
         self._ready = ready
         self._seed = insecure_seed

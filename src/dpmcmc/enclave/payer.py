@@ -1,6 +1,7 @@
 """Who pays for a run: a ledger, a budget that lives as long as the vault, or nobody, where nothing is promised."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Protocol
 
 from dpmcmc.accounting.adjacency import Adjacency
@@ -11,6 +12,11 @@ from dpmcmc.errors import InvalidArgument, LedgerError
 
 class Reservation(Protocol):
     """A charge that stands until it is settled."""
+
+    @property
+    def entry(self) -> Mapping[str, str]:
+        """By what the charge is found in the book: public, and nothing where there is no book."""
+        ...
 
     def settle(self, spent: Event | None = None) -> None:
         """Close the reservation at `spent`, or at the whole of it."""
@@ -37,6 +43,8 @@ class Payer(Protocol):
 
 class _Settled:
     """The reservation of a run that nobody paid for."""
+
+    entry: Mapping[str, str] = {}
 
     def settle(self, spent: Event | None = None) -> None:
         """Do nothing: there is no book."""

@@ -20,7 +20,7 @@ from dpmcmc.fitting.models import as_model
 from dpmcmc.fitting.pilot import Pilot, Polish
 from dpmcmc.fitting.recipes import POLISH_STEPS, RECIPES
 from dpmcmc.fitting.round import Summit, nowhere, rounded
-from dpmcmc.fitting.spending import LEFT, make_pilot, mean_loss, refuse_useless
+from dpmcmc.fitting.spending import LEFT, USUAL_STRETCH, make_pilot, mean_loss, refuse_useless
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
@@ -113,8 +113,9 @@ class PreparedFit:
                 paid.spent, self.data.facts.adjacency, self.budget.delta, self.data.assumptions, unit=self.data.unit
             ),
             settings={
-                **settings(sampling, self.data),
+                **settings(sampling, self.data, paid.entry),
                 "chosen": self.choice.words,
+                "error_found": self.expected_error * facts.stretch / USUAL_STRETCH,  # noise is as long as the clips
                 "pilot": {**self.pilot.settings, "stretch": facts.stretch, "polish": repr(self._polish(facts))},
                 "request": self._request(),
             },

@@ -38,8 +38,9 @@ def from_numpyro(
         model: a NumPyro model, called with keyword arguments.
         data: a `PrivateData`, of which only the public facts are read; or one record, a pytree of arrays or of
             `jax.ShapeDtypeStruct`, of which only the shapes and types are.
-        data_arguments: the arguments of the model that are data, the keys of the record by their names; every key if
-            left out. A single name instead of a list takes the record as it is, whatever its structure.
+        data_arguments: the arguments of the model that are data, the keys of the record by their names; if left out,
+            every key that the model has an argument for. A single name instead of a list takes the record as it is,
+            whatever its structure.
         public_arguments: the other arguments of the model, by their names. Public: they are compiled into the program.
         temperature: the power of the likelihood.
 
@@ -47,8 +48,10 @@ def from_numpyro(
         ModelRefused: the model cannot be sampled privately; the message names the site and the reason.
     """
     record, bounds = _facts(data)
-    arguments = _data_arguments(record, data_arguments)
+    if not callable(model):
+        raise InvalidArgument(f"model is a {type(model).__name__}; expected a NumPyro model, a function")
     public = dict(public_arguments or {})
+    arguments = _data_arguments(model, record, data_arguments)
     _check_signature(model, record, arguments, public)
 
     def call(rows: Any) -> Any:
@@ -112,7 +115,9 @@ def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(jnp.shape(leaf), jax.dtypes.canonicalize_dtype(jnp.result_type(leaf)))
 
 
-def _data_arguments(record: Any, stated: str | Sequence[str] | None) -> str | tuple[str, ...]:
+def _data_arguments(
+    model: Callable[..., Any], record: Any, stated: str | Sequence[str] | None
+) -> str | tuple[str, ...]:
     """Return which arguments get which part of the record: one of them all, or each its own key."""
     if isinstance(stated, str):
         return stated
@@ -122,7 +127,7 @@ def _data_arguments(record: Any, stated: str | Sequence[str] | None) -> str | tu
             f"record is a {type(record).__name__} without keys"
         )
     keys: tuple[str, ...] = tuple(record)
-    names = keys if stated is None else tuple(stated)
+    names = _taken(model, keys) if stated is None else tuple(stated)
     missing = [name for name in names if name not in keys]
     if missing or not names:
         raise InvalidArgument(
@@ -131,13 +136,19 @@ def _data_arguments(record: Any, stated: str | Sequence[str] | None) -> str | tu
     return names
 
 
+def _taken(model: Callable[..., Any], keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns that the model has arguments for; a table may have others, as for a formula."""
+    parameters = inspect.signature(model).parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return keys
+    return tuple(key for key in keys if key in parameters)
+
+
 def _check_signature(model: Any, record: Any, data: str | tuple[str, ...], public: Mapping[str, Any]) -> None:
     names = [data] if isinstance(data, str) else list(data)
     both = sorted(set(names) & set(public))
     if both:
         raise InvalidArgument(f"public_arguments has {', '.join(both)}, which are data; name each argument once")
-    if not callable(model):
-        raise InvalidArgument(f"model is a {type(model).__name__}; expected a NumPyro model, a function")
     try:
         inspect.signature(model).bind(**dict.fromkeys([*names, *public]))
     except TypeError as error:

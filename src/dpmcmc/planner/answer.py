@@ -15,14 +15,15 @@ best follows from the noise, for a posterior that the pilot has made round:
 """
 
 import math
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from dpmcmc import accounting, validation
-from dpmcmc.accounting import Adjacency, Budget, Event
-from dpmcmc.errors import BudgetUnreachable, UnsupportedEvent
+from dpmcmc.accounting import Adjacency, Budget, Event, FixedBatchGaussian
+from dpmcmc.accounting.event import counts
+from dpmcmc.errors import BudgetUnreachable
 from dpmcmc.fitting import RECIPES
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.recipes import Recipe
@@ -91,7 +92,7 @@ def plan_fit(
     )
     budget = Budget(validation.positive("epsilon", epsilon), delta)
     num_chains = validation.integer("num_chains", num_chains, at_least=1)
-    found = _calibrated(sampler, _that_matter(recipe, facts), num_chains, budget)
+    found = _calibrated(_priced_alike(sampler, facts), _that_matter(recipe, facts), num_chains, budget)
     if found is None:
         return None
     noise, by_accountant = found
@@ -101,11 +102,34 @@ def plan_fit(
     return Answer(recipe.num_steps, noise, dict(by_accountant), floor, max(error, floor), is_law)
 
 
+@lru_cache(maxsize=4096)
+def _priced_alike(sampler: str, facts: Facts) -> str:
+    """Return the first sampler whose run costs the same at any noise: the noise that a budget buys is the same too."""
+
+    def terms(recipe: Recipe) -> tuple[Any, ...]:
+        costs = [recipe.cost(facts, noise) for noise in (1.0, 7.0)]
+        return costs, recipe.num_steps, recipe.least_noise, recipe.draws_for_nothing
+
+    own = terms(RECIPES[sampler])
+    return next(name for name, recipe in RECIPES.items() if terms(recipe) == own)
+
+
 def _that_matter(recipe: Recipe, facts: Facts) -> Facts:
     """Return the facts that the price of a step depends on: most samplers' know neither records nor parameters."""
     other = replace(facts, num_records=1_000_000, dimension=1)
-    is_same = all(recipe.cost(facts, noise) == recipe.cost(other, noise) for noise in (1.0, 7.0))
+    is_same = all(_price(recipe, facts, noise) == _price(recipe, other, noise) for noise in (1.0, 7.0))
     return other if is_same else facts
+
+
+def _price(recipe: Recipe, facts: Facts, noise: float) -> dict[Any, int]:
+    """Return what the accountants see of a step and of what comes once: of a batch with Gaussian noise, its share."""
+    cost = recipe.cost(facts, noise)
+    return {
+        (Fraction(part.batch_size, part.population), part.noise_multiplier)
+        if isinstance(part, FixedBatchGaussian)
+        else part: times
+        for part, times in counts(cost.per_step + cost.once).items()
+    }
 
 
 @lru_cache(maxsize=1024)
@@ -124,11 +148,10 @@ def _calibrated(
     except BudgetUnreachable:
         return None
     event = pilot + event_after(recipe, facts, num_chains, noise)
-    found: list[tuple[str, float]] = []
-    for name in ("tight", *accounting.ACCOUNTANTS):
-        with suppress(UnsupportedEvent):
-            found.append((name, float(accounting.epsilon(event, budget.delta, name))))
-    return noise.sampler, tuple(found)
+    able = [name for name, curve in accounting.ACCOUNTANTS.items() if curve(event) is not None]
+    return noise.sampler, tuple(
+        (name, float(accounting.epsilon(event, budget.delta, name))) for name in ("tight", *able)
+    )
 
 
 def _laws(facts: Facts, floor: float, inverse_mu: float) -> dict[str, tuple[float, bool]]:

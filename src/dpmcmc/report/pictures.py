@@ -4,17 +4,16 @@ import math
 
 import numpy as np
 from markupsafe import Markup
-from scipy import stats
 
 from dpmcmc.accounting import Certificate, delta
 from dpmcmc.diagnostics import smoothing
+from dpmcmc.diagnostics.ranks import rank_counts
 from dpmcmc.report.chart import Chart
 
 POINTS = 120
 """Of a line; more could not be told apart."""
 
 TRACE_POINTS = 300
-BINS = 20
 CHAIN_STYLES = 4
 
 
@@ -87,21 +86,17 @@ def trace(name: str, values: np.ndarray) -> Markup:
 
 
 def ranks(name: str, values: np.ndarray) -> Markup:
-    """Draw how the ranks of each chain's draws among all spread (Vehtari et al. 2021): evenly if the chains agree."""
-    chains, draws = values.shape
-    bins = max(2, min(BINS, draws // 5))
-    ranked = stats.rankdata(values).reshape(values.shape)
-    edges = np.linspace(0.5, values.size + 0.5, bins + 1)
-    counts = np.array([np.histogram(chain, edges)[0] for chain in ranked])
+    """Draw how the ranks of each chain's draws among all spread: evenly if the chains agree."""
+    found = rank_counts(values)
+    edges, counts, expected = found.edges, found.counts, found.expected
     chart = Chart((0, values.size), (0, 1.1 * counts.max()), "rank among all draws", "draws")
-    expected = draws / bins
     steps = np.repeat(edges, 2)[1:-1]
     for number, count in enumerate(counts):
         chart.line(steps, np.repeat(count, 2), f"rank chain{number % CHAIN_STYLES}")
     chart.line([0, values.size], [expected, expected], "even")
     worst = int(np.abs(counts - expected).max())
     return chart.svg(
-        f"Ranks of {name}", f"{chains} chains; a bin is at most {worst} draws from the even {expected:.0f}."
+        f"Ranks of {name}", f"{len(values)} chains; a bin is at most {worst} draws from the even {expected:.0f}."
     )
 
 

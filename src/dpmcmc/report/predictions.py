@@ -1,8 +1,12 @@
-"""What a formula's posterior predicts over the range of each predictor that its owner stated: public all through."""
+"""What a formula's posterior predicts over the range of each predictor that its owner stated: public all through.
+
+The expected response, and around it the posterior predictive distribution: what a new record's response would be.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 from markupsafe import Markup
 
@@ -13,6 +17,10 @@ from dpmcmc.report.pictures import CHAIN_STYLES
 
 POINTS = 31
 MOST_DRAWS = 400
+RESPONSES = 10
+"""New responses for each draw that is taken."""
+
+QUANTILES = (0.05, 0.5, 0.95)
 MOST_LEVELS = 8
 MOST_CLASSES = 6
 
@@ -51,22 +59,39 @@ def _prediction(
     classes = model.classes[1:2] if predicted.ndim == 2 and model.classes else model.classes
     if predicted.ndim == 2:
         predicted = predicted[..., None]
-    low, middle, high = np.quantile(predicted, (0.05, 0.5, 0.95), axis=0)
-    reach = (float(low.min()), float(high.max()))
+    low, middle, high = np.quantile(predicted, QUANTILES, axis=0)
+    least, _, most = (low, middle, high) if model.classes else _new_responses(model, draws, records)
+    reach = (float(least.min()), float(most.max()))
     margin = 0.06 * (reach[1] - reach[0]) or 0.5
     limits = (-0.4, len(levels) - 0.6) if levels else (float(places[0]), float(places[-1]))
     unit = f" ({column.unit})" if column.unit else ""
     words = _response(model, classes)
     chart = Chart(limits, (reach[0] - margin, reach[1] + margin), f"{name}{unit}", words, x_names=levels)
+    if not model.classes and levels:
+        for place in range(len(levels)):
+            said = f"90 % of new responses are from {least[place]:.4g} to {most[place]:.4g}"
+            chart.whisker(place, float(least[place]), float(most[place]), "new", said)
+    elif not model.classes:
+        chart.area(places, least, most, "new")
     for number in range(min(predicted.shape[2], MOST_CLASSES)):
         _draw(chart, places, (low[:, number], middle[:, number], high[:, number]), bool(levels), number)
     if not levels:
-        chart.read(places, name, **{words: middle[:, 0], "from": low[:, 0], "to": high[:, 0]})
+        new = {} if model.classes else {"new responses from": least, "up to": most}
+        chart.read(places, name, **{words: middle[:, 0], "from": low[:, 0], "to": high[:, 0]}, **new)
     said = f"At {_place(levels, places, 0)} the median is {middle[0, 0]:.4g}, at {_place(levels, places, -1)} "
     sentence = f"{said}{middle[-1, 0]:.4g}."
     held = ", ".join(f"{other} {_words(columns[other])}" for other in columns if other != name)
     legend = ", ".join(classes[:MOST_CLASSES]) if len(classes) > 1 else ""
     return Prediction(name, chart.svg(f"{words[0].upper()}{words[1:]}, over {name}", sentence), _caption(held, legend))
+
+
+def _new_responses(
+    model: FormulaModel, draws: Mapping[str, np.ndarray], records: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the quantiles of new responses at each record; made up for the picture, so their key is no secret."""
+    many = {name: np.repeat(values, RESPONSES, axis=0) for name, values in draws.items()}
+    low, middle, high = np.quantile(np.asarray(model.respond(jax.random.key(0), many, records)), QUANTILES, axis=0)
+    return low, middle, high
 
 
 def _response(model: FormulaModel, classes: Sequence[str]) -> str:

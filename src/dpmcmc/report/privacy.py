@@ -1,6 +1,7 @@
 """What a result costs in privacy, in words that need no mathematics."""
 
 import math
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from dpmcmc.accounting import Certificate, delta
@@ -81,8 +82,8 @@ def in_plain_words(certificate: Certificate, whose: str) -> list[str]:
         f"with nearly the same probability: at most {_up(factor)} times as high or low, give or take "
         f"{plain(certificate.delta)}.",
         "Suppose that somebody knows everything about everyone else, and two candidates for the one record in "
-        f"question. Telling from this result which of the two was used, they are right in at most {_up(accuracy)} % "
-        "of cases; a coin is right in 50 %.",
+        "question. Telling from this result which of the two was used, they are right in at most "
+        f"{_up(accuracy)}\u00a0% of cases; a coin is right in 50\u00a0%.",
         "It does not promise that nothing is learned about a person: what the result teaches about everybody, it "
         "teaches about them too, whether they took part or not.",
     ]
@@ -90,12 +91,19 @@ def in_plain_words(certificate: Certificate, whose: str) -> list[str]:
 
 def ledger_rows(ledger: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what the ledger says after the run."""
+    charge = [("This run", f"{ledger['run']}, charged {_date(ledger['charged_at'])}")] if "run" in ledger else []
     return [
         ("Data set", str(ledger["dataset"])),
+        *charge,
         ("Budget for all time", f"epsilon {ledger['epsilon']:g} at delta {plain(ledger['delta'])}"),
         ("Spent so far, this run in it", f"epsilon {ledger['epsilon_spent']:.4g}"),
         ("Left", f"epsilon {ledger['epsilon_left']:.4g}"),
     ]
+
+
+def _date(when: str) -> str:
+    """Write a time of the ledger as people do."""
+    return f"{datetime.fromisoformat(when):%-d %B %Y, %H:%M} UTC"
 
 
 def plain(probability: float) -> str:

@@ -9,11 +9,13 @@ from dpmcmc.enclave.journal import UNFINISHED, has_private_part
 from dpmcmc.enclave.private_file import sync_folder
 from dpmcmc.posterior import Posterior
 
-FILES = ("draws.nc", "summary.csv", "certificate.json", "config.toml", "report.html")
+FILES = ("draws.nc", "summary.csv", "certificate.json", "config.toml")
+PAGE = "report.html"
+"""Beside them, but for a run whose page could not be made."""
 
 
 def is_complete(folder: Path) -> bool:
-    """Say whether everything that a posterior saves is there."""
+    """Say whether everything is there that a posterior is read from."""
     return all((folder / name).is_file() for name in FILES)
 
 
@@ -30,10 +32,10 @@ def put(posterior: Posterior, folder: Path) -> None:
     made = folder / UNFINISHED / "finished"
     shutil.rmtree(made, ignore_errors=True)
     posterior.save(made)
-    for name in FILES:
-        with (made / name).open("rb+") as file:
+    for path in (*(made / name for name in FILES), *made.glob(PAGE)):
+        with path.open("rb+") as file:
             os.fsync(file.fileno())
-        (made / name).replace(folder / name)
+        path.replace(folder / path.name)
     sync_folder(folder)
 
 

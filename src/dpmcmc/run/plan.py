@@ -1,6 +1,6 @@
 """A run before it starts: everything about it that is public; and how it goes on, once it is paid for."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,10 +155,10 @@ def prior_draws(model: Model) -> dict[str, np.ndarray]:
     return parameters(model, layout, np.asarray(jax.vmap(layout.ravel)(positions))[None])
 
 
-def settings(plan: Plan, data: PrivateData) -> dict[str, Any]:
-    """Return how a run was made, in plain values; and what its ledger has, after it."""
+def settings(plan: Plan, data: PrivateData, entry: Mapping[str, str]) -> dict[str, Any]:
+    """Return how a run was made, in plain values; and what its ledger has, after it, with the entry that paid."""
     facts, account = data.facts, data.account
-    ledger = {} if account is None else {"ledger": _ledger(account)}
+    ledger = {} if account is None else {"ledger": {**_ledger(account), **entry}}
     return {
         "stages": [
             {"kernel": stage.kernel.name, "num_steps": stage.num_steps, **_plain(stage.kernel)} for stage in plan.stages

@@ -23,9 +23,12 @@ class Watcher:
         self._done = self._accepted = self._before = 0.0
 
     def update(self, steps: int, acceptance: float, is_new: bool = True) -> None:
-        """Take note of so many further steps, and of the share of them that moved; old ones took no time."""
+        """Take note of so many further steps, and of the share of them that moved.
+
+        Old ones took no time, and the first ones waited for the pilot and the compiler: neither says how fast it goes.
+        """
         now = time.monotonic()
-        if not is_new:
+        if not is_new or not self._done:
             self._before += steps
             self._started = now
         self._done += steps
@@ -38,9 +41,9 @@ class Watcher:
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def _pace(self, now: float) -> str:
-        speed = (self._done - self._before) / max(now - self._started, 1e-9)
-        share = self._done / self._total
-        return f"{speed:.3g} steps/s, {self._accepted / self._done:.0%} accepted, {share:.0%} of {self._price}"
+        timed = self._done - self._before
+        speed = f"{timed / max(now - self._started, 1e-9):.3g} steps/s, " if timed else ""
+        return f"{speed}{self._accepted / self._done:.0%} accepted, {self._done / self._total:.0%} of {self._price}"
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def sample(
         is_accepted=is_accepted,
         num_warmup=min(num_warmup, vectors.shape[1] - 1),
         certificate=Certificate(spent, data.facts.adjacency, delta, data.assumptions, unit=data.unit),
-        settings=settings(plan, data),
+        settings=settings(plan, data, paid.entry),
         prior=prior_draws(model),
     )
 

@@ -76,8 +76,7 @@ def _check_finite(model: Model, positions: list[Any], vectors: jax.Array) -> Non
         density, gradient = jax.value_and_grad(model.log_prior)(position)
         if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves((density, gradient))):
             raise InvalidArgument(
-                "the log-prior or its gradient is not finite at the start: "
-                "check init= and the support of the prior; nothing was charged"
+                "the log-prior or its gradient is not finite at the start: check init= and the support of the prior"
             )
 
 

@@ -30,8 +30,9 @@ def append(
     budget: Budget | None = None,
     run: str | None = None,
     event: Event | None = None,
-) -> None:
-    """Append an entry."""
+) -> str:
+    """Append an entry; return when it was made."""
+    when = datetime.now(UTC).isoformat(timespec="seconds")
     entry: dict[str, object] = {
         "kind": kind,
         "dataset": dataset,
@@ -41,11 +42,12 @@ def append(
         "delta": budget.delta if budget else None,
         "adjacency": adjacency.value,
         "who": who,
-        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "made_at": when,
         "what": what,
         "library_version": version("dpmcmc"),
     }
     connection.execute(insert(ENTRIES).values(entry))
+    return when
 
 
 def datasets(connection: Connection) -> list[str]:

@@ -7,7 +7,7 @@ of the dataset tightly, for epsilons do not add up.
 """
 
 import getpass
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 from uuid import uuid4
@@ -111,21 +111,21 @@ class Ledger:
         with self._book.writing() as connection:
             account = entries.account(connection, dataset, lock=True)
             _check_adjacency(account, (stated, event.required_adjacency))
-            admitted = account.admits(event)
-            if admitted:
-                entries.append(
+            when = None
+            if account.admits(event):
+                when = entries.append(
                     connection, RESERVE, dataset, account.adjacency, who=who, what=what, run=run, event=event
                 )
-        if not admitted:  # explained once the lock is given back, for it takes the accountants some time
+        if when is None:  # explained once the lock is given back, for it takes the accountants some time
             raise BudgetExceeded(_what_is_left(account, event))
-        return Reservation(run, dataset, event, account.adjacency, what, self._book)
+        return Reservation(run, dataset, event, account.adjacency, what, when, self._book)
 
     def reservation(self, run: str) -> "Reservation":
         """Return the standing reservation of a run, to resume it or to settle it."""
         run = _label("run", run)
         with self._book.reading() as connection:
             entry, event = entries.standing_reservation(connection, run)
-        return Reservation(run, entry.dataset, event, entry.adjacency, entry.what, self._book)
+        return Reservation(run, entry.dataset, event, entry.adjacency, entry.what, entry.when, self._book)
 
     def account(self, dataset: str) -> DatasetAccount:
         """Return what a dataset was granted and what of it is spent."""
@@ -154,7 +154,15 @@ class Reservation:
     event: Event
     adjacency: Adjacency
     what: str
+    when: str
+    """UTC, ISO 8601."""
+
     _book: Book = field(repr=False, compare=False)
+
+    @property
+    def entry(self) -> Mapping[str, str]:
+        """By what the charge is found in the history: the name of the run, and when it was made."""
+        return {"run": self.run, "charged_at": self.when}
 
     def settle(self, spent: Event | None = None, who: str | None = None) -> None:
         """Close the run.

@@ -128,6 +128,27 @@ class FormulaModel(Model):
             An array with the axes of the draws, then the records; then the classes, for categorical and ordinal ones.
             For bernoulli the probability of the second class, for student_t the location.
         """
+        axes, flat, table = self._flat(parameters, records)
+        found = self._predict(flat, table)
+        return found.reshape(*axes, *found.shape[1:])
+
+    def respond(self, key: jax.Array, parameters: Mapping[str, Any], records: Mapping[str, Any]) -> jax.Array:
+        """Draw a new response for every draw and record, as a table holds it: the posterior predictive distribution.
+
+        The other arguments, and the axes of what is returned, are those of `predict`; there is no axis of classes.
+        """
+        axes, flat, table = self._flat(parameters, records)
+
+        def one(own_key: jax.Array, draw: Any) -> jax.Array:
+            return draw_response(own_key, self.coordinates.unconstrain(draw), table, self.coordinates, self._of())
+
+        found = jax.jit(jax.vmap(one))(jax.random.split(key, len(next(iter(flat.values())))), flat)
+        return found.reshape(*axes, *found.shape[1:])
+
+    def _flat(
+        self, parameters: Mapping[str, Any], records: Mapping[str, Any]
+    ) -> tuple[tuple[int, ...], dict[str, jax.Array], dict[str, jax.Array]]:
+        """Return the axes of the draws, the draws along one axis, and the columns; refuse if something is missing."""
         missing = [name for name in self.columns if name != self.response and name not in records]
         if missing:
             raise InvalidArgument(f"records has no {', '.join(missing)}; expected {', '.join(self.columns)}")
@@ -139,9 +160,7 @@ class FormulaModel(Model):
         name, first = next(iter(draws.items()))
         axes = first.shape[: first.ndim - len(needed[name].shape)]
         flat = {name: leaf.reshape(-1, *needed[name].shape) for name, leaf in draws.items()}
-        table = {name: jnp.asarray(records[name]) for name in self.columns if name in records}
-        found = self._predict(flat, table)
-        return found.reshape(*axes, *found.shape[1:])
+        return axes, flat, {name: jnp.asarray(records[name]) for name in self.columns if name in records}
 
     def scaled(self, parameters: Mapping[str, Any]) -> dict[str, jax.Array]:
         """Return the coefficients on the scale on which their priors are stated: of the scaled columns and response.

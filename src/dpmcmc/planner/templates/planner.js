@@ -19,8 +19,14 @@ function show() {
     byId(`${name}-value`).textContent = write(chosen[name]);
     byId(name).setAttribute("aria-valuetext", write(chosen[name]));
   }
-  byId("command").textContent = `dpmcmc plan fit --sampler ${chosen.sampler} --epsilon ${chosen.epsilon} --delta ${chosen.delta} ` +
-    `--records ${chosen.num_records} --parameters ${chosen.num_parameters} --chains ${chosen.num_chains}`;
+  const options = { sampler: chosen.sampler, epsilon: chosen.epsilon, delta: chosen.delta, records: chosen.num_records,
+    parameters: chosen.num_parameters, chains: chosen.num_chains };
+  const words = ["dpmcmc plan fit", ...Object.entries(options).map(([name, value]) => `--${name} ${value}`)];
+  byId("command").replaceChildren(...words.flatMap((word) => {
+    const whole = document.createElement("span");
+    whole.textContent = word;
+    return [whole, " "];
+  }));
   const found = answer();
   const verdict = byId("verdict");
   verdict.classList.toggle("none", !found || found.is_refused || found.error > 1);
