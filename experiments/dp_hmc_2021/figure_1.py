@@ -1,0 +1,90 @@
+"""Figure 1: MMD and mean error against epsilon, for four samplers on two posteriors; and ours on the same axes."""
+
+import pandas as pd
+
+from experiments.machinery import pictures
+from experiments.machinery.budgets import budget_cells, run_budget_cell
+from experiments.machinery.study import Cell, Configuration, Product, Study, Tables, Target
+
+SAMPLERS = ("dp_hmc", "dp_hmc_reuse", "dp_penalty", "dp_sgld_published", "dp_sgld", "dp_sgnht")
+
+PUBLISHED = {
+    ("dp_hmc", "published"): "DP-HMC",
+    ("dp_penalty", "published"): "DP-penalty",
+    ("dp_sgld_published", "published"): "DP-SGLD, half temperature",
+    ("dp_sgnht", "published"): "DP-SGNHT",
+}
+CORRECTED = {
+    ("dp_hmc_reuse", "accept bit"): "DP-HMC, gradients reused, accept bit",
+    ("dp_penalty", "accept bit"): "DP-penalty, accept bit",
+    ("dp_sgld", "tight"): "DP-SGLD, right temperature",
+    ("dp_sgnht", "tight"): "DP-SGNHT, right count of steps",
+}
+
+
+def cells(configuration: Configuration) -> list[Cell]:
+    """Return the cells of all samplers."""
+    return budget_cells(configuration, configuration["problems"], SAMPLERS)
+
+
+EPSILON = Study("epsilon", cells, run_budget_cell)
+
+
+def make(tables: Tables, configuration: Configuration) -> Product:
+    """Draw the figure and say what it shows."""
+    table = tables["epsilon"]
+    figure, panels = pictures.grid(2, 4, width=5.0, sharex=True)
+    columns = [("mmd", PUBLISHED, "as published"), ("mmd", CORRECTED, "corrected, and gains")]
+    columns += [("mean_error", PUBLISHED, "as published"), ("mean_error", CORRECTED, "corrected, and gains")]
+    for row, model in enumerate(configuration["problems"]):
+        for column, (measure, samplers, reading) in enumerate(columns):
+            ax = panels[row, column]
+            for index, ((name, count), label) in enumerate(samplers.items()):
+                part = table[(table.model == model) & (table.sampler == name) & (table.reading == count)]
+                shown = index if samplers is PUBLISHED else index + 4
+                pictures.medians(ax, part, "epsilon", measure, index=shown, label=label, shift=0.1 * (index - 1.5))
+            name = "MMD" if measure == "mmd" else "mean error"
+            title = f"{model}: {reading}"
+            pictures.dress(ax, xlabel="epsilon" if row else "", ylabel=name, title=title)
+            ax.set_ylim(bottom=0)
+    handles = [panels[0, column].get_legend_handles_labels() for column in (0, 1)]
+    figure.legend(
+        handles[0][0] + handles[1][0],
+        handles[0][1] + handles[1][1],
+        loc="outside upper center",
+        ncols=4,
+        fontsize=pictures.SIZE,
+        frameon=False,
+    )
+    c = configuration
+    caption = (
+        f"MMD and mean error, medians of {c['num_repeats']} repeats with quartiles; {c['num_chains']} chains share the "
+        f"budget; n = {c['num_records']:,}, delta = {c['delta_over_records'] / c['num_records']:.0e}, replace-one; "
+        "start points around the truth, as published, which is no private procedure. A smaller epsilon is the "
+        f"beginning of the same chains. Chains of the stochastic-gradient samplers stop after {c['most_steps']['dp_sgld']:,} steps."
+    )
+    return Product(caption, summary(table), figure, medians(table))
+
+
+def medians(table: pd.DataFrame) -> pd.DataFrame:
+    """Return medians and extremes by model, sampler and epsilon."""
+    groups = table.groupby(["model", "sampler", "reading", "epsilon"], sort=False)
+    fixed = groups[["steps_allowed", "steps", "epsilon_that_holds"]].first()
+    found = groups["mmd"].agg(mmd_median="median", mmd_least="min", mmd_most="max", repeats="count")
+    rest = groups[["mean_error", "acceptance", "ratios_clipped", "gradients_clipped"]].median()
+    return fixed.join(found).join(rest).reset_index()
+
+
+def summary(table: pd.DataFrame) -> str:
+    """Return the medians of the MMD as a table."""
+    found = medians(table).pivot(index=["model", "sampler", "reading"], columns="epsilon", values="mmd_median")
+    head = "| model | sampler | reading | " + " | ".join(f"{epsilon:g}" for epsilon in found.columns) + " |"
+    rule = "|---" * (3 + len(found.columns)) + "|"
+    lines = [
+        f"| {' | '.join(names)} | " + " | ".join(f"{value:.3f}" for value in row) + " |"
+        for names, row in zip(found.index, found.to_numpy(), strict=True)
+    ]
+    return "Median MMD by epsilon:\n\n" + "\n".join([head, rule, *lines])
+
+
+TARGET = Target("figure-1", "MMD and mean error against epsilon", (EPSILON,), make)
