@@ -19,6 +19,9 @@ from experiments.machinery.samplers import sampler
 from experiments.machinery.study import Cell, Configuration, Rows
 
 UNLIMITED = 10**12
+PLANE = 2
+"""Draws of posteriors in the plane are kept, a few, to be shown."""
+
 LEAST_STEPS = 4
 """Fewer steps of a chain leave nothing to measure."""
 
@@ -41,6 +44,7 @@ def budget_cells(
             "epsilons": c["epsilons"],
             "delta": c["delta_over_records"] / size,
             "most_draws": c["most_draws"],
+            "most_shown": c["most_shown"],
             "most_steps": c["most_steps"].get(each, UNLIMITED),
             "segment": c["segments"][each],
             "data_seed": c["seed"],
@@ -75,7 +79,11 @@ def run_budget_cell(cell: Cell) -> Rows:
             continue
         found = {"reading": name, "epsilon": epsilon, "steps_allowed": allowed, "steps": steps}
         found["epsilon_that_holds"] = reading.epsilon(steps, delta, chains)
-        rows.append(found | scores(run.first(steps), place, rng, most=cell["most_draws"]) | clipped)
+        part = run.first(steps)
+        found |= scores(part, place, rng, most=cell["most_draws"]) | clipped
+        if epsilon == max(cell["epsilons"]) and place.problem.dimension == PLANE:
+            found["draws"] = part.kept(cell["most_shown"]).reshape(-1, PLANE).round(5).tolist()
+        rows.append(found)
     return rows
 
 

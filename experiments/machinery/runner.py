@@ -47,7 +47,8 @@ def run_study(study: Study, configuration: Configuration, output: Path, workers:
     wanted = study.cells(configuration)
     run_cells(study, cells.missing(study, wanted, output), len(wanted), output, workers)
     table, seconds = cells.table(study, wanted, output)
-    table.to_csv(output / f"{study.name}.csv", index=False, float_format="%.6g")
+    lists = [name for name in table if table[name].map(lambda value: isinstance(value, list)).any()]
+    table.drop(columns=lists).to_csv(output / f"{study.name}.csv", index=False, float_format="%.6g")
     return table, seconds
 
 

@@ -16,7 +16,7 @@ Cell: TypeAlias = dict[str, Any]
 """One setting and one repeat, in plain values: all that its result depends on, the seed included."""
 
 Rows: TypeAlias = list[dict[str, Any]]
-"""What a cell found: numbers and words by column."""
+"""What a cell found: numbers and words by column; lists, such as draws to be shown, stay out of the written table."""
 
 Tables: TypeAlias = Mapping[str, pd.DataFrame]
 """The results of studies by the name of the study."""

@@ -85,7 +85,7 @@ def test_without_a_clone_it_says_what_to_do(monkeypatch, tmp_path) -> None:
 
 
 def test_a_very_small_experiment_writes_everything(tmp_path) -> None:
-    from experiments.dp_hmc_2021.figure_1 import EPSILON, TARGET
+    from experiments.dp_hmc_2021.figure_1 import METROPOLIS, TARGET
     from experiments.machinery.runner import run_study, write
     from experiments.machinery.study import merged
 
@@ -94,12 +94,14 @@ def test_a_very_small_experiment_writes_everything(tmp_path) -> None:
         paper.configuration(quick=True),
         {"num_records": 500, "epsilons": [15.0], "most_steps": {"dp_penalty": 20}, "segments": {"dp_penalty": 20}},
     )
-    study = replace(EPSILON, cells=lambda c: [one for one in EPSILON.cells(c) if one["sampler"] == "dp_penalty"][:1])
+    study = replace(
+        METROPOLIS, cells=lambda c: [one for one in METROPOLIS.cells(c) if one["sampler"] == "dp_penalty"][:1]
+    )
     table, seconds = run_study(study, tiny, tmp_path, workers=1)
     assert list(table.reading) == ["published", "accept bit"]
     assert np.all((table.mmd > 0) & (table.mmd < 1.5) & (table.epsilon_that_holds <= 15))
-    write(paper, TARGET, TARGET.make({"epsilon": table}, tiny), seconds, tmp_path)
-    for name in ("figure-1.png", "figure-1.svg", "figure-1.csv", "figure-1.md", "epsilon.csv"):
+    write(paper, TARGET, TARGET.make({"metropolis": table}, tiny), seconds, tmp_path)
+    for name in ("figure-1.png", "figure-1.svg", "figure-1.csv", "figure-1.md", "metropolis.csv"):
         assert (tmp_path / name).stat().st_size > 100, name
     again, _ = run_study(study, tiny, tmp_path / "again", workers=1)
     pd.testing.assert_frame_equal(again, table)  # a cell is a pure function of its settings
