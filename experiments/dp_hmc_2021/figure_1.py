@@ -48,15 +48,7 @@ def make(tables: Tables, configuration: Configuration) -> Product:
             title = f"{model}: {reading}"
             pictures.dress(ax, xlabel="epsilon" if row else "", ylabel=name, title=title)
             ax.set_ylim(bottom=0)
-    handles = [panels[0, column].get_legend_handles_labels() for column in (0, 1)]
-    figure.legend(
-        handles[0][0] + handles[1][0],
-        handles[0][1] + handles[1][1],
-        loc="outside upper center",
-        ncols=4,
-        fontsize=pictures.SIZE,
-        frameon=False,
-    )
+    pictures.legend_above(figure, panels[0, 0], 4, panels[0, 1])
     c = configuration
     caption = (
         f"MMD and mean error, medians of {c['num_repeats']} repeats with quartiles; {c['num_chains']} chains share the "

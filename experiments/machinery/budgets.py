@@ -4,11 +4,16 @@ One cell runs the chains as long as the largest epsilon allows; what a smaller o
 same chains, of which, as in the papers, the first half is discarded.
 """
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+import dpmcmc as dp
 from experiments.machinery.chains import (
+    Bench,
+    Chains,
     bench,
     gradient_clip_fraction,
     ratio_clip_fraction,
@@ -26,73 +31,80 @@ LEAST_STEPS = 4
 """Fewer steps of a chain leave nothing to measure."""
 
 
-def budget_cells(
-    configuration: Configuration, problems: dict[str, str], samplers: tuple[str, ...], num_records: int | None = None
-) -> list[Cell]:
-    """Return one cell a problem, sampler and repeat; repeats come last, so that what is finished is balanced."""
-    c = configuration
-    size = num_records or c["num_records"]
+def budget_cells(configuration: Configuration, problems: dict[str, str], samplers: tuple[str, ...]) -> list[Cell]:
+    """Return one cell a repeat, problem and sampler, whose chains share a budget and are pooled."""
     return [
-        {
-            "model": short,
-            "problem": name,
-            "sampler": each,
-            "repeat": repeat,
-            "num_records": size,
-            "num_reference": c["num_reference"],
-            "num_chains": c["num_chains"],
-            "epsilons": c["epsilons"],
-            "delta": c["delta_over_records"] / size,
-            "most_draws": c["most_draws"],
-            "most_shown": c["most_shown"],
-            "most_steps": c["most_steps"].get(each, UNLIMITED),
-            "segment": c["segments"][each],
-            "data_seed": c["seed"],
-        }
-        for repeat in range(c["num_repeats"])
-        for short, name in problems.items()
-        for each in samplers
+        budget_cell(configuration, model, problem, sampler, repeat)
+        for repeat in range(configuration["num_repeats"])
+        for model, problem in problems.items()
+        for sampler in samplers
     ]
 
 
+def budget_cell(configuration: Configuration, model: str, problem: str, sampler: str, repeat: int) -> Cell:
+    """Return one cell."""
+    c = configuration
+    return {
+        "model": model,
+        "problem": problem,
+        "sampler": sampler,
+        "repeat": repeat,
+        "num_records": c["num_records"],
+        "num_reference": c["num_reference"],
+        "num_chains": c["num_chains"],
+        "epsilons": c["epsilons"],
+        "delta": c["delta_over_records"] / c["num_records"],
+        "most_draws": c["most_draws"],
+        "most_shown": c["most_shown"],
+        "most_steps": c["most_steps"].get(sampler, UNLIMITED),
+        "segment": c["segments"][sampler],
+        "data_seed": c["seed"],
+    }
+
+
 def run_budget_cell(cell: Cell) -> Rows:
-    """Run the chains of one cell; one row a reading and epsilon."""
+    """Run the chains of one cell; one row a reading and epsilon, and a chain where chains are judged alone."""
     place = bench(cell["problem"], cell["num_records"], cell["data_seed"], cell["num_reference"])
     chosen = sampler(cell["sampler"], place)
-    chains, delta = cell["num_chains"], cell["delta"]
+    alone = cell.get("alone", False)
+    payers, delta = 1 if alone else cell["num_chains"], cell["delta"]
     ends = [
-        (name, reading, epsilon, reading.steps(epsilon, delta, chains))
+        (name, reading, epsilon, reading.steps(epsilon, delta, payers))
         for name, reading in chosen.readings.items()
         for epsilon in cell["epsilons"]
     ]
     most = min(cell["most_steps"], max(end[-1] for end in ends))
     seed = int(np.random.SeedSequence([cell["data_seed"], cell["repeat"], 3]).generate_state(1)[0])
-    starts = place.starts(cell["repeat"], chains)
+    starts = place.starts(cell["repeat"], cell["num_chains"])
     segment = min(cell["segment"], most)
     run = run_chains(chosen.kernel, place, starts, num_steps=most, seed=seed, segment=segment, model=chosen.model)
     rng = np.random.default_rng([cell["data_seed"], cell["repeat"], 4])
-    clipped = _clipped(run, place, chosen.kernel.settings)
     rows = []
-    for name, reading, epsilon, allowed in ends:
-        steps = min(allowed, most)
-        if steps < LEAST_STEPS:
-            continue
-        found = {"reading": name, "epsilon": epsilon, "steps_allowed": allowed, "steps": steps}
-        found["epsilon_that_holds"] = reading.epsilon(steps, delta, chains)
-        part = run.first(steps)
-        found |= scores(part, place, rng, most=cell["most_draws"]) | clipped
-        if epsilon == max(cell["epsilons"]) and place.problem.dimension == PLANE:
-            found["draws"] = part.kept(cell["most_shown"]).reshape(-1, PLANE).round(5).tolist()
-        rows.append(found)
+    for chain, part in enumerate(run.apart() if alone else [run]):
+        clipped = _clipped(part, place, chosen.kernel.settings) | ({"chain": chain} if alone else {})
+        for name, reading, epsilon, allowed in ends:
+            steps = min(allowed, most)
+            if steps < LEAST_STEPS:
+                continue
+            found = {"reading": name, "epsilon": epsilon, "steps_allowed": allowed, "steps": steps}
+            found["epsilon_that_holds"] = reading.epsilon(steps, delta, payers)
+            begun = part.first(steps)
+            found |= scores(begun, place, rng, most=cell["most_draws"]) | clipped
+            if epsilon == max(cell["epsilons"]) and place.problem.dimension == PLANE:
+                found["draws"] = begun.kept(cell["most_shown"]).reshape(-1, PLANE).round(5).tolist()
+            rows.append(found)
     return rows
 
 
-def _clipped(run: Any, place: Any, settings: Any) -> dict[str, float]:
+def _clipped(run: Chains, place: Bench, settings: Mapping[str, Any]) -> dict[str, float]:
     """Return shares of clipped ratios and gradients, where the sampler has any."""
     found = {}
-    ratio, gradient = settings.get("log_ratio"), settings.get("gradient")
-    if hasattr(ratio, "clip"):
+    ratio, gradient = settings.get("log_ratio", settings.get("test")), settings.get("gradient")
+    if isinstance(ratio, dp.BarkerTest):  # its bound does not grow with the distance
+        bound = math.sqrt(ratio.clip_fraction * ratio.batch_size) / place.vault.facts.size
+        found["ratios_clipped"] = ratio_clip_fraction(run, place, bound, absolute=True)
+    elif ratio is not None:
         found["ratios_clipped"] = ratio_clip_fraction(run, place, ratio.clip)
-    if hasattr(gradient, "clip"):
+    if gradient is not None:
         found["gradients_clipped"] = gradient_clip_fraction(run, place, gradient.clip)
     return found

@@ -8,6 +8,7 @@ from experiments.machinery.study import Paper, Target
 
 MODULES = {
     "dp-hmc": "experiments.dp_hmc_2021",
+    "dp-mcmc-thesis": "experiments.dp_mcmc_thesis_2021",
 }
 """The folders by the name of the paper; each has a `PAPER`."""
 

@@ -6,7 +6,7 @@ a private procedure. What is released, and what that costs, is as in any run: th
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from dpmcmc import zoo
 from dpmcmc.diagnostics import mmd
 from dpmcmc.kernels.base import Kernel
 from dpmcmc.run.program import Advance, Begin, Layout
+from dpmcmc.zoo.normal import Normal
 
 NOISE = "float"
 """Ordinary floating-point noise: nobody is to be protected, and the law of the draws is the same."""
@@ -88,10 +89,32 @@ class Bench:
         return mmd(self.problem.sample_posterior(rng, num_draws), self.reference, rng)
 
 
+def natural(problem: zoo.Problem) -> zoo.Problem:
+    """Return a normal problem with records y = P (x - c) in place of x, P the known precision of a record.
+
+    The log-likelihood is then (theta - c).y - (theta - c).P (theta - c) / 2 and a constant: the gradients and the
+    ratios of a record are the same numbers, without a product of a matrix and a vector for each.
+    """
+    centre, temperature = problem.centre, problem.model.temperature
+    prior = -np.asarray(jax.hessian(problem.model.log_prior)(jnp.asarray(centre, jnp.float32)), np.float64)
+    precision = (np.linalg.inv(problem.law.covariance) - prior) / (temperature * len(problem.records))
+    records = ((problem.records - centre) @ precision).astype(np.float32)
+    matrix, middle = jnp.asarray(precision, jnp.float32), jnp.asarray(centre, jnp.float32)
+
+    def log_likelihood(position: jax.Array, record: jax.Array) -> jax.Array:
+        moved = position - middle
+        return moved @ record - moved @ (matrix @ moved) / 2
+
+    reach = float(np.abs(records).max())
+    model = replace(problem.model, log_likelihood=log_likelihood)
+    return replace(problem, model=model, records=records, bounds={"records": (-reach, reach)})
+
+
 @lru_cache(maxsize=4)
 def bench(name: str, num_records: int, seed: int, num_reference: int = 1000) -> Bench:
     """Return a problem by name; one process keeps it, and everything that was compiled for it."""
     problem = zoo.problem(name, np.random.default_rng([seed, 0]), num_records=num_records)
+    problem = natural(problem) if isinstance(problem.law, Normal) else problem
     vault = dp.PrivateData.without_guarantee(problem.records, bounds=problem.bounds, noise=NOISE)
     reference = problem.sample_posterior(np.random.default_rng([seed, 2]), num_reference)
     return Bench(problem, vault, reference, seed)
@@ -111,6 +134,11 @@ class Chains:
         return Chains(
             self.positions[:, :num_steps], self.proposed[:, :num_steps], self.is_accepted[:, :num_steps], self.starts
         )
+
+    def apart(self) -> "list[Chains]":
+        """Return each chain by itself."""
+        parts = (self.positions, self.proposed, self.is_accepted, self.starts)
+        return [Chains(*(part[one : one + 1] for part in parts)) for one in range(len(self.positions))]
 
     def kept(self, most: int) -> np.ndarray:
         """Return the second half of each chain, thinned evenly to at most so many draws a chain."""
@@ -159,12 +187,15 @@ def scores(chains: Chains, bench: Bench, rng: np.random.Generator, *, most: int 
     }
 
 
-def ratio_clip_fraction(chains: Chains, bench: Bench, clip: float, most: int = 50) -> float:
-    """Return the share of log-likelihood ratios that a clip cuts, over all records and some proposals."""
+def ratio_clip_fraction(chains: Chains, bench: Bench, clip: float, *, most: int = 50, absolute: bool = False) -> float:
+    """Return the share of log-likelihood ratios that a clip cuts, over all records and some proposals.
+
+    The bound is the clip times the distance of the positions, or, where `absolute`, the clip itself.
+    """
     before, after = chains.pairs(most)
-    return float(
-        np.mean(_ratio_fractions(bench)(jnp.asarray(before, jnp.float32), jnp.asarray(after, jnp.float32), clip))
-    )
+    first, second = jnp.asarray(before, jnp.float32), jnp.asarray(after, jnp.float32)
+    bounds = jnp.full(len(first), clip) if absolute else clip * jnp.linalg.norm(second - first, axis=1)
+    return float(np.mean(_ratio_fractions(bench)(first, second, bounds)))
 
 
 def gradient_clip_fraction(chains: Chains, bench: Bench, clip: float, most: int = 50) -> float:
@@ -177,12 +208,12 @@ def gradient_clip_fraction(chains: Chains, bench: Bench, clip: float, most: int 
 def _ratio_fractions(bench: Bench) -> Callable[..., jax.Array]:
     model, records = bench.problem.model, jax.tree.map(jnp.asarray, bench.problem.records)
 
-    def share(pair: tuple[jax.Array, jax.Array], clip: jax.Array) -> jax.Array:
-        first, second = pair
+    def share(pair: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        first, second, bound = pair
         each = jax.vmap(lambda row: model.log_likelihood(second, row) - model.log_likelihood(first, row))(records)
-        return jnp.mean(model.temperature * jnp.abs(each) > clip * jnp.linalg.norm(second - first))
+        return jnp.mean(model.temperature * jnp.abs(each) > bound)
 
-    return jax.jit(lambda first, second, clip: jax.lax.map(lambda pair: share(pair, clip), (first, second)))
+    return jax.jit(lambda *pairs: jax.lax.map(share, pairs))
 
 
 @lru_cache(maxsize=8)

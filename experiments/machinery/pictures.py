@@ -49,10 +49,11 @@ def dress(ax: Axes, *, xlabel: str = "", ylabel: str = "", title: str = "") -> A
     return ax
 
 
-def legend_below(figure: Figure, ax: Axes, columns: int) -> None:
-    """Put one legend for all panels under them."""
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=SIZE - 1, frameon=False)
+def legend_above(figure: Figure, ax: Axes, columns: int, *more: Axes) -> None:
+    """Put one legend for all panels above them, with the series of the panels that are named."""
+    found = [each.get_legend_handles_labels() for each in (ax, *more)]
+    handles, labels = ([one for each in found for one in each[part]] for part in (0, 1))
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=SIZE, frameon=False)
 
 
 def medians(ax: Axes, table: pd.DataFrame, x: str, y: str, *, index: int, label: str, shift: float = 0.0) -> None:
