@@ -1,9 +1,13 @@
 """Figure 1: MMD and mean error against epsilon, for four samplers on two posteriors; and ours on the same axes."""
 
+import math
+
 import pandas as pd
 
+from experiments.dp_hmc_2021.published import compare, orderings, say
 from experiments.machinery import pictures
 from experiments.machinery.budgets import budget_cells, run_budget_cell
+from experiments.machinery.fits import fit_cells, run_fit_cell
 from experiments.machinery.study import Cell, Configuration, Product, Study, Tables, Target
 
 PUBLISHED = {
@@ -17,18 +21,21 @@ CORRECTED = {
     ("dp_penalty", "accept bit"): "DP-penalty, accept bit",
     ("dp_sgld", "tight"): "DP-SGLD, right temperature",
     ("dp_sgnht", "tight"): "DP-SGNHT, right count of steps",
+    ("private_laplace", "fit"): "private Laplace by `fit`, start and all paid",
 }
 
 
 def _study(name: str, *samplers: str) -> Study:
     def cells(configuration: Configuration) -> list[Cell]:
-        return budget_cells(configuration, configuration["problems"], samplers)
+        c = configuration
+        return budget_cells({**c, "num_repeats": c["num_repeats"][name]}, c["problems"], samplers)
 
     return Study(name, cells, run_budget_cell)
 
 
 METROPOLIS = _study("metropolis", "dp_hmc", "dp_penalty")
 LANGEVIN = _study("langevin", "dp_sgld_published", "dp_sgld", "dp_sgnht")
+FITS = Study("fits", lambda configuration: fit_cells(configuration, configuration["problems"]), run_fit_cell)
 
 
 def make(tables: Tables, configuration: Configuration) -> Product:
@@ -42,6 +49,8 @@ def make(tables: Tables, configuration: Configuration) -> Product:
             ax = panels[row, column]
             for index, ((name, count), label) in enumerate(samplers.items()):
                 part = table[(table.model == model) & (table.sampler == name) & (table.reading == count)]
+                if part.empty:
+                    continue
                 shown = index if samplers is PUBLISHED else index + 4
                 pictures.medians(ax, part, "epsilon", measure, index=shown, label=label, shift=0.1 * (index - 1.5))
             name = "MMD" if measure == "mmd" else "mean error"
@@ -50,14 +59,23 @@ def make(tables: Tables, configuration: Configuration) -> Product:
             ax.set_ylim(bottom=0)
     pictures.legend_above(figure, panels[0, 0], 4, panels[0, 1])
     c = configuration
+    found = medians(table)
     caption = (
-        f"MMD and mean error, medians of {c['num_repeats']} repeats with quartiles; {c['num_chains']} chains share the "
-        f"budget; n = {c['num_records']:,}, delta = {c['delta_over_records'] / c['num_records']:.0e}, replace-one; "
-        "start points around the truth, as published, which is no private procedure. A smaller epsilon is the "
-        "beginning of the same chains. Chains of the stochastic-gradient samplers stop after "
+        f"MMD and mean error, medians with quartiles of {_repeats(found, 'dp_hmc', 'dp_penalty')} repeats (stochastic "
+        f"gradients {_repeats(found, 'dp_sgld', 'dp_sgnht')}, Laplace {_repeats(found, 'private_laplace')}); "
+        f"{c['num_chains']} chains share the budget; n = {c['num_records']:,}, "
+        f"delta = {c['delta_over_records'] / c['num_records']:.0e}, replace-one. Start points around the truth, as "
+        "published, which is no private procedure; but for Laplace, which starts at the prior's centre. A smaller "
+        "epsilon is the beginning of the same chains. Stochastic-gradient chains stop after "
         f"{c['most_steps']['dp_sgld']:,} steps."
     )
-    return Product(caption, summary(table), figure, medians(table))
+    parts = [orderings(found), say(compare(table)), summary(found)]
+    return Product(caption, "\n\n".join(part for part in parts if part), figure, found)
+
+
+def _repeats(found: pd.DataFrame, *samplers: str) -> str:
+    counts = sorted(set(found[found.sampler.isin(samplers)].repeats)) or [0]
+    return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:
@@ -70,16 +88,16 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
     return fixed.join(found).join(rest).reset_index()
 
 
-def summary(table: pd.DataFrame) -> str:
+def summary(found: pd.DataFrame) -> str:
     """Return the medians of the MMD as a table."""
-    found = medians(table).pivot(index=["model", "sampler", "reading"], columns="epsilon", values="mmd_median")
+    found = found.pivot(index=["model", "sampler", "reading"], columns="epsilon", values="mmd_median")
     head = "| model | sampler | reading | " + " | ".join(f"{epsilon:g}" for epsilon in found.columns) + " |"
     rule = "|---" * (3 + len(found.columns)) + "|"
     lines = [
-        f"| {' | '.join(names)} | " + " | ".join(f"{value:.3f}" for value in row) + " |"
+        f"| {' | '.join(names)} | " + " | ".join("" if math.isnan(value) else f"{value:.3f}" for value in row) + " |"
         for names, row in zip(found.index, found.to_numpy(), strict=True)
     ]
     return "Median MMD by epsilon:\n\n" + "\n".join([head, rule, *lines])
 
 
-TARGET = Target("figure-1", "MMD and mean error against epsilon", (METROPOLIS, LANGEVIN), make)
+TARGET = Target("figure-1", "MMD and mean error against epsilon", (METROPOLIS, LANGEVIN, FITS), make)

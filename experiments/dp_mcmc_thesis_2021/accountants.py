@@ -68,7 +68,8 @@ def make(tables: Tables, configuration: Configuration) -> Product:  # noqa: ARG0
             ax.plot(part.epsilon, part.steps, label=label, **pictures.style(index))
         ax.set_yscale("log")
         pictures.dress(ax, xlabel="epsilon", ylabel="steps" if name == "dp_penalty" else "", title=TITLES[name])
-        ax.legend(fontsize=pictures.SIZE - 2, frameon=False)
+        ax.set_ylim(bottom=ax.get_ylim()[0] / 20)  # room for the legend
+        ax.legend(fontsize=pictures.SIZE - 2, frameon=False, loc="lower right")
     at = table[table.epsilon == 4.0].set_index(["algorithm", "accountant"]).steps
     caption = (
         "Steps of one chain that a budget allows, flat banana in the plane, n = 100,000, delta = 1e-6, replace-one; "

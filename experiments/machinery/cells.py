@@ -3,11 +3,12 @@
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 
-from experiments.machinery.study import Cell, Study
+from experiments.machinery.study import Cell, Rows, Study
 
 
 def identity(study: Study, cell: Cell) -> str:
@@ -21,12 +22,11 @@ def path_of(folder: Path, study: Study, cell: Cell) -> Path:
     return folder / "cells" / study.name / f"{identity(study, cell)}.json"
 
 
-def run_cell(study: Study, cell: Cell, folder: Path) -> float:
-    """Run one cell, keep its rows, and return the seconds it took."""
+def run_cell(run: Callable[[Cell], Rows], cell: Cell, place: Path) -> float:
+    """Run one cell, keep its rows in `place`, and return the seconds it took."""
     started = time.perf_counter()
-    rows = study.run(cell)
+    rows = run(cell)
     seconds = time.perf_counter() - started
-    place = path_of(folder, study, cell)
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = place.with_suffix(".part")
     draft.write_text(json.dumps({"cell": cell, "rows": rows, "seconds": seconds}), encoding="utf-8")

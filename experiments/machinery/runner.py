@@ -60,7 +60,7 @@ def run_cells(study: Study, left: list[Cell], total: int, output: Path, workers:
     with _Watcher(study.name, total, total - len(left)) as watcher:
         if workers == 1:
             for cell in left:
-                cells.run_cell(study, cell, output)
+                cells.run_cell(study.run, cell, cells.path_of(output, study, cell))
                 watcher.advance()
             return
         os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")  # one core a process
@@ -68,7 +68,9 @@ def run_cells(study: Study, left: list[Cell], total: int, output: Path, workers:
         # what one process has compiled, the others need not
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "dpmcmc-experiments"))
         with ProcessPoolExecutor(min(workers, len(left)), mp_context=get_context("spawn")) as pool:
-            running = [pool.submit(cells.run_cell, study, cell, output) for cell in left]
+            running = [
+                pool.submit(cells.run_cell, study.run, cell, cells.path_of(output, study, cell)) for cell in left
+            ]
             try:
                 for one in as_completed(running):
                     one.result()

@@ -58,6 +58,17 @@ def test_a_stopped_run_goes_on_and_repeats_nothing(tmp_path) -> None:
     assert runs(tmp_path)[5:] == [0, 1]
 
 
+def test_processes_share_the_cells(tmp_path) -> None:
+    from experiments.dp_mcmc_thesis_2021.accountants import ACCOUNTS
+    from experiments.machinery.runner import run_study
+
+    asked = {("minibatch", "published"): 828, ("dp_barker", "barker_2019"): 1687, ("dp_penalty", "exact"): 702}
+    every = [one for one in ACCOUNTS.cells({}) if one["epsilon"] == 4.0]
+    study = replace(ACCOUNTS, cells=lambda _: [one for one in every if (one["algorithm"], one["accountant"]) in asked])
+    table, _ = run_study(study, {}, tmp_path, workers=2)
+    assert dict(zip(zip(table.algorithm, table.accountant, strict=True), table.steps, strict=True)) == asked
+
+
 def test_configurations_of_quick_runs_change_what_they_name(tmp_path) -> None:
     from experiments.machinery.study import Paper
 
