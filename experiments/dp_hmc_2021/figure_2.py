@@ -6,7 +6,7 @@ import pandas as pd
 from dpmcmc.diagnostics import plot_contour, plot_density
 from experiments.dp_hmc_2021.figure_1 import LANGEVIN, METROPOLIS, PUBLISHED
 from experiments.machinery import pictures
-from experiments.machinery.chains import bench
+from experiments.machinery.chains import of_cell
 from experiments.machinery.study import Configuration, Product, Tables, Target
 
 
@@ -15,7 +15,7 @@ def make(tables: Tables, configuration: Configuration) -> Product:
     table = pd.concat(tables.values(), ignore_index=True)
     table = table[(table.model == "banana") & (table.epsilon == max(configuration["epsilons"]))]
     c = configuration
-    reference = bench(c["problems"]["banana"], c["num_records"], c["seed"], c["num_reference"]).reference
+    reference = of_cell(METROPOLIS.cells(c)[0]).reference
     figure, panels = pictures.grid(3, len(PUBLISHED), width=4.6, height=3.4)
     rows = []
     for column, ((name, count), label) in enumerate(PUBLISHED.items()):

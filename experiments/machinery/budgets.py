@@ -14,8 +14,8 @@ import dpmcmc as dp
 from experiments.machinery.chains import (
     Bench,
     Chains,
-    bench,
     gradient_clip_fraction,
+    of_cell,
     ratio_clip_fraction,
     run_chains,
     scores,
@@ -59,12 +59,13 @@ def budget_cell(configuration: Configuration, model: str, problem: str, sampler:
         "most_steps": c["most_steps"].get(sampler, UNLIMITED),
         "segment": c["segments"][sampler],
         "data_seed": c["seed"],
+        "mean": c.get("means", {}).get(model),
     }
 
 
 def run_budget_cell(cell: Cell) -> Rows:
     """Run the chains of one cell; one row a reading and epsilon, and a chain where chains are judged alone."""
-    place = bench(cell["problem"], cell["num_records"], cell["data_seed"], cell["num_reference"])
+    place = of_cell(cell)
     chosen = sampler(cell["sampler"], place)
     alone = cell.get("alone", False)
     payers, delta = 1 if alone else cell["num_chains"], cell["delta"]

@@ -5,7 +5,7 @@ a private procedure. What is released, and what that costs, is as in any run: th
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -20,9 +20,18 @@ from dpmcmc.diagnostics import mmd
 from dpmcmc.kernels.base import Kernel
 from dpmcmc.run.program import Advance, Begin, Layout
 from dpmcmc.zoo.normal import Normal
+from dpmcmc.zoo.thesis_2021 import PRIOR_VARIANCE
 
 NOISE = "float"
 """Ordinary floating-point noise: nobody is to be protected, and the law of the draws is the same."""
+
+
+def of_cell(cell: Mapping[str, Any]) -> "Bench":
+    """Return the problem of a cell."""
+    mean = cell.get("mean")
+    return bench(
+        cell["problem"], cell["num_records"], cell["data_seed"], cell["num_reference"], tuple(mean) if mean else None
+    )
 
 
 class Told(NamedTuple):
@@ -110,10 +119,27 @@ def natural(problem: zoo.Problem) -> zoo.Problem:
     return replace(problem, model=model, records=records, bounds={"records": (-reach, reach)})
 
 
+def shifted(problem: zoo.Problem, mean: Sequence[float]) -> zoo.Problem:
+    """Return a banana with its records moved to have that mean, on which alone its posterior depends."""
+    shift = np.asarray(mean) - problem.records.mean(axis=0, dtype=np.float64)
+    normal = problem.law.normal
+    prior = np.eye(len(shift)) / PRIOR_VARIANCE
+    moved = normal.mean + shift - normal.covariance @ prior @ shift
+    law = replace(problem.law, normal=replace(normal, mean=moved))
+    records = (problem.records + shift).astype(np.float32)
+    return replace(problem, records=records, law=law, start_scale=float(np.mean(np.sqrt(law.variances))))
+
+
 @lru_cache(maxsize=4)
-def bench(name: str, num_records: int, seed: int, num_reference: int = 1000) -> Bench:
-    """Return a problem by name; one process keeps it, and everything that was compiled for it."""
+def bench(
+    name: str, num_records: int, seed: int, num_reference: int = 1000, mean: tuple[float, ...] | None = None
+) -> Bench:
+    """Return a problem by name; one process keeps it, and everything that was compiled for it.
+
+    `mean` moves the records of a banana to the mean that a paper's own records had: its posterior is then the paper's.
+    """
     problem = zoo.problem(name, np.random.default_rng([seed, 0]), num_records=num_records)
+    problem = problem if mean is None else shifted(problem, mean)
     problem = natural(problem) if isinstance(problem.law, Normal) else problem
     vault = dp.PrivateData.without_guarantee(problem.records, bounds=problem.bounds, noise=NOISE)
     reference = problem.sample_posterior(np.random.default_rng([seed, 2]), num_reference)

@@ -14,7 +14,7 @@ import numpy as np
 
 import dpmcmc as dp
 from dpmcmc.diagnostics import mmd
-from experiments.machinery.chains import Bench, bench
+from experiments.machinery.chains import Bench, of_cell
 from experiments.machinery.study import Cell, Configuration, Rows
 
 
@@ -111,6 +111,7 @@ def clipping_cells(
             "most_draws": c["most_draws"],
             "pooled": pooled,
             "data_seed": configuration["seed"],
+            "mean": configuration.get("means", {}).get(short),
         }
         for repeat in range(c["num_repeats"])
         for short, name in problems.items()
@@ -120,7 +121,7 @@ def clipping_cells(
 
 def run_clipping_cell(cell: Cell) -> Rows:
     """Run all bounds of one cell side by side, from the same start points; one row a bound, or a bound and chain."""
-    place = bench(cell["problem"], cell["num_records"], cell["data_seed"], cell["num_reference"])
+    place = of_cell(cell)
     clips = np.asarray(place.problem.settings["clipping"]["ratio_clips"])
     chains = cell["num_chains"]
     starts = place.starts(cell["repeat"], chains)

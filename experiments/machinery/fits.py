@@ -7,6 +7,7 @@ import numpy as np
 import dpmcmc as dp
 from dpmcmc import zoo
 from dpmcmc.diagnostics import mmd
+from experiments.machinery.chains import shifted
 from experiments.machinery.study import Cell, Configuration, Rows
 
 
@@ -26,6 +27,7 @@ def fit_cells(configuration: Configuration, problems: dict[str, str]) -> list[Ce
             "delta": c["delta_over_records"] / c["num_records"],
             "most_draws": c["most_draws"],
             "data_seed": c["seed"],
+            "mean": c.get("means", {}).get(model),
         }
         for repeat in range(c["fit"]["num_repeats"])
         for sampler in c["fit"]["samplers"]
@@ -38,6 +40,7 @@ def run_fit_cell(cell: Cell) -> Rows:
     """Fit once, from the centre of the prior, and judge the second half of the draws."""
     seed = cell["data_seed"]
     problem = zoo.problem(cell["problem"], np.random.default_rng([seed, 0]), num_records=cell["num_records"])
+    problem = shifted(problem, cell["mean"]) if cell["mean"] else problem
     reference = problem.sample_posterior(np.random.default_rng([seed, 2]), cell["num_reference"])
     vault = dp.PrivateData.without_guarantee(problem.records, bounds=problem.bounds)
     with warnings.catch_warnings():
