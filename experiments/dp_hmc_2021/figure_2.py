@@ -20,6 +20,8 @@ def make(tables: Tables, configuration: Configuration) -> Product:
     rows = []
     for column, ((name, count), label) in enumerate(PUBLISHED.items()):
         found = table[(table.sampler == name) & (table.reading == count)].sort_values("mmd")
+        if found.empty:
+            continue
         chosen = {"best": found.iloc[0], "median": found.iloc[len(found) // 2], "worst": found.iloc[-1]}
         for kind, row in chosen.items():
             draws = np.asarray(row.draws)

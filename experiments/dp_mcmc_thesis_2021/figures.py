@@ -23,12 +23,13 @@ from experiments.machinery.clip_figure import clip_product
 from experiments.machinery.study import Configuration, Product, Study, Tables, Target
 
 
-def setting(configuration: Configuration, models: tuple[str, ...]) -> str:
+def setting(table: pd.DataFrame, configuration: Configuration) -> str:
     """Return the words of a caption that say how the chains were run."""
     c = configuration
-    sizes = sorted({f"{c['models'][model]['num_records']:,}" for model in models})
+    sizes = [f"{size:,}" for size in sorted(set(table.num_records))]
+    chains = table.groupby(["model", "sampler", "reading", "epsilon"]).size().max()
     return (
-        f"{c['num_blocks'] * c['num_chains']} chains, each with a budget of its own and judged by itself, medians with "
+        f"{chains} chains, each with a budget of its own and judged by itself, medians with "
         f"quartiles; n = {' or '.join(sizes)}, delta = {c['delta_over_records']:g} / n, replace-one; a smaller epsilon "
         "is the beginning of the same chains; start points around the truth."
     )
@@ -74,7 +75,7 @@ def lines(
                 )
                 ax.set_ylim(bottom=0)
         pictures.legend_above(figure, panels[0, 0], 3)
-        caption = f"{ylabel} against epsilon. {setting(configuration, models)}"
+        caption = f"{ylabel} against epsilon. {setting(table, configuration)}"
         if measure == "mmd":
             caption += " Best count: accept bits for full data, tight subsampling for batches (at most 12,000 steps)."
         if "clipped" in measure:
@@ -117,7 +118,7 @@ def circle(tables: Tables, configuration: Configuration) -> Product:
     pictures.dress(panels[0, 0], xlabel="epsilon", ylabel="error of the mean")
     pictures.dress(panels[0, 1], xlabel="epsilon", ylabel="share of ratios clipped")
     pictures.legend_above(figure, panels[0, 0], 3)
-    caption = f"The circle. {setting(configuration, ('circle',))} Walks stop after 20,000 steps."
+    caption = f"The circle. {setting(table, configuration)} Walks stop after 20,000 steps."
     return Product(caption, compare(table, "mean_error"), figure, medians(table, "mean_error"))
 
 
@@ -136,7 +137,7 @@ def gradients(tables: Tables, configuration: Configuration) -> Product:
     panels[0, 0].set_ylim(0, 1)
     caption = (
         "Share of records whose gradient DP-HMC clips, at positions of the chains, one point a chain. "
-        f"{setting(configuration, models)} An exact count, which only simulated records allow."
+        f"{setting(table, configuration)} An exact count, which only simulated records allow."
     )
     return Product(caption, compare(table, "gradients_clipped"), figure, medians(table, "gradients_clipped"))
 

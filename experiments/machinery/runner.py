@@ -4,8 +4,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -20,18 +21,22 @@ SECONDS_BETWEEN_LINES = 30.0
 """How often a run without a terminal says where it is."""
 
 
-def reproduce(paper: Paper, targets: Iterable[Target], *, quick: bool, workers: int, output: Path) -> list[Path]:
-    """Run targets of one paper and return the summaries that were written."""
+def reproduce(
+    paper: Paper, targets: Iterable[Target], *, quick: bool, workers: int, output: Path, finished: bool = False
+) -> list[Path]:
+    """Run targets of one paper and return the summaries that were written; if `finished`, of what is there already."""
     configuration = paper.configuration(quick=quick)
     written: list[Path] = []
-    done: dict[str, tuple[pd.DataFrame, float]] = {}
+    done: dict[str, Results] = {}
     for target in targets:
         for study in target.studies:
             if study.name not in done:
-                done[study.name] = run_study(study, configuration, output, workers)
-        tables = {study.name: done[study.name][0] for study in target.studies}
-        seconds = sum(done[study.name][1] for study in target.studies)
-        written.append(write(paper, target, target.make(tables, configuration), seconds, output))
+                done[study.name] = run_study(study, configuration, output, 0 if finished else workers)
+        found = {study.name: done[study.name] for study in target.studies if done[study.name].finished}
+        if found:
+            tables = {name: results.table for name, results in found.items()}
+            product = target.make(tables, configuration)
+            written.append(write(paper, target, product, [done[study.name] for study in target.studies], output))
     return written
 
 
@@ -42,19 +47,33 @@ def forget(target: Target, configuration: Configuration, output: Path) -> None:
             cells.path_of(output, study, cell).unlink(missing_ok=True)
 
 
-def run_study(study: Study, configuration: Configuration, output: Path, workers: int) -> tuple[pd.DataFrame, float]:
-    """Run the cells that are missing, write the table, and return it with the seconds of its cells."""
+@dataclass(frozen=True)
+class Results:
+    """What a study has found so far."""
+
+    table: pd.DataFrame
+    seconds: float
+    finished: int
+    total: int
+
+
+def run_study(study: Study, configuration: Configuration, output: Path, workers: int) -> Results:
+    """Run the cells that are missing, none if there are no workers, write the table, and return what was found."""
     wanted = study.cells(configuration)
-    run_cells(study, cells.missing(study, wanted, output), len(wanted), output, workers)
-    table, seconds = cells.table(study, wanted, output)
+    output.mkdir(parents=True, exist_ok=True)
+    if workers:
+        run_cells(study, cells.missing(study, wanted, output), len(wanted), output, workers)
+    finished = [cell for cell in wanted if cells.path_of(output, study, cell).exists()]
+    if not finished:
+        return Results(pd.DataFrame(), 0.0, 0, len(wanted))
+    table, seconds = cells.table(study, finished, output)
     lists = [name for name in table if table[name].map(lambda value: isinstance(value, list)).any()]
     table.drop(columns=lists).to_csv(output / f"{study.name}.csv", index=False, float_format="%.6g")
-    return table, seconds
+    return Results(table, seconds, len(finished), len(wanted))
 
 
 def run_cells(study: Study, left: list[Cell], total: int, output: Path, workers: int) -> None:
     """Run cells in processes of their own, each on one core; what is finished is kept whatever happens to the rest."""
-    output.mkdir(parents=True, exist_ok=True)
     if not left:
         return
     with _Watcher(study.name, total, total - len(left)) as watcher:
@@ -80,7 +99,7 @@ def run_cells(study: Study, left: list[Cell], total: int, output: Path, workers:
                 raise
 
 
-def write(paper: Paper, target: Target, product: Product, seconds: float, output: Path) -> Path:
+def write(paper: Paper, target: Target, product: Product, found: Sequence[Results], output: Path) -> Path:
     """Write what a target made: NAME.png and .svg, NAME.csv, and NAME.md, the summary."""
     if product.figure is not None:
         pictures.save(product.figure, product.caption, output / target.name)
@@ -88,9 +107,11 @@ def write(paper: Paper, target: Target, product: Product, seconds: float, output
         product.table.to_csv(output / f"{target.name}.csv", index=False, float_format="%.6g")
     picture = f"\n![{target.title}]({target.name}.png)\n" if product.figure is not None else ""
     summary = output / f"{target.name}.md"
+    finished, total = sum(results.finished for results in found), sum(results.total for results in found)
+    minutes = sum(results.seconds for results in found) / 60
     summary.write_text(
         f"# {paper.title}: {target.title}\n\n{product.caption}\n{picture}\n{product.summary.strip()}\n\n"
-        f"Cells took {seconds / 60:.1f} minutes of one core together.\n",
+        f"{finished} of {total} cells are finished; they took {minutes:.1f} minutes together.\n",
         encoding="utf-8",
     )
     return summary

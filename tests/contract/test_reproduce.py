@@ -50,7 +50,10 @@ def test_a_stopped_run_goes_on_and_repeats_nothing(tmp_path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_study(stopped, {"count": 4, "seed": 1}, tmp_path, workers=1)
     assert runs(tmp_path) == [0, 1, 2]
-    table, _ = run_study(whole, {"count": 4, "seed": 1}, tmp_path, workers=1)
+    so_far = run_study(whole, {"count": 4, "seed": 1}, tmp_path, workers=0)
+    assert (so_far.finished, so_far.total, list(so_far.table.square)) == (2, 4, [0, -1, 1, -1])
+    assert runs(tmp_path) == [0, 1, 2]
+    table = run_study(whole, {"count": 4, "seed": 1}, tmp_path, workers=1).table
     assert runs(tmp_path) == [0, 1, 2, 2, 3]
     assert list(table.square) == [0, -1, 1, -1, 4, -1, 9, -1]
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "squares.csv"), table)
@@ -65,7 +68,7 @@ def test_processes_share_the_cells(tmp_path) -> None:
     asked = {("minibatch", "published"): 828, ("dp_barker", "barker_2019"): 1687, ("dp_penalty", "exact"): 702}
     every = [one for one in ACCOUNTS.cells({}) if one["epsilon"] == 4.0]
     study = replace(ACCOUNTS, cells=lambda _: [one for one in every if (one["algorithm"], one["accountant"]) in asked])
-    table, _ = run_study(study, {}, tmp_path, workers=2)
+    table = run_study(study, {}, tmp_path, workers=2).table
     assert dict(zip(zip(table.algorithm, table.accountant, strict=True), table.steps, strict=True)) == asked
 
 
@@ -108,13 +111,14 @@ def test_a_very_small_experiment_writes_everything(tmp_path) -> None:
     study = replace(
         METROPOLIS, cells=lambda c: [one for one in METROPOLIS.cells(c) if one["sampler"] == "dp_penalty"][:1]
     )
-    table, seconds = run_study(study, tiny, tmp_path, workers=1)
+    found = run_study(study, tiny, tmp_path, workers=1)
+    table = found.table
     assert list(table.reading) == ["published", "accept bit"]
     assert np.all((table.mmd > 0) & (table.mmd < 1.5) & (table.epsilon_that_holds <= 15))
-    write(paper, TARGET, TARGET.make({"metropolis": table}, tiny), seconds, tmp_path)
+    write(paper, TARGET, TARGET.make({"metropolis": table}, tiny), [found], tmp_path)
     for name in ("figure-1.png", "figure-1.svg", "figure-1.csv", "figure-1.md", "metropolis.csv"):
         assert (tmp_path / name).stat().st_size > 100, name
-    again, _ = run_study(study, tiny, tmp_path / "again", workers=1)
+    again = run_study(study, tiny, tmp_path / "again", workers=1).table
     pd.testing.assert_frame_equal(again, table)  # a cell is a pure function of its settings
 
 

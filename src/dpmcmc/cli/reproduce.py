@@ -18,6 +18,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="At reduced size: does it run. Into a folder apart.")] = False,
     show: Annotated[bool, typer.Option("--list", help="List what can be made again.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what an earlier run has finished.")] = False,
+    finished: Annotated[bool, typer.Option("--finished", help="Run nothing: show what is finished so far.")] = False,
     workers: Annotated[int | None, typer.Option(help="Processes; as many as cores unless stated.", min=1)] = None,
 ) -> None:
     """Make figures and tables of the literature again: runs, goes on where it was stopped, and writes what it found."""
@@ -35,7 +36,8 @@ def reproduce(
         if fresh:
             for target in wanted:
                 runner.forget(target, paper.configuration(quick=quick), output)
-        written = runner.reproduce(paper, wanted, quick=quick, workers=workers or os.cpu_count() or 1, output=output)
+        processes = workers or os.cpu_count() or 1
+        written = runner.reproduce(paper, wanted, quick=quick, workers=processes, output=output, finished=finished)
         for summary in written:
             typer.echo(f"wrote {os.path.relpath(summary)}")
 
