@@ -77,7 +77,7 @@ def lines(
         pictures.legend_above(figure, panels[0, 0], 3)
         caption = f"{ylabel} against epsilon. {setting(table, configuration)}"
         if measure == "mmd":
-            caption += " Best count: accept bits for full data, tight subsampling for batches (at most 12,000 steps)."
+            caption += " Best count: accept bits for full data, tight subsampling for batches (at most 4,000 steps)."
         if "clipped" in measure:
             caption += " Shares are exact counts, which only simulated records allow."
         return Product(caption, compare(table, measure), figure, medians(table, measure))
