@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax.numpy as jnp
 import numpy as np
 
 import dpmcmc as dp
@@ -52,6 +53,7 @@ def run_fit_cell(cell: Cell) -> Rows:
             delta=cell["delta"],
             sampler=cell["sampler"],
             num_chains=cell["num_chains"],
+            init=jnp.zeros(problem.dimension),  # the mean of the prior
             even_if_useless=True,
             progress=False,
             insecure_seed=int(np.random.SeedSequence([seed, cell["repeat"], 7]).generate_state(1)[0]),
