@@ -51,6 +51,11 @@ def make(tables: Tables, configuration: Configuration) -> Product:
         pictures.dress(panels[2, column], xlabel="theta 1", ylabel="theta 2" if column == 0 else "")
         if panels[2, column].get_legend():
             panels[2, column].get_legend().remove()
+    middle, half = (reference.max(axis=0) + reference.min(axis=0)) / 2, 0.75 * np.ptp(reference, axis=0)
+    for column in range(len(PUBLISHED)):  # one stray chain must not hide the rest
+        for row, coordinate in ((0, 0), (1, 1), (2, 0)):
+            panels[row, column].set_xlim(middle[coordinate] - half[coordinate], middle[coordinate] + half[coordinate])
+        panels[2, column].set_ylim(middle[1] - half[1], middle[1] + half[1])
     pictures.legend_above(figure, panels[0, 0], 4)
     caption = (
         f"Banana, n = {c['num_records']:,}, epsilon = {max(c['epsilons']):g} as each paper counts. Rows one and two: "
