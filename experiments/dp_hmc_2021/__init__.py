@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from experiments.dp_hmc_2021 import figure_1, figure_2, figure_3
+from experiments.dp_hmc_2021 import figure_1, figure_2, figure_3, steps
 from experiments.machinery.study import Paper
 
 PAPER = Paper(
     name="dp-hmc",
     title="Räisä, Koskela and Honkela 2021",
     folder=Path(__file__).parent,
-    targets=(figure_1.TARGET, figure_2.TARGET, figure_3.TARGET),
+    targets=(figure_1.TARGET, figure_2.TARGET, figure_3.TARGET, steps.TARGET),
 )

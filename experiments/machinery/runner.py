@@ -103,7 +103,7 @@ def write(paper: Paper, target: Target, product: Product, found: Sequence[Result
     """Write what a target made: NAME.png and .svg, NAME.csv, and NAME.md, the summary."""
     if product.figure is not None:
         pictures.save(product.figure, product.caption, output / target.name)
-    if product.table is not None:
+    if product.table is not None and target.name not in {study.name for study in target.studies}:
         product.table.to_csv(output / f"{target.name}.csv", index=False, float_format="%.6g")
     picture = f"\n![{target.title}]({target.name}.png)\n" if product.figure is not None else ""
     summary = output / f"{target.name}.md"
