@@ -84,3 +84,14 @@ def test_the_published_reading_allows_the_published_numbers_of_steps(model, samp
     assert spent <= 4.0001
     if sampler not in ("dp_hmc", "dp_penalty"):  # they took the noise for half of what it is
         assert spent < 2.1
+
+
+def test_a_banana_whose_records_were_moved_has_the_posterior_of_their_mean() -> None:
+    from experiments.machinery.chains import shifted
+
+    problem = zoo.problem("dp_hmc_2021_banana", np.random.default_rng(4), num_records=5000)
+    moved = shifted(problem, [0.1333, 2.9338])
+    np.testing.assert_allclose(moved.records.mean(axis=0, dtype=np.float64), [0.1333, 2.9338], atol=1e-5)
+    precision = 5000 / np.array([2000.0, 2500.0])
+    np.testing.assert_allclose(moved.law.normal.mean, precision * [0.1333, 2.9338] / (precision + 1 / 1000), rtol=1e-6)
+    assert moved.start_scale == pytest.approx(np.mean(np.sqrt(moved.law.variances)))
