@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from experiments.dp_hmc_2021.published import compare, orderings, say
+from experiments.dp_hmc_2021.published import compare, orderings
 from experiments.machinery import pictures
 from experiments.machinery.budgets import budget_cells, run_budget_cell
 from experiments.machinery.fits import fit_cells, run_fit_cell
@@ -69,7 +69,7 @@ def make(tables: Tables, configuration: Configuration) -> Product:
         "epsilon is the beginning of the same chains. Stochastic-gradient chains stop after "
         f"{c['most_steps']['dp_sgld']:,} steps."
     )
-    parts = [orderings(found), say(compare(table)), summary(found)]
+    parts = [orderings(found), compare(table), summary(found)]
     return Product(caption, "\n\n".join(part for part in parts if part), figure, found)
 
 
