@@ -57,9 +57,10 @@ def lines(
     def make(tables: Tables, configuration: Configuration) -> Product:
         table = tables[study.name]
         readings = [("published",)] if measure != "mmd" else [("published",), ("tight", "accept bit")]
-        figure, panels = pictures.grid(len(readings), len(models), width=4.8, height=3.6, sharey="row")
+        shown = [model for model in models if model in set(table.model)]
+        figure, panels = pictures.grid(len(readings), len(shown), width=4.8, height=3.6, sharey="row")
         for row, reading in enumerate(readings):
-            for column, model in enumerate(models):
+            for column, model in enumerate(shown):
                 ax = panels[row, column]
                 for index, sampler in enumerate(samplers):
                     part = table[(table.model == model) & (table.sampler == sampler) & table.reading.isin(reading)]
@@ -126,6 +127,8 @@ def gradients(tables: Tables, configuration: Configuration) -> Product:
     """Figure 6.8: gradients clipped by DP-HMC, model by model."""
     table = pd.concat([part.dropna(axis=1, how="all") for part in tables.values()], ignore_index=True)
     table = table[(table.sampler == "dp_hmc") & (table.reading == "published") & (table.epsilon == table.epsilon.max())]
+    if table.empty:
+        return Product("Share of records whose gradient DP-HMC clips.", "No chain of DP-HMC is finished.")
     models = (*BANANAS, *HARDER)
     figure, panels = pictures.grid(1, 1, width=11.0)
     groups = [table[table.model == model].gradients_clipped.to_numpy() for model in models]
