@@ -16,12 +16,13 @@ def make(tables: Tables, configuration: Configuration) -> Product:
     table = table[(table.model == "banana") & (table.epsilon == max(configuration["epsilons"]))]
     c = configuration
     reference = of_cell(METROPOLIS.cells(c)[0]).reference
-    figure, panels = pictures.grid(3, len(PUBLISHED), width=4.6, height=3.4)
+    shown = {
+        label: table[(table.sampler == name) & (table.reading == count)] for (name, count), label in PUBLISHED.items()
+    }
+    shown = {label: part.sort_values("mmd") for label, part in shown.items() if len(part)}
+    figure, panels = pictures.grid(3, len(shown), width=4.6, height=3.4)
     rows = []
-    for column, ((name, count), label) in enumerate(PUBLISHED.items()):
-        found = table[(table.sampler == name) & (table.reading == count)].sort_values("mmd")
-        if found.empty:
-            continue
+    for column, (label, found) in enumerate(shown.items()):
         chosen = {"best": found.iloc[0], "median": found.iloc[len(found) // 2], "worst": found.iloc[-1]}
         for kind, row in chosen.items():
             draws = np.asarray(row.draws)
@@ -44,6 +45,7 @@ def make(tables: Tables, configuration: Configuration) -> Product:
             ax.lines[-1].set(color="black", linewidth=1.5)
             for patch in list(ax.collections):
                 patch.remove()
+            ax.set_ylim(0, 1.05 * max(line.get_ydata().max() for line in ax.lines))
             pictures.dress(ax, xlabel=f"theta {coordinate + 1}", title=label if coordinate == 0 else "")
             if ax.get_legend():
                 ax.get_legend().remove()
@@ -52,7 +54,7 @@ def make(tables: Tables, configuration: Configuration) -> Product:
         if panels[2, column].get_legend():
             panels[2, column].get_legend().remove()
     middle, half = (reference.max(axis=0) + reference.min(axis=0)) / 2, 0.75 * np.ptp(reference, axis=0)
-    for column in range(len(PUBLISHED)):  # one stray chain must not hide the rest
+    for column in range(len(shown)):  # one stray chain must not hide the rest
         for row, coordinate in ((0, 0), (1, 1), (2, 0)):
             panels[row, column].set_xlim(middle[coordinate] - half[coordinate], middle[coordinate] + half[coordinate])
         panels[2, column].set_ylim(middle[1] - half[1], middle[1] + half[1])
