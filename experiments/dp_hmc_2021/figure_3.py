@@ -18,15 +18,15 @@ CLIPPING = Study("clipping", cells, run_clipping_cell)
 
 def make(tables: Tables, configuration: Configuration) -> Product:
     """Draw the figure."""
-    c = configuration["clipping"]
+    c, table = configuration["clipping"], tables["clipping"]
     steps = {model: f"{of['hmc']:,} and {of['random_walk']:,}" for model, of in c["steps"].items()}
     caption = (
         "Metropolis samplers without noise whose tests clip each record's log-likelihood ratio; dashed: the paper's "
-        f"guideline of {CLAIM:.0%}. {c['num_repeats']} repeats of {c['num_chains']} chains, n = "
+        f"guideline of {CLAIM:.0%}. {table.repeat.nunique()} repeats of {c['num_chains']} chains, n = "
         f"{configuration['num_records']:,}; steps of HMC and of the random walk: banana {steps['banana']}, Gaussian "
         f"{steps['gaussian']}; points are repeats, lines their medians with quartiles."
     )
-    return clip_product(tables["clipping"], caption, CLAIM)
+    return clip_product(table, caption, CLAIM)
 
 
 TARGET = Target("figure-3", "what clipping does without noise", (CLIPPING,), make)

@@ -97,13 +97,14 @@ def medians(table: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 def clipping(tables: Tables, configuration: Configuration) -> Product:
     """Figure 6.3."""
-    c = configuration["clipping"]
+    table = tables["clipping"]
+    chains = table.repeat.nunique() * configuration["clipping"]["num_chains"]
     caption = (
         "Metropolis samplers without noise whose tests clip each record's log-likelihood ratio; dashed: the guideline "
-        f"of 10 %. {c['num_repeats'] * c['num_chains']} chains, each judged by itself, of 500 (HMC) and 3,000 (random "
+        f"of 10 %. {chains} chains, each judged by itself, of 500 (HMC) and 3,000 (random "
         "walk) steps, second halves against 2,000 exact draws."
     )
-    return clip_product(tables["clipping"], caption, 0.1)
+    return clip_product(table, caption, 0.1)
 
 
 def circle(tables: Tables, configuration: Configuration) -> Product:
