@@ -58,7 +58,8 @@ def lines(
         table = tables[study.name]
         readings = [("published",)] if measure != "mmd" else [("published",), ("tight", "accept bit")]
         shown = [model for model in models if model in set(table.model)]
-        figure, panels = pictures.grid(len(readings), len(shown), width=4.8, height=3.6, sharey="row")
+        height = 3.6 if len(readings) > 1 else 4.6
+        figure, panels = pictures.grid(len(readings), len(shown), width=4.8, height=height, sharey="row")
         for row, reading in enumerate(readings):
             for column, model in enumerate(shown):
                 ax = panels[row, column]
@@ -76,11 +77,11 @@ def lines(
                 )
                 ax.set_ylim(bottom=0)
         pictures.legend_above(figure, panels[0, 0], 3)
-        caption = f"{ylabel} against epsilon. {setting(table, configuration)}"
+        caption = f"{ylabel[0].upper()}{ylabel[1:]} against epsilon. {setting(table, configuration)}"
         if measure == "mmd":
             caption += " Best count: accept bits for full data, tight subsampling for batches (at most 4,000 steps)."
         if "clipped" in measure:
-            caption += " Shares are exact counts, which only simulated records allow."
+            caption += " Shares are exact counts over the whole chain, which only simulated records allow."
         return Product(caption, compare(table, measure), figure, medians(table, measure))
 
     return make
@@ -130,15 +131,15 @@ def gradients(tables: Tables, configuration: Configuration) -> Product:
     table = table[(table.sampler == "dp_hmc") & (table.reading == "published") & (table.epsilon == table.epsilon.max())]
     if table.empty:
         return Product("Share of records whose gradient DP-HMC clips.", "No chain of DP-HMC is finished.")
-    models = (*BANANAS, *HARDER)
-    figure, panels = pictures.grid(1, 1, width=11.0)
+    models = [model for model in (*BANANAS, *HARDER) if model in set(table.model)]
+    figure, panels = pictures.grid(1, 1, width=max(6.0, 1.6 * len(models)))
     groups = [table[table.model == model].gradients_clipped.to_numpy() for model in models]
     for index, values in enumerate(groups):
         look = pictures.style(0) | {"linestyle": "none"}
         panels[0, 0].plot(np.full(len(values), index) + np.linspace(-0.15, 0.15, len(values)), values, **look)
     panels[0, 0].set_xticks(range(len(models)), models)
     pictures.dress(panels[0, 0], ylabel="share of gradients clipped")
-    panels[0, 0].set_ylim(0, 1)
+    panels[0, 0].set(xlim=(-0.5, len(models) - 0.5), ylim=(0, 1))
     caption = (
         "Share of records whose gradient DP-HMC clips, at positions of the chains, one point a chain. "
         f"{setting(table, configuration)} An exact count, which only simulated records allow."
