@@ -37,11 +37,15 @@ def _verdict(table: pd.DataFrame, claimed_share: float) -> str:
     """Compare runs with few clipped ratios with those below the claimed share."""
     lines = []
     for (model, algorithm), part in table.groupby(["model", "algorithm"], sort=False):
-        none = part[part["clip"] == part["clip"].max()].mmd.median()
-        some = part[(part.ratios_clipped > 0.01) & (part.ratios_clipped <= claimed_share)].mmd.median()
-        many = part[part.ratios_clipped > 2 * claimed_share].mmd.median()
+        none = part[part["clip"] == part["clip"].max()].mmd
+        some = part[(part.ratios_clipped > 0.01) & (part.ratios_clipped <= claimed_share)].mmd
+        many = part[part.ratios_clipped > 2 * claimed_share].mmd
         lines.append(
-            f"- {model}, {LABELS[algorithm]}: median MMD {none:.3f} without clipping, {some:.3f} where 1 % to "
-            f"{claimed_share:.0%} of the ratios are clipped, {many:.3f} where more than {2 * claimed_share:.0%} are."
+            f"- {model}, {LABELS[algorithm]}: median MMD {_median(none)} without clipping, {_median(some)} where 1 % to "
+            f"{claimed_share:.0%} of the ratios are clipped, {_median(many)} where more than {2 * claimed_share:.0%} are."
         )
     return "\n".join(lines)
+
+
+def _median(values: pd.Series) -> str:
+    return f"{values.median():.3f}" if len(values) else "(no run)"
