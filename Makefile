@@ -8,7 +8,7 @@ DEVELOPMENT := $(VENV)/.development
 BROWSER := $(VENV)/.browser
 DOCUMENTATION := $(VENV)/.documentation
 
-.PHONY: help demo test lint types imports docs unit test-slow figures benchmark clean
+.PHONY: help demo test lint types imports docs unit test-slow figures reproduce reproduce-quick benchmark clean
 
 help:  ## list the tasks
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,12 @@ test-slow: $(DEVELOPMENT) $(BROWSER)  ## the long statistical tests as well
 figures: $(DEVELOPMENT)  ## make the pictures in docs/figures again
 	$(BIN)/python docs/figures/accountants.py
 	$(BIN)/python docs/figures/diagnostics.py
+
+reproduce: $(INSTALLED)  ## make every figure and table of the literature again: hours
+	$(BIN)/dpmcmc reproduce --all
+
+reproduce-quick: $(INSTALLED)  ## the same at reduced size, in minutes: does it run
+	$(BIN)/dpmcmc reproduce --all --quick --fresh
 
 benchmark: $(DEVELOPMENT)  ## measure, against the peers in the same run
 	$(BIN)/python benchmarks/accounting.py

@@ -1,0 +1,1 @@
+"""The figures and tables of the literature, made again: one folder a paper. See README.md."""

@@ -1,0 +1,1 @@
+"""What all experiments share: cells that are run once, tables, pictures."""

@@ -1,0 +1,59 @@
+"""``dpmcmc reproduce``: the figures and tables of the literature, made again from a clone."""
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpmcmc.cli.output import print_table
+from dpmcmc.errors import InvalidArgument
+
+
+def reproduce(
+    targets: Annotated[list[str] | None, typer.Argument(help="A figure, dp-hmc/figure-1, or a paper, dp-hmc.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All figures and tables of all papers.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="At reduced size: does it run. Into a folder apart.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="List what can be made again.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what an earlier run has finished.")] = False,
+    finished: Annotated[bool, typer.Option("--finished", help="Run nothing: show what is finished so far.")] = False,
+    workers: Annotated[int | None, typer.Option(help="Processes; as many as cores unless stated.", min=1)] = None,
+) -> None:
+    """Make figures and tables of the literature again: runs, goes on where it was stopped, and writes what it found."""
+    catalogue = _machinery("catalogue")
+    if show:
+        rows = [[f"{paper.name}/{target.name}", target.title] for paper, target in _every(catalogue)]
+        print_table("dpmcmc reproduce TARGET", ["target", "what it is"], rows)
+        return
+    if bool(targets) == everything:
+        raise InvalidArgument("targets must be named, or --all given, not both; --list names them")
+    chosen = catalogue.choose(list(catalogue.papers()) if everything else targets)
+    runner = _machinery("runner")
+    for paper, wanted in chosen:
+        output = paper.folder / ("quick" if quick else "results")
+        if fresh:
+            for target in wanted:
+                runner.forget(target, paper.configuration(quick=quick), output)
+        processes = workers or os.cpu_count() or 1
+        written = runner.reproduce(paper, wanted, quick=quick, workers=processes, output=output, finished=finished)
+        for summary in written:
+            typer.echo(f"wrote {os.path.relpath(summary)}")
+
+
+def _every(catalogue: Any) -> list[tuple[Any, Any]]:
+    return [(paper, target) for paper in catalogue.papers().values() for target in paper.targets]
+
+
+def _machinery(name: str) -> Any:
+    """Import a part of the experiments' machinery from the clone that this is installed from, or that one stands in."""
+    for root in (Path(__file__).parents[3], Path.cwd()):
+        if (root / "experiments" / "machinery").is_dir():
+            if str(root) not in sys.path:
+                sys.path.insert(0, str(root))
+            return import_module(f"experiments.machinery.{name}")
+    raise InvalidArgument(
+        "the folder experiments/ was not found: it is part of a clone of the repository and not of the installed "
+        "package; run `pip install --editable .` in a clone, or this command from its top folder"
+    )
