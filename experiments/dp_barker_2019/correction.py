@@ -47,8 +47,8 @@ def make_errors(tables: Tables, configuration: Configuration) -> Product:
     table = tables["correction"]
     figure, panels = pictures.grid(1, 2, height=5.4)
     for ax, column, label in (
-        (panels[0, 0], "sup_cdf_error", "largest error of the distribution function"),
-        (panels[0, 1], "defect_5", "largest defect of detailed balance, |l| <= 5"),
+        (panels[0, 0], "sup_cdf_error", "sup |F - S|"),
+        (panels[0, 1], "defect_5", "defect of balance, |l| <= 5"),
     ):
         for index, (way, group) in enumerate(table.groupby("way", sort=False)):
             ax.plot(group.variance, group[column], label=NAMES[str(way)], **pictures.style(index))
@@ -58,7 +58,8 @@ def make_errors(tables: Tables, configuration: Configuration) -> Product:
     c = configuration["correction"]["variance"]
     at = table[table.variance == c].set_index("way")
     caption = (
-        "Left, the paper's Figure 4: the largest |F(x) - S(x)|, F the law of N(0, C) + V_cor, S the logistic law. Right: "
+        "Left, the paper's Figure 4: the largest |F(x) - S(x)|, F the law of N(0, C) + V_cor, S the logistic law. "
+        "Right: "
         "the largest |ln(a(l)/a(-l)) - l|, a the acceptance, which is what a chain feels. The fits are deterministic: "
         "no error bars."
     )
@@ -81,7 +82,8 @@ def make_shapes(tables: Tables, configuration: Configuration) -> Product:
         for index, variance in enumerate(c["shown"]):
             look = pictures.style(index) | {"markersize": 4}
             at, density = _density(WAYS[way](variance), places)
-            ax.plot(at, density, label=f"C = {variance:g}", **look | {"marker": "" if way != "balance" else "o"})
+            look |= {"marker": ""} if way != "balance" else {"linestyle": "", "markersize": 7}
+            ax.plot(at, density, label=f"C = {variance:g}", **look)
         ax.set_yscale("log")
         ax.set_ylim(1e-7, 1.5)
         ax.set_xlim(-10, 10)
@@ -96,8 +98,9 @@ def make_shapes(tables: Tables, configuration: Configuration) -> Product:
         if way in ("ridge", "mixture", "balance"):
             left.plot(places, fit.cdf(places), label=way, **plain)
         middle.plot(places, np.abs(fit.cdf(places) - expit(places)), label=way, **plain)
-        lower, upper = fit.cdf(-np.abs(places)), fit.cdf(np.abs(places))
-        right.plot(np.abs(places), np.abs(np.log(upper / lower) - np.abs(places)) + 1e-12, label=way, **plain)
+        ratios = places[places > 0]
+        defect = np.abs(np.log(fit.cdf(ratios) / fit.cdf(-ratios)) - ratios)
+        right.plot(ratios, defect, label=way, **plain)
     middle.set_yscale("log")
     middle.set_ylim(1e-7, 0.1)
     right.set_yscale("log")

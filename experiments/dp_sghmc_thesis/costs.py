@@ -58,7 +58,8 @@ def noise_over_clip(reading: str, c: Cell, step: float) -> float:
 def released(c: Cell) -> Event:
     """Return what all steps release together in the reading of the cell."""
     parts = []
-    for step, times in step_sizes(c["multiplier"], c["num_steps"]):
+    sizes = [(c["fixed_step"], c["num_steps"])] if "fixed_step" in c else step_sizes(c["multiplier"], c["num_steps"])
+    for step, times in sizes:
         noise = noise_over_clip(c["reading"], c, step)
         if c["reading"] == "published_moments":
             part: Event = FixedBatchGaussian(round(c["rate"] * c["num_records"]), c["num_records"], noise)
@@ -109,9 +110,11 @@ def make(tables: Tables, configuration: Configuration) -> Product:
     caption = (
         f"Epsilon of DP-SGHMC, q = {c['rate']:g}, C = {c['friction']:g}, L = {c['clip']:g}, J = {c['num_inner']}, step "
         f"sizes {c['multiplier']:g} t^(-1/3), Poisson batches, one record added or removed; left: T = "
-        f"{c['num_steps']}, right: delta = {c['delta']:g}. Crosses: printed. The printed column clips the gradient of a "
+        f"{c['num_steps']}, right: delta = {c['delta']:g}. Crosses: printed. The printed column clips the gradient of "
+        "a "
         "whole batch and takes L for what one record can change: it is up to 2L. Clipping each record's gradient "
-        f"costs far less where the loss is the mean over n = {c['num_records']:,} records, as in the thesis; sampling the "
+        f"costs far less where the loss is the mean over n = {c['num_records']:,} records, as in the thesis; sampling "
+        "the "
         "posterior itself with this noise has no guarantee to speak of (bounds above a million, not shown)."
     )
     return Product(caption, _summary(wide, c), figure, wide)

@@ -44,16 +44,17 @@ def hmc(data: Radon, prior_variance: float | None, c: dict[str, Any], starts: np
     return run_stages(data, model, [dp.Stage(kernel, c["num_steps"])], starts, seed)
 
 
-def dp_sghmc(data: Radon, prior_variance: float | None, c: dict[str, Any], starts: np.ndarray, seed: int) -> np.ndarray:
+def dp_sghmc(
+    data: Radon, prior_variance: float | None, c: dict[str, Any], starts: np.ndarray, seed: int, *, fixed: bool = False
+) -> np.ndarray:
     """Run DP-SGHMC with each record's gradient clipped, on Poisson batches; its noise is its privacy noise.
 
     Momenta are kept from one step to the next: friction renews them, and trajectories are not cut short.
     """
     model = data.model(prior_variance, 1 / data.size)
+    sizes = dp.polynomial_steps(c["multiplier"], exponent=1 / 3, num_steps=c["num_steps"], num_levels=LEVELS)
     stages = []
-    for step, times in dp.polynomial_steps(
-        c["multiplier"], exponent=1 / 3, num_steps=c["num_steps"], num_levels=LEVELS
-    ):
+    for step, times in [(c["fixed_step"], c["num_steps"])] if fixed else sizes:
         gradient = dp.SubsampledGradientSum.for_sghmc(c["clip"] / data.size, c["rate"], step, c["friction"])
         kernel = dp.dp_sghmc(gradient, step_size=step, friction=c["friction"], num_inner=c["num_inner"])
         stages.append(dp.Stage(kernel, times))

@@ -96,14 +96,18 @@ def make(tables: Tables, configuration: Configuration) -> Product:
             points = np.array(row.points)
             ax.plot(points[:, 0], points[:, 1], ".", markersize=3, color=pictures.COLOURS[0])
             ax.plot(
-                row.middle + row.radius * np.cos(angle), c["momentum"] * np.sin(angle), color=pictures.COLOURS[4], lw=2.5
+                row.middle + row.radius * np.cos(angle),
+                c["momentum"] * np.sin(angle),
+                color=pictures.COLOURS[4],
+                lw=2.5,
             )
             pictures.dress(ax, title=f"{name}: B = {row.batch_size}, eta = {row.step_size:g}")
     for row in (1, 2, 3):
         panels[row, columns - 1].set_axis_off()
     caption = (
         f"Phase space (q across, p up) of the mean of {c['num_records']} points N(1, 4): one trajectory of "
-        f"{c['num_steps']} leapfrog steps through the potential of one batch (6.1, 6.2); {c['num_steps']} rounds through "
+        f"{c['num_steps']} leapfrog steps through the potential of one batch (6.1, 6.2); {c['num_steps']} rounds "
+        "through "
         f"all batches (6.3, 6.4); the same with friction {c['friction']:g} a step (6.5). The ring is the exact flow."
     )
     found = table.drop(columns=["points", "seed", "num_records", "num_steps", "momentum", "one_batch"])

@@ -1,8 +1,8 @@
 """Stochastic-gradient HMC as the thesis has it, to be looked at: its clip protects half as well as it says.
 
-The gradient of a whole batch is clipped, so one record can turn it round. Batches are dealt from the shuffled rows, each
-trajectory from another place on. The printed friction has the wrong sign, which drives every chain off: it is set right
-here, unless asked for.
+The gradient of a whole batch is clipped, so one record can turn it round. Batches are dealt from the shuffled rows,
+each trajectory from another place on. The printed friction has the wrong sign, which drives every chain off: it is set
+right here, unless asked for.
 """
 
 from collections.abc import Callable

@@ -16,8 +16,8 @@ from examples.public_tables import Source, fetch
 CLASSES = (0, 1, 2, 3, 9)
 """Basement, first, second and third floor, and not known: the five classes of the thesis.
 
-Rows whose floor is not known are left out unless asked for: with them no softmax regression comes near the accuracies of
-the thesis, without them it does. The fifth class is then empty.
+Rows whose floor is not known are left out unless asked for: with them no softmax regression comes near the accuracies
+of the thesis, without them it does. The fifth class is then empty.
 """
 
 REACH = 4.0

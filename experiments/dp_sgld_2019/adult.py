@@ -57,7 +57,7 @@ class Adult:
 
     def vault(self) -> dp.PrivateData:
         """Return the training rows in a vault that pays for everything: the table is public."""
-        bounds = {"label": (0.0, 1.0), "x": (0.0, 1.0)}
+        bounds = {"label": (0.0, 1.0), "x": (-1.0, 1.0)}
         return dp.PrivateData.without_guarantee(self.train, bounds=bounds, noise="float")
 
     def model(self, prior_variance: float) -> dp.Model:
@@ -85,8 +85,10 @@ def adult() -> Adult:
     columns = [pd.Series(1.0, index=both.index, name="intercept")]
     for name, highest in HIGHEST.items():
         value = np.log1p(both[name]) if name in ("gain", "loss") else both[name]
-        columns.append((value / highest).clip(0, 1))
-    columns.append(pd.get_dummies(both[list(CATEGORIES)], dtype=float))
+        columns.append((value / highest).clip(0, 1) - 0.5)
+    for name in CATEGORIES:  # centred where all categories are equally likely: a public constant
+        dummies = pd.get_dummies(both[name], prefix=name, dtype=float)
+        columns.append(dummies - 1 / dummies.shape[1])
     x = pd.concat(columns, axis=1)
     x = x.mul(np.minimum(1, REACH / np.linalg.norm(x, axis=1)), axis=0).astype(np.float32)
     parts = [

@@ -152,7 +152,8 @@ def make_2(tables: Tables, configuration: Configuration) -> Product:
         pictures.dress(ax, xlabel="epsilon", ylabel="largest first step size eta")
         ax.legend(fontsize=pictures.SIZE - 2, frameon=False)
     caption = (
-        f"Largest first step of decreasing ones, T = N, delta = 1/N, one record added or removed, in the limit of small "
+        "Largest first step of decreasing ones, T = N, delta = 1/N, one record added or removed, in the limit of "
+        "small "
         f"batches. Left: L = {c['clip_of_sizes']:g}; right: N = {c['size_of_clips']:,}."
     )
     by_clip = table[table.panel == "L"].pivot_table(index="epsilon", columns="clip", values="decreasing")

@@ -111,7 +111,8 @@ def make(tables: Tables, configuration: Configuration) -> Product:  # noqa: ARG0
         "2 of its Theorem 3 lack a factor: noise of at least a clip means eta <= q^2 N / L^2, not eta <= N / L^2.\n\n"
     )
     caption = (
-        "What the claimed runs cost. The paper states neither batch size nor epochs for SVHN, whose data is not part of "
+        "What the claimed runs cost. The paper states neither batch size nor epochs for SVHN, whose data is not part "
+        "of "
         "this: its accounting alone is. By the loss distribution, Poisson batches. 'Right temperature': drift "
         "eta, noise 2 eta / N. The paper defines privacy by replacing a record and counts adding or removing one."
     )

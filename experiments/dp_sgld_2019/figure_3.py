@@ -24,6 +24,10 @@ SAMPLERS = {
 }
 
 
+CLAIMED = 0.08
+"""From here on the paper has the accuracy of its baseline."""
+
+
 def cells(configuration: Configuration) -> list[Cell]:
     """Return one cell a sampler and epsilon; all runs of a cell are advanced together."""
     c = dict(configuration["figure_3"])
@@ -105,20 +109,22 @@ def make(tables: Tables, configuration: Configuration) -> Product:
     over = (published["epsilon_that_holds"] / published["epsilon"]).agg(["min", "max"])
     caption = (
         f"Accuracy on the 16,281 test rows of Adult, mean and standard deviation of {c['runs']} runs; logistic "
-        f"regression with 45 coefficients, prior N(0, {c['prior_variance']:g}), 32,561 rows, delta = {c['delta']:g}, q = "
+        f"regression with {c['coefficients']} coefficients, prior N(0, {c['prior_variance']:g}), 32,561 rows, delta = "
+        f"{c['delta']:g}, q = "
         f"{c['rate']:g}, L = {c['clip']:g}, {c['num_steps']} steps from 0, second half averaged. Published: what its "
         "Theorem 3 allows at the claimed epsilon; what holds is in the table. delta is above 1/n, as in the paper."
-    ).replace("45 coefficients", f"{c['coefficients']} coefficients")
+    )
     lines = ["| sampler | epsilon | epsilon that holds | accuracy | step size |", "|---" * 5 + "|"]
     lines += [
         f"| {row.sampler} | {row.epsilon:g} | {row.epsilon_that_holds:.4f} | {row.accuracy:.4f} | {row.step_size:.3g} |"
         for row in found.itertuples()
     ]
+    verdict = "Holds under another reading" if near <= CLAIMED else "Does not hold here"
     summary = (
-        f"Plain SGLD has {plain:.4f}. The corrected private sampler is within 0.01 of it from epsilon {near:g} on "
-        f"(replace-one). **Holds under another reading:** near the baseline at small epsilon, as the paper claims from "
-        f"about 0.08 on; but what its count calls epsilon is {over['min']:.1f} to {over['max']:.1f} times as much where "
-        "a record is replaced, and its sampler has half the temperature.\n\n"
+        f"**{verdict}.** The paper's sampler is said to be as good as plain SGLD, {plain:.4f} here, from epsilon "
+        f"{CLAIMED} on. The corrected one is within 0.01 of it from epsilon {near:g} on, one record replaced. What the "
+        f"paper's count calls epsilon is {over['min']:.1f} to {over['max']:.1f} times as much where a record is "
+        "replaced, which is its own definition, and its sampler has half the temperature.\n\n"
     )
     return Product(caption, summary + "\n".join(lines), figure, found)
 

@@ -34,14 +34,14 @@ if __name__ == "__main__":
         sys.modules[name] = package
     sys.modules.setdefault("tomli_w", types.ModuleType("tomli_w"))  # writes schemas to files; none is written here
 
-from experiments.dp_sgld_2019 import mnist, network  # noqa: E402
+from experiments.dp_sgld_2019 import mnist, network
 
 READINGS = ("published", "corrected", "plain")
 SEGMENTS_AN_EPOCH = 4
 
 
 def kernel_and_model(reading: str, c: dict[str, Any], num_records: int) -> tuple[Any, Any]:
-    """Return the sampler in one reading: drift eta / N times the gradient, noise eta / N as published, 2 eta / N right."""
+    """Return the sampler in one reading: drift eta / N times the gradient; noise eta / N published, 2 eta / N right."""
     from dpmcmc.enclave.mechanisms.subsampled_gradient import ExactSubsampledGradientSum, SubsampledGradientSum
     from dpmcmc.enclave.sampling import Poisson
     from dpmcmc.kernels.dp_sgld import dp_sgld
@@ -92,7 +92,7 @@ def run(c: dict[str, Any]) -> list[dict[str, Any]]:
             if counted:
                 row |= quality(total / counted, data["test_labels"])
             rows.append(row | {"seconds": time.perf_counter() - started})
-            print(c["reading"], row, flush=True)
+            print(c["reading"], row, flush=True)  # noqa: T201  # it runs long, far from here
     return rows
 
 

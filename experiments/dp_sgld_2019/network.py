@@ -33,9 +33,7 @@ def scores(position: jax.Array, images: jax.Array) -> jax.Array:
     weights = layers(position)
     x = images[..., None]
     for name in ("first", "second"):
-        x = jax.lax.conv_general_dilated(
-            x, weights[name], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
-        )
+        x = jax.lax.conv_general_dilated(x, weights[name], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
         x = jax.nn.relu(x + weights[f"{name}_shift"])
         x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
     return x.reshape(len(images), -1) @ weights["dense"] + weights["dense_shift"]

@@ -72,11 +72,14 @@ def make(tables: Tables, configuration: Configuration) -> Product:
         "MNIST, two convolutions (16 channels each, 5 x 5, pooling) and a dense layer, 14,682 weights with the prior "
         f"N(0, 1), one chain, eta = {c['step_size']:g}, batches of {c['batch_size']} on average (Poisson), L = "
         f"{c['clip']:g}, delta = {delta:g}, one record replaced; {about}; reduced: {c['num_train']:,} images, "
-        f"{c['epochs']} epochs, which shows that it runs and no more. Accuracy and ECE (15 bins): probabilities averaged "
+        f"{c['epochs']} epochs, which shows that it runs and no more. Accuracy and ECE (15 bins): probabilities "
+        "averaged "
         "over draws of the second half."
     )
     summary = (
-        "SVHN: see the table of claims; its data is not part of this.\n\n" if FULL.exists() else "The row at full size "
+        "SVHN: see the table of claims; its data is not part of this.\n\n"
+        if FULL.exists()
+        else "The row at full size "
         "is to come from mnist_chain.py. SVHN: see the table of claims; its data is not part of this.\n\n"
     )
     return Product(caption, summary + "\n".join(lines), None, last)
