@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from experiments.dp_sghmc_thesis import classification, costs, normal_mean, phase_space
+from experiments.dp_sghmc_thesis import classification, costs, normal_mean, phase_space, posteriors
 from experiments.machinery.study import Paper
 
 PAPER = Paper(
     name="dp-sghmc",
     title="The thesis on DP-SGHMC",
     folder=Path(__file__).parent,
-    targets=(phase_space.FIGURES, normal_mean.TABLE, classification.TABLE, costs.TABLE),
+    targets=(phase_space.FIGURES, normal_mean.TABLE, classification.TABLE, costs.TABLE, posteriors.FIGURE),
 )
