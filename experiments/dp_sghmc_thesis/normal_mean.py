@@ -73,7 +73,7 @@ def _published(points: np.ndarray, starts: np.ndarray, cell: Cell) -> np.ndarray
     def gradient(position: jax.Array, rows: jax.Array) -> jax.Array:
         return (weight + 1) * position - weight * jnp.mean(rows)
 
-    sampler = sghmc(gradient, jnp.asarray(points[:, 0]), batch_size=batch, num_inner=size // batch)
+    sampler = sghmc(gradient, points[:, 0], batch_size=batch, num_inner=size // batch)
     first = 0.002 if method == "naive_short" else 1.0
     steps = first * np.arange(1, cell["num_steps"] + 1) ** (-1 / 3)
     naive = method.startswith("naive")

@@ -27,6 +27,7 @@ def sghmc(
     `gradient` is that of the potential of a whole batch, prior and all. `step_sizes` has one entry a trajectory;
     momenta are drawn anew for each. `sign` is 1 for a brake, -1 as printed.
     """
+    records = jax.tree.map(jnp.asarray, records)
     size = len(jax.tree.leaves(records)[0])
 
     def trajectory(state: tuple[jax.Array, jax.Array], step: jax.Array, settings: Any) -> Any:
@@ -77,4 +78,4 @@ def softmax_sghmc(data: Any, prior_precision: float, batch_size: int, num_inner:
 
         return jax.grad(loss)(position) + prior_precision * position
 
-    return sghmc(gradient, jax.tree.map(jnp.asarray, data.train), batch_size=batch_size, num_inner=num_inner)
+    return sghmc(gradient, data.train, batch_size=batch_size, num_inner=num_inner)
