@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dpmcmc as dp
+from dpmcmc import zoo
 from dpmcmc.accounting import Adjacency, PoissonGaussian, epsilon
 from experiments.dp_sghmc_thesis.published import sghmc
 from experiments.machinery.chains import bench, run_chains, telling
@@ -52,7 +53,10 @@ def run(cell: Cell) -> Rows:
         cost = float(epsilon(event * (c["num_inner"] * cell["num_steps"]), cell["delta"], "pld"))
         positions = _run(kernel, place, starts, cell)
     else:
-        positions = _published(place.problem.records, starts, cell)
+        problem = zoo.problem(
+            "sghmc_thesis_gaussian", np.random.default_rng([cell["seed"], 0]), num_records=cell["num_records"]
+        )
+        positions = _published(problem.records, starts, cell)
     kept = positions[:, positions.shape[1] // 2 :, 0].astype(np.float64)
     law = {"exact_mean": float(exact.mean[0]), "exact_deviation": float(np.sqrt(exact.covariance[0, 0]))}
     return [{"mean": float(each.mean()), "deviation": float(each.std()), "epsilon": cost} | law for each in kept]
