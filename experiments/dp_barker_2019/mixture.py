@@ -62,7 +62,7 @@ def make_samples(tables: Tables, configuration: Configuration) -> Product:
     names = (("exact", "exact draws, no privacy"), ("draws", f"DP-Barker, epsilon {last['pld']:.3f}"))
     for ax, (name, title) in zip(panels[0], names, strict=True):
         draws = np.array(last[name])
-        ax.plot(draws[:, 0], draws[:, 1], ".", markersize=3, alpha=0.5, color=pictures.COLOURS[0])
+        ax.plot(draws[:, 0], draws[:, 1], ".", markersize=3, alpha=0.5, color=pictures.COLOURS[0], rasterized=True)
         pictures.dress(ax, xlabel="theta 1", ylabel="theta 2", title=title)
     at_end = table[table.steps == max(c["checkpoints"])]
     caption = (

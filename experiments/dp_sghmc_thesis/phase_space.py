@@ -94,7 +94,7 @@ def make(tables: Tables, configuration: Configuration) -> Product:
         for index, row in enumerate(group.itertuples()):
             ax = panels[rows[str(name)], columns - 1 if name == "6.2" else index]
             points = np.array(row.points)
-            ax.plot(points[:, 0], points[:, 1], ".", markersize=3, color=pictures.COLOURS[0])
+            ax.plot(points[:, 0], points[:, 1], ".", markersize=3, color=pictures.COLOURS[0], rasterized=True)
             ax.plot(
                 row.middle + row.radius * np.cos(angle),
                 c["momentum"] * np.sin(angle),
