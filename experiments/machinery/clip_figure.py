@@ -41,8 +41,9 @@ def _verdict(table: pd.DataFrame, claimed_share: float) -> str:
         some = part[(part.ratios_clipped > 0.01) & (part.ratios_clipped <= claimed_share)].mmd
         many = part[part.ratios_clipped > 2 * claimed_share].mmd
         lines.append(
-            f"- {model}, {LABELS[algorithm]}: median MMD {_median(none)} without clipping, {_median(some)} where 1 % to "
-            f"{claimed_share:.0%} of the ratios are clipped, {_median(many)} where more than {2 * claimed_share:.0%} are."
+            f"- {model}, {LABELS[algorithm]}: median MMD {_median(none)} without clipping, {_median(some)} where "
+            f"1 % to {claimed_share:.0%} of the ratios are clipped, {_median(many)} where more than "
+            f"{2 * claimed_share:.0%} are."
         )
     return "\n".join(lines)
 
