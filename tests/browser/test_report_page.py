@@ -134,7 +134,7 @@ def test_the_citation_is_copied(report, show) -> None:
     page.wait_for_selector("[role=status]:text('copied')")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied.startswith("@software{dpmcmc")
-    assert "li2019" in copied
+    assert "wang2015" in copied
 
 
 def test_it_can_be_read_without_scripts(report, show) -> None:
