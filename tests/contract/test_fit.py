@@ -120,7 +120,7 @@ def test_a_prepared_fit_charges_nothing_and_knows_its_price() -> None:
     assert 0 < prepared.expected_error < 1
     again = prepare_fit(FORMULA, vault(book), family="bernoulli", epsilon=2.0, num_steps=20)
     assert again.event == prepared.event, "settings follow from public facts alone"
-    assert again.pilot.settings == prepared.pilot.settings
+    assert again.way.pilot.settings == prepared.way.pilot.settings
     with pytest.warns(UserWarning, match=r"delta = 0\.001 is not below one over"), pytest.raises(BudgetExceeded):
         dp.fit(MODEL, vault(ledger(1.0)), epsilon=2.0, delta=1e-3, **SMALL)
     careless = prepare_fit(MODEL, vault(), epsilon=2.0, delta=1e-3, num_steps=20)

@@ -1,4 +1,4 @@
-"""A posterior with a sketched likelihood as a function of the position, with its slopes: compiled once for all sketches."""
+"""What records add to a log-posterior, with slopes, and the prior: compiled once for all sketches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

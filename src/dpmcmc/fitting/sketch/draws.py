@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from dpmcmc.fitting.sketch.mixture import Mixture
-from dpmcmc.fitting.sketch.sketch import Sketch
 from dpmcmc.fitting.sketch.skeleton import Matrix
+from dpmcmc.fitting.sketch.sketch import Sketch
 
 REPLICATES = 64
 POINTS = 2**14
@@ -78,18 +78,25 @@ class Sketched:
 
     def explore(self, rng: np.random.Generator, positions: Matrix) -> Points:
         """Return points of the posterior; `positions` are where to begin to look."""
-        totals = self.total + self.deviation * rng.standard_normal((REPLICATES, self.sketch.rank))
+        totals = self.replicates(rng)
         mixture, widest = self._around_modes(positions)
         for _ in range(ROUNDS):
-            points = self._weighed(mixture.draw(rng, POINTS), mixture, totals)
+            drawn = mixture.draw(rng, POINTS)
+            points = self.weigh(drawn, mixture.log_density(drawn), totals)
             mixture = self._fitted(rng, points, widest)
             if points.effective >= ENOUGH:
                 break
-        return self._weighed(mixture.draw(rng, LAST_POINTS), mixture, totals)
+        drawn = mixture.draw(rng, LAST_POINTS)
+        return self.weigh(drawn, mixture.log_density(drawn), totals)
 
-    def _weighed(self, positions: Matrix, mixture: Mixture, totals: Matrix) -> Points:
+    def replicates(self, rng: np.random.Generator) -> Matrix:
+        """Return sums that may be the true one, one row each."""
+        return self.total + self.deviation * rng.standard_normal((REPLICATES, self.sketch.rank))
+
+    def weigh(self, positions: Matrix, log_density: NDArray[np.float64], totals: Matrix) -> Points:
+        """Return positions, drawn with that log-density, as points of the posteriors given such sums."""
         likelihoods = self.sketch.basis(positions) @ np.column_stack([np.full(len(totals), self.num_records), totals]).T
-        fixed = self.sketch.likelihood.log_priors(positions) - mixture.log_density(positions)
+        fixed = self.sketch.likelihood.log_priors(positions) - log_density
         values = likelihoods + fixed[:, None]
         return Points(positions, softmax(np.where(np.isfinite(values), values, -np.inf), axis=0))
 

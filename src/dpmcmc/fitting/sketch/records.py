@@ -1,5 +1,6 @@
 """Made-up records as the model would make them, within the stated bounds: public, as the model and the bounds are."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,12 +12,16 @@ from dpmcmc.enclave import PrivateData
 from dpmcmc.enclave.schema import leaf_names
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting.scales import made_up_records
+from dpmcmc.fitting.sketch.skeleton import Matrix
 
-MOVES, MOVES_BETWEEN = 60, 8
-"""How often each number of a record is moved, on average: before the first record of a walk, and before the next one."""
+MOVES = 8
+"""How often each number of a record is moved between two records of a walk, on average."""
+
+FIRST = 8
+"""So many times as often before the first one."""
 
 SHORTEST = 8
-"""The shortest moves are the bounds' distance over two to this power."""
+"""The shortest moves are the distance of the bounds over two to this power."""
 
 
 class RecordWalk:
@@ -26,60 +31,69 @@ class RecordWalk:
     density to, spreads out evenly.
     """
 
-    def __init__(self, data: PrivateData, log_likelihood: Any) -> None:
-        self._data = data
-        self._log_likelihood = log_likelihood
-        self._walks = jax.jit(jax.vmap(self._walk, in_axes=(0, 0, 0, None)), static_argnums=3)
-
-    def draw(self, key: jax.Array, positions: jax.Array, each: int = 1) -> Any:
-        """Return some records for each position: first one for all, then the next one for all."""
-        of_start, of_walk = jax.random.split(key)
-        for whole in (False, True):  # what is stored as a number may be a count or a yes, and half of one impossible
-            starts = made_up_records(self._data, of_start, len(positions), whole=whole)
-            records, is_finite = self._walks(starts, positions, jax.random.split(of_walk, len(positions)), each)
-            if bool(jnp.all(is_finite)):
-                return jax.tree.map(lambda leaf: np.concatenate(np.swapaxes(np.asarray(leaf), 0, 1)), records)
-        raise InvalidArgument(
-            "the log-likelihood is not finite for made-up records anywhere in the stated bounds, at positions from the "
-            "prior: check the model and the bounds; nothing was charged"
-        )
-
-    def _walk(self, start: Any, position: jax.Array, key: jax.Array, each: int) -> tuple[Any, jax.Array]:
-        names = leaf_names(self._data.facts.record)
-        leaves = jax.tree.leaves(start)
-        limits = [self._data.facts.bounds[name] for name in names]
-        lower, upper = (
-            jnp.concatenate([jnp.full(jnp.size(leaf), limit[side]) for leaf, limit in zip(leaves, limits, strict=True)])
+    def __init__(self, data: PrivateData, log_likelihood: Callable[[jax.Array, Any], jax.Array]) -> None:
+        facts = data.facts
+        leaves = jax.tree.leaves(facts.record)
+        limits = [facts.bounds.get(name, (0.0, 0.0)) for name in leaf_names(facts.record)]
+        sides = [
+            np.concatenate([np.full(leaf.size, limit[side]) for leaf, limit in zip(leaves, limits, strict=True)])
             for side in (0, 1)
-        )
-        is_whole = jnp.concatenate(
-            [jnp.full(jnp.size(leaf), not jnp.issubdtype(leaf.dtype, jnp.floating)) for leaf in leaves]
-        )
-        first, unravel = jax.flatten_util.ravel_pytree(start)
-        first = first.astype(jnp.result_type(float))
+        ]
+        is_whole = np.concatenate([np.full(leaf.size, not jnp.issubdtype(leaf.dtype, jnp.floating)) for leaf in leaves])
+        self._data, self._size = data, len(is_whole)
+        self._lower, self._upper, self._is_whole = jnp.asarray(sides[0]), jnp.asarray(sides[1]), jnp.asarray(is_whole)
+        self._log_likelihood = log_likelihood
+        self._unravel = jax.flatten_util.ravel_pytree(
+            jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), facts.record)
+        )[1]
+        self._start = jax.jit(jax.vmap(self._value))
+        self._advance = jax.jit(jax.vmap(self._walk))
+        self._records = jax.jit(jax.vmap(self._unravel))
 
-        def value(flat: jax.Array) -> jax.Array:
-            return self._log_likelihood(position, unravel(flat))
+    def draw(self, rng: np.random.Generator, positions: Matrix, each: int = 1) -> Any:
+        """Return some records for each position: first one for all, then the next one for all."""
+        at = jnp.asarray(positions, jnp.float32)
+        key = jax.random.key(int(rng.integers(2**32)))
+        for whole in (False, True):  # what is stored as a number may be a count or a yes, and half of one impossible
+            starts = made_up_records(self._data, key, len(at), whole=whole)
+            flat = jax.vmap(lambda record: jax.flatten_util.ravel_pytree(record)[0])(starts).astype(jnp.float32)
+            state = flat, self._start(flat, at)
+            for _ in range(FIRST):
+                state = self._advance(state, at, self._chances(rng, len(at)))
+            if bool(jnp.all(jnp.isfinite(state[1]))):
+                break
+        else:
+            raise InvalidArgument(
+                "the log-likelihood is not finite for made-up records anywhere in the stated bounds, at positions from "
+                "the prior: check the model and the bounds; nothing was charged"
+            )
+        kept = [state[0]]
+        for _ in range(each - 1):
+            state = self._advance(state, at, self._chances(rng, len(at)))
+            kept.append(state[0])
+        return jax.tree.map(np.asarray, self._records(jnp.concatenate(kept)))
 
-        def step(state: tuple[jax.Array, jax.Array], key: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
-            flat, now = state
-            of_place, of_length, of_move, of_test = jax.random.split(key, 4)
-            place = jax.random.randint(of_place, (), 0, flat.size)
-            length = (upper - lower)[place] * 2.0 ** -jax.random.uniform(of_length, maxval=SHORTEST)
-            move = length * jax.random.normal(of_move)
+    def _value(self, flat: jax.Array, position: jax.Array) -> jax.Array:
+        return self._log_likelihood(position, self._unravel(flat))
+
+    def _walk(self, state: tuple[jax.Array, jax.Array], position: jax.Array, chances: Any) -> Any:
+        """Return where one walker goes, and the log-likelihood there."""
+
+        def step(state: tuple[jax.Array, jax.Array], chance: Any) -> tuple[tuple[jax.Array, jax.Array], None]:
+            (flat, now), (place, length, level) = state, chance
+            move = (self._upper - self._lower)[place] * length
             away = jnp.sign(move) * jnp.ceil(jnp.abs(move))
-            moved = flat.at[place].add(jnp.where(is_whole[place], away, move))
-            then = value(moved)
-            is_inside = (moved[place] >= lower[place]) & (moved[place] <= upper[place])
-            accepted = is_inside & (-jax.random.exponential(of_test) < then - now)
-            return (jnp.where(accepted, moved, flat), jnp.where(accepted, then, now)), None
+            moved = flat.at[place].add(jnp.where(self._is_whole[place], away, move))
+            then = self._value(moved, position)
+            is_inside = (moved[place] >= self._lower[place]) & (moved[place] <= self._upper[place])
+            is_taken = is_inside & (level < then - now)
+            return (jnp.where(is_taken, moved, flat), jnp.where(is_taken, then, now)), None
 
-        def walk(state: Any, key: jax.Array, moves: int) -> Any:
-            return jax.lax.scan(step, state, jax.random.split(key, moves * first.size))[0]
+        return jax.lax.scan(step, state, chances)[0]
 
-        def next_record(state: Any, key: jax.Array) -> tuple[Any, Any]:
-            return walk(state, key, MOVES_BETWEEN), (unravel(state[0]), jnp.isfinite(state[1]))
-
-        of_first, of_next = jax.random.split(key)
-        state = walk((first, value(first)), of_first, MOVES)
-        return jax.lax.scan(next_record, state, jax.random.split(of_next, each))[1]
+    def _chances(self, rng: np.random.Generator, walkers: int) -> Any:
+        """Return which number to move and how far, in distances of the bounds, and how much worse it may become."""
+        shape = walkers, MOVES * self._size
+        lengths = 2.0 ** -rng.uniform(0, SHORTEST, shape) * rng.standard_normal(shape)
+        drawn = rng.integers(0, self._size, shape), lengths, -rng.exponential(size=shape)
+        return tuple(jnp.asarray(part, kind) for part, kind in zip(drawn, ("int32", "float32", "float32"), strict=True))

@@ -46,9 +46,7 @@ class Skeleton(NamedTuple):
     def scaled(self, by: Matrix) -> "Skeleton":
         """Return the same with the coefficients A c in the place of c, and b to match."""
         to_basis = np.vstack([self.to_basis[:1], np.linalg.solve(by.T, self.to_basis[1:])])
-        return self._replace(
-            to_basis=to_basis, to_coefficients=self.to_coefficients @ by.T, middle=self.middle @ by.T
-        )
+        return self._replace(to_basis=to_basis, to_coefficients=self.to_coefficients @ by.T, middle=self.middle @ by.T)
 
     def centred(self, at: Matrix) -> "Skeleton":
         """Return the same with c - at in the place of c, and the base to match."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,6 @@ from dpmcmc.enclave import Noisy, Oracle, Sum
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting.sketch.density import Likelihood
 from dpmcmc.fitting.sketch.skeleton import Decomposition, Matrix, Skeleton, balance
-
-MOST = 48
-"""The most coefficients that a record may have; a release always has room for so many, as its price is fixed first."""
 
 SMALL = 0.02
 """The error of the log-likelihood of all records that is no matter, in nats."""
@@ -53,18 +50,21 @@ class Sketch:
     @property
     def tolerance(self) -> float:
         """The error that is no matter, in nats."""
-        return max(SMALL, BELOW_NOISE * self.noise)
+        return tolerance(self.noise)
 
     @property
     def rank(self) -> int:
         """How many coefficients a record has."""
         return self.skeleton.rank
 
-    def query(self) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Return what a `Release` asks the records: positions, and the map from what is added there to coefficients."""
-        matrix = np.zeros((len(self.nodes), MOST))
+    def query(self, room: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Return what a `Release` asks the records: positions, and the map from what is added there to coefficients.
+
+        There is `room` for so many, zeros after the last one, as the price of a release is fixed before its sketch.
+        """
+        matrix = np.zeros((len(self.nodes), room))
         matrix[:, : self.rank] = self.skeleton.to_coefficients
-        middle = np.append(self.skeleton.middle, np.zeros(MOST - self.rank))
+        middle = np.append(self.skeleton.middle, np.zeros(room - self.rank))
         asked = (np.vstack([self.origin, self.nodes]), matrix, middle)
         first, second, third = (jnp.asarray(part, jnp.float32) for part in asked)
         return first, second, third
@@ -76,7 +76,7 @@ class Sketch:
 
 @dataclass(frozen=True)
 class Release:
-    """The noisy sum of all coefficients: ``release(oracle, *sketch.query())``."""
+    """The noisy sum of all coefficients: ``release(oracle, *sketch.query(room))``."""
 
     of_record: Callable[[jax.Array, Any], jax.Array]
     mechanism: Sum
@@ -101,6 +101,7 @@ def make_sketch(
     noise: float,
     covered: Sequence[float],
     centred: bool,
+    most: int,
 ) -> Sketch:
     """Return the sketch with the fewest coefficients that is good enough on made-up records and positions.
 
@@ -115,6 +116,7 @@ def make_sketch(
         noise: the standard deviation of the noise on a coefficient, in clips.
         covered: the shares of the made-up records that the clip may leave alone; the best is taken.
         centred: whether the number of records is public, so that what is common to all need not be released.
+        most: the most coefficients that a record may have.
     """
     positions, *sides = (np.asarray(np.asarray(part, np.float32), np.float64) for part in (positions, *pairs))
     origin, half = positions[-1:], len(positions) // 2
@@ -126,24 +128,14 @@ def make_sketch(
             "the prior: state bounds and a prior under which it is"
         )
     ends = np.cumsum([len(positions), *map(len, sides)])
-    made, judged, first, second = np.split(table, [half, *ends[:-1]], axis=1)
+    made, judged, *compared = np.split(table, [half, *ends[:-1]], axis=1)
     decomposition = Decomposition(made[:half], centred=centred)
-    best: tuple[float, float, Skeleton] | None = None
-    for rank in range(1, min(MOST, half) + 1):
-        skeleton = decomposition.cut(rank)
-        coefficients, basis = skeleton.coefficients(made[:, skeleton.columns]), skeleton.basis(judged[skeleton.rows])
-        rebuilt = basis[:, 0] + coefficients[half:] @ basis[:, 1:].T
-        error = num_records * float(np.sqrt(np.mean((rebuilt - judged[half:]) ** 2)))
-        steps = skeleton.basis(first[skeleton.rows])[:, 1:] - skeleton.basis(second[skeleton.rows])[:, 1:]
-        by = balance(coefficients, steps)
-        clip = float(np.quantile(np.linalg.norm(coefficients @ by.T, axis=1), max(covered)))
-        harm = noise * clip * float(np.sqrt(np.mean(np.sum((steps @ np.linalg.inv(by)) ** 2, axis=1))))
-        if best is None or error < best[0]:
-            best = error, harm / clip, skeleton.scaled(by)
-        if error <= max(SMALL, BELOW_NOISE * harm):
+    trials: list[Trial] = []
+    for rank in range(1, min(most, half) + 1):
+        trials.append(_tried(decomposition.cut(rank), made, judged, compared, num_records, noise, max(covered)))
+        if trials[-1].is_good:
             break
-    assert best is not None
-    error, harm, skeleton = best
+    skeleton, error, _, harm = min(trials, key=lambda trial: trial.error)
     nodes = positions[skeleton.columns]
     coefficients = skeleton.coefficients(likelihood.differences(records, nodes, origin))
     if centred:
@@ -160,6 +152,45 @@ def make_sketch(
         harm * clip,
         float(np.mean(np.linalg.norm(coefficients, axis=1) <= clip)),
     )
+
+
+class Trial(NamedTuple):
+    """A skeleton with what it gets wrong and what noise does to it, in nats; the latter also with a clip of one."""
+
+    skeleton: Skeleton
+    error: float
+    noise: float
+    noise_a_clip: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether more coefficients are of no use."""
+        return self.error <= tolerance(self.noise)
+
+
+def _tried(
+    skeleton: Skeleton,
+    made: Matrix,
+    judged: Matrix,
+    compared: Sequence[Matrix],
+    num_records: int,
+    noise: float,
+    covered: float,
+) -> Trial:
+    coefficients, basis = skeleton.coefficients(made[:, skeleton.columns]), skeleton.basis(judged[skeleton.rows])
+    half = len(made) // 2
+    rebuilt = basis[:, 0] + coefficients[half:] @ basis[:, 1:].T
+    error = num_records * float(np.sqrt(np.mean((rebuilt - judged[half:]) ** 2)))
+    first, second = (skeleton.basis(side[skeleton.rows])[:, 1:] for side in compared)
+    by = balance(coefficients, first - second)
+    moved = noise * float(np.sqrt(np.mean(np.sum(((first - second) @ np.linalg.inv(by)) ** 2, axis=1))))
+    clip = float(np.quantile(np.linalg.norm(coefficients @ by.T, axis=1), covered))
+    return Trial(skeleton.scaled(by), error, moved * clip, moved)
+
+
+def tolerance(noise: float) -> float:
+    """Return the error of the log-likelihood of all records that is no matter beside the noise, both in nats."""
+    return max(SMALL, BELOW_NOISE * noise)
 
 
 def _best_clip(coefficients: Matrix, num_records: int, noise: float, covered: Sequence[float]) -> tuple[float, Matrix]:

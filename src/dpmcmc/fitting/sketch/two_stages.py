@@ -1,24 +1,34 @@
 """The posterior from two releases: a coarse sketch over the whole prior, and a fine one where the posterior is."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from dpmcmc.accounting import Event
+from dpmcmc.accounting import Budget, Event, noise_for
 from dpmcmc.enclave import PaidRun, PrivateData, Sum
 from dpmcmc.errors import InvalidArgument, RankTooLarge
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.sketch.density import Likelihood
 from dpmcmc.fitting.sketch.draws import Points, Sketched
 from dpmcmc.fitting.sketch.records import RecordWalk
-from dpmcmc.fitting.sketch.sketch import Release, Sketch, make_sketch
 from dpmcmc.fitting.sketch.skeleton import Matrix
+from dpmcmc.fitting.sketch.sketch import Release, Sketch, make_sketch
+from dpmcmc.fitting.spending import MARGIN, noise_of_share
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
+
+COARSE_SHARE = 0.1
+"""What of the budget, in mean privacy loss, the coarse sketch takes."""
+
+MOST = 48
+"""The most coefficients that the coarse sketch may have."""
+
+ROOM = 8
+"""The fine sketch may have so many, or as many as the coarse one."""
 
 POSITIONS = 1024
 RECORDS_EACH = 64
@@ -36,9 +46,9 @@ class Multipliers(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What came out: the fine sketch, and points of the posterior."""
+    """What came out: a posterior known by a sketch, and points of it."""
 
-    sketch: Sketch
+    posterior: Sketched
     points: Points
 
 
@@ -50,7 +60,7 @@ class TwoStages:
     data: PrivateData
     layout: Layout
     facts: Facts
-    multipliers: Multipliers
+    budget: Budget
 
     @cached_property
     def coarse(self) -> Sketch:
@@ -59,9 +69,9 @@ class TwoStages:
         Raises:
             RankTooLarge: there is none.
         """
-        positions = self._prior
-        records = self._walk.draw(jax.random.key(1), jnp.asarray(positions))
-        sketch = self._sketch(records, positions, (positions[::2], positions[1::2]), self.multipliers.coarse, (1.0,))
+        positions, noise = self._prior, noise_of_share(COARSE_SHARE, 1, self.budget)
+        records = self._walk.draw(np.random.default_rng(0), positions)
+        sketch = self._sketch(records, positions, (positions[::2], positions[1::2]), noise, (1.0,), MOST)
         if sketch.error > sketch.tolerance:
             raise RankTooLarge(
                 f"{sketch.rank} numbers of a record leave the log-likelihood of all of them off by {sketch.error:.2g} "
@@ -70,32 +80,55 @@ class TwoStages:
             )
         return sketch
 
+    @property
+    def room(self) -> int:
+        """How many coefficients the fine sketch may have."""
+        return max(ROOM, self.coarse.rank)
+
+    @cached_property
+    def multipliers(self) -> Multipliers:
+        """The noise with which both releases take what the budget allows."""
+
+        def both(fine: float) -> Multipliers:
+            return Multipliers(fine * math.sqrt((1 - COARSE_SHARE) / COARSE_SHARE), fine)
+
+        def event(fine: float) -> Event:
+            sizes = [(jax.ShapeDtypeStruct((size,), "float32"),) for size in (self.coarse.rank, self.room)]
+            parts = [
+                Sum(1.0, noise).event(self.data.facts, size) for noise, size in zip(both(fine), sizes, strict=True)
+            ]
+            return parts[0] + parts[1]
+
+        return both(noise_for(event, self.budget.epsilon * (1 - MARGIN), self.budget.delta))
+
     @cached_property
     def event(self) -> Event:
-        """What the two releases cost; it does not depend on what is asked."""
-        query = self.coarse.query()
-        coarse, fine = (self.data.price(self._release(multiplier), *query) for multiplier in self.multipliers)
-        return coarse + fine
+        """What the two releases cost; the price of the fine one does not depend on what it will ask."""
+        coarse = self.data.price(self._release(self.multipliers.coarse), *self.coarse.query(self.coarse.rank))
+        return coarse + self.data.price(self._release(self.multipliers.fine), *self.coarse.query(self.room))
 
     def run(self, paid: PaidRun, rng: np.random.Generator) -> Found:
         """Release both sketches, and return points of the posterior."""
-        found = self._explored(paid, self.coarse, self.multipliers.coarse, rng, self._prior)  # line 2
+        found = self._explored(
+            paid, self.coarse, self.multipliers.coarse, self.coarse.rank, rng, self._prior
+        ).points  # line 2
         positions = found.draw(rng, POSITIONS)
-        key = jax.random.key(int(rng.integers(2**32)))
-        records = self._walk.draw(key, jnp.asarray(positions, jnp.float32), RECORDS_EACH)
-        fine = self._sketch(records, positions, found.pairs(rng, POSITIONS), self.multipliers.fine, COVERED)  # line 3
-        return Found(fine, self._explored(paid, fine, self.multipliers.fine, rng, positions))  # line 4
+        records = self._walk.draw(rng, positions, RECORDS_EACH)
+        fine = self._sketch(
+            records, positions, found.pairs(rng, POSITIONS), self.multipliers.fine, COVERED, self.room
+        )  # line 3
+        return self._explored(paid, fine, self.multipliers.fine, self.room, rng, positions)  # line 4
 
     def _explored(
-        self, paid: PaidRun, sketch: Sketch, multiplier: float, rng: np.random.Generator, positions: Matrix
-    ) -> Points:
-        noisy = paid.run(self._release(multiplier), *sketch.query())
+        self, paid: PaidRun, sketch: Sketch, multiplier: float, room: int, rng: np.random.Generator, positions: Matrix
+    ) -> Found:
+        noisy = paid.run(self._release(multiplier), *sketch.query(room))
         total = np.asarray(noisy.value, np.float64)[: sketch.rank]
         known = Sketched(sketch, total, float(np.sqrt(noisy.variance)), self.facts.num_records)
-        return known.explore(rng, positions)
+        return Found(known, known.explore(rng, positions))
 
     def _sketch(
-        self, records: Any, positions: Matrix, pairs: Any, multiplier: float, covered: tuple[float, ...]
+        self, records: Any, positions: Matrix, pairs: Any, multiplier: float, covered: tuple[float, ...], most: int
     ) -> Sketch:
         return make_sketch(
             self._likelihood,
@@ -106,6 +139,7 @@ class TwoStages:
             noise=self.facts.clips_moved * multiplier,
             covered=covered,
             centred=self.facts.clips_moved == 2,
+            most=most,
         )
 
     def _release(self, multiplier: float) -> Release:
@@ -118,8 +152,9 @@ class TwoStages:
                 "sampler='sketch' looks for the posterior over the whole prior, and this model's prior cannot be drawn "
                 "from; give the model sample_prior=, from where the parameters may be. Nothing was charged"
             )
-        draws = jax.vmap(self.model.sample_prior)(jax.random.split(jax.random.key(0), POSITIONS))
-        return np.asarray(jax.vmap(self.layout.ravel)(draws), np.float64)
+        sample_prior = self.model.sample_prior
+        draw = jax.jit(jax.vmap(lambda key: self.layout.ravel(sample_prior(key))))
+        return np.asarray(draw(jax.random.split(jax.random.key(0), POSITIONS)), np.float64)
 
     @cached_property
     def _likelihood(self) -> Likelihood:
