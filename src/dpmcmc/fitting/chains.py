@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import jax.numpy as jnp
 
@@ -53,7 +52,7 @@ class PilotedChains:
         """By how many of its own standard deviations the noise moves the posterior, about."""
         return self.choice.expected_error
 
-    @cached_property
+    @property
     def event(self) -> Event:
         """What the run releases: pilot, all steps, all chains."""
         somewhere = nowhere(self._layout.dimension)

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -47,7 +48,7 @@ class PreparedFit:
     arguments: Mapping[str, Any]
     """What it was prepared from, in plain values; of models, formulas alone."""
 
-    @property
+    @cached_property
     def event(self) -> Event:
         """What the run releases, and so what it is charged."""
         return self.way.event

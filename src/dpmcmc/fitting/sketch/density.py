@@ -34,9 +34,14 @@ class Likelihood:
 
     def climb(self, start: Matrix, records: Any, weights: Matrix) -> tuple[Matrix, float]:
         """Return the mode of the posterior of weighted records that a climb from the start ends at, and its height."""
+
+        def falling(position: Matrix) -> tuple[float, Matrix]:
+            value, slope = self._falling(position, records, weights)
+            return float(value), np.asarray(slope, np.float64)
+
         with jax.enable_x64(True):
             found = scipy.optimize.minimize(
-                lambda position: [np.asarray(part, np.float64) for part in self._falling(position, records, weights)],
+                falling,
                 start,
                 jac=True,
                 hess=lambda position: np.asarray(self._curvature(position, records, weights), np.float64),

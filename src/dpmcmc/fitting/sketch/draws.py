@@ -22,7 +22,7 @@ from dpmcmc.fitting.sketch.sketch import Sketch
 REPLICATES = 64
 POINTS = 2**14
 LAST_POINTS = 2**15
-CENTRES = 150
+CENTRES = 250
 ROUNDS = 6
 CLIMBS = 16
 NARROWER = 0.7
@@ -33,6 +33,9 @@ ENOUGH = 0.5
 
 TOO_FEW = 0.02
 """With a smaller effective share the weights are levelled out before centres are drawn by them."""
+
+LEVELLING = 0.8
+"""The power by which they are levelled out, as often as it takes."""
 
 FARTHEST = 30.0
 """A mode whose estimated log-mass is so far below the best one's is left out."""
@@ -122,7 +125,7 @@ class Sketched:
             covariance = np.linalg.inv(precision)
             slopes = sketch.skeleton.to_basis[1:] @ likelihood.slopes(mode, sketch.anchors)
             moved = self.deviation * covariance @ slopes.T  # by which noise moves the mode
-            factors.append(np.linalg.cholesky(covariance + moved @ moved.T))
+            factors.append(np.asarray(np.linalg.cholesky(covariance + moved @ moved.T), np.float64))
         return Mixture(np.stack([mode for mode, _ in kept]), np.stack(factors)), widest
 
     def _fitted(self, rng: np.random.Generator, points: Points, widest: Matrix) -> Mixture:
@@ -132,7 +135,7 @@ class Sketched:
         weights = np.append(self.num_records, self.total) @ self.sketch.skeleton.to_basis
         curvatures = self.sketch.likelihood.curvatures(centres, self.sketch.anchors, weights)
         widths = [np.linalg.inv(_at_least(curvature, widest)) for curvature in curvatures]
-        return Mixture(centres, NARROWER * np.linalg.cholesky(np.stack(widths)))
+        return Mixture(centres, np.asarray(NARROWER * np.linalg.cholesky(np.stack(widths)), np.float64))
 
 
 def _chosen(rng: np.random.Generator, weights: NDArray[np.float64], number: int) -> NDArray[np.int64]:
@@ -144,10 +147,9 @@ def _chosen(rng: np.random.Generator, weights: NDArray[np.float64], number: int)
 
 def _levelled(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the weights to the largest power up to one at which enough of them count."""
-    for power in 0.8 ** np.arange(40):
-        levelled = (weights / weights.max()) ** power
-        if levelled.sum() ** 2 / np.sum(levelled**2) >= TOO_FEW * len(weights):
-            break
+    levelled = weights / weights.max()
+    while levelled.sum() ** 2 < TOO_FEW * len(weights) * np.sum(levelled**2):
+        levelled = levelled**LEVELLING
     return levelled / levelled.sum()
 
 

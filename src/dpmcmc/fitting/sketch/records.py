@@ -21,7 +21,10 @@ FIRST = 8
 """So many times as often before the first one."""
 
 SHORTEST = 8
-"""The shortest moves are the distance of the bounds over two to this power."""
+"""Before the first record the moves are as long as the bounds are apart, down to that over two to this power."""
+
+TIMES = 2.4
+"""After it they are so many times as long as the records of all walks are wide."""
 
 
 class RecordWalk:
@@ -47,7 +50,7 @@ class RecordWalk:
             jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), facts.record)
         )[1]
         self._start = jax.jit(jax.vmap(self._value))
-        self._advance = jax.jit(jax.vmap(self._walk))
+        self._advance = jax.jit(jax.vmap(self._walk, in_axes=(0, 0, None, 0)))
         self._records = jax.jit(jax.vmap(self._unravel))
 
     def draw(self, rng: np.random.Generator, positions: Matrix, each: int = 1) -> Any:
@@ -59,7 +62,7 @@ class RecordWalk:
             flat = jax.vmap(lambda record: jax.flatten_util.ravel_pytree(record)[0])(starts).astype(jnp.float32)
             state = flat, self._start(flat, at)
             for _ in range(FIRST):
-                state = self._advance(state, at, self._chances(rng, len(at)))
+                state = self._advance(state, at, self._upper - self._lower, self._chances(rng, len(at), SHORTEST))
             if bool(jnp.all(jnp.isfinite(state[1]))):
                 break
         else:
@@ -67,21 +70,21 @@ class RecordWalk:
                 "the log-likelihood is not finite for made-up records anywhere in the stated bounds, at positions from "
                 "the prior: check the model and the bounds; nothing was charged"
             )
-        kept = [state[0]]
+        kept, width = [state[0]], TIMES * jnp.std(state[0], axis=0)
         for _ in range(each - 1):
-            state = self._advance(state, at, self._chances(rng, len(at)))
+            state = self._advance(state, at, width, self._chances(rng, len(at), 0))
             kept.append(state[0])
         return jax.tree.map(np.asarray, self._records(jnp.concatenate(kept)))
 
     def _value(self, flat: jax.Array, position: jax.Array) -> jax.Array:
         return self._log_likelihood(position, self._unravel(flat))
 
-    def _walk(self, state: tuple[jax.Array, jax.Array], position: jax.Array, chances: Any) -> Any:
+    def _walk(self, state: tuple[jax.Array, jax.Array], position: jax.Array, width: jax.Array, chances: Any) -> Any:
         """Return where one walker goes, and the log-likelihood there."""
 
         def step(state: tuple[jax.Array, jax.Array], chance: Any) -> tuple[tuple[jax.Array, jax.Array], None]:
             (flat, now), (place, length, level) = state, chance
-            move = (self._upper - self._lower)[place] * length
+            move = width[place] * length
             away = jnp.sign(move) * jnp.ceil(jnp.abs(move))
             moved = flat.at[place].add(jnp.where(self._is_whole[place], away, move))
             then = self._value(moved, position)
@@ -91,9 +94,9 @@ class RecordWalk:
 
         return jax.lax.scan(step, state, chances)[0]
 
-    def _chances(self, rng: np.random.Generator, walkers: int) -> Any:
-        """Return which number to move and how far, in distances of the bounds, and how much worse it may become."""
+    def _chances(self, rng: np.random.Generator, walkers: int, shortest: int) -> Any:
+        """Return which number to move and how far, in widths, and how much worse it may become."""
         shape = walkers, MOVES * self._size
-        lengths = 2.0 ** -rng.uniform(0, SHORTEST, shape) * rng.standard_normal(shape)
+        lengths = 2.0 ** -rng.uniform(0, shortest, shape) * rng.standard_normal(shape)
         drawn = rng.integers(0, self._size, shape), lengths, -rng.exponential(size=shape)
         return tuple(jnp.asarray(part, kind) for part, kind in zip(drawn, ("int32", "float32", "float32"), strict=True))

@@ -72,9 +72,9 @@ class Decomposition:
         coefficients, basis = self._left[:, :rank] * shares, self._right[:rank].T * shares
         rows, columns = _spanning(coefficients), _spanning(basis)
         with_base = np.column_stack([np.ones(len(rows)), coefficients[rows]])
-        to_coefficients = np.linalg.pinv(basis[columns]).T
+        to_coefficients = np.asarray(np.linalg.pinv(basis[columns]).T, np.float64)
         middle = self._base[columns] @ to_coefficients
-        return Skeleton(rows, columns, np.linalg.pinv(with_base), to_coefficients, middle)
+        return Skeleton(rows, columns, np.asarray(np.linalg.pinv(with_base), np.float64), to_coefficients, middle)
 
 
 def _spanning(factor: Matrix) -> NDArray[np.int64]:

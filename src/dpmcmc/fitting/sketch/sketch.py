@@ -202,8 +202,10 @@ def _best_clip(coefficients: Matrix, num_records: int, noise: float, covered: Se
 
     def tried(clip: float) -> tuple[float, float, Matrix]:
         off = coefficients * (1 - np.minimum(1, clip / np.maximum(lengths, 1e-300)))[:, None]
-        unsure = num_records**2 * float(np.sum(np.var(off, axis=0))) / len(off)
-        return (noise * clip) ** 2 * coefficients.shape[1] + unsure, clip, off.mean(axis=0)
+        mean, unsure = off.mean(axis=0), np.var(off, axis=0) / len(off)
+        # what may as well be nothing is left alone (James and Stein)
+        sure = mean * np.maximum(0, 1 - unsure / np.maximum(mean**2, 1e-300))
+        return (noise * clip) ** 2 * coefficients.shape[1] + num_records**2 * float(unsure.sum()), clip, sure
 
     _, clip, lost = min((tried(float(clip)) for clip in np.quantile(lengths, covered)), key=lambda trial: trial[0])
     return clip, lost

@@ -31,7 +31,7 @@ ROOM = 8
 """The fine sketch may have so many, or as many as the coarse one."""
 
 POSITIONS = 1024
-RECORDS_EACH = 64
+RECORDS_EACH = 128
 """How many made-up records each position of the fine sketch gets: what a clip takes off is known from them."""
 
 COVERED = (0.99, 0.995, 0.998, 0.999, 0.9995, 1.0)
