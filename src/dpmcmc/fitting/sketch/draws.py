@@ -19,7 +19,7 @@ from dpmcmc.fitting.sketch.mixture import Mixture
 from dpmcmc.fitting.sketch.skeleton import Matrix
 from dpmcmc.fitting.sketch.sketch import Sketch
 
-REPLICATES = 64
+REPLICATES = 256
 POINTS = 2**14
 LAST_POINTS = 2**15
 CENTRES = 250

@@ -71,7 +71,8 @@ class TwoStages:
         """
         positions, noise = self._prior, noise_of_share(COARSE_SHARE, 1, self.budget)
         records = self._walk.draw(np.random.default_rng(0), positions)
-        sketch = self._sketch(records, positions, (positions[::2], positions[1::2]), noise, (1.0,), MOST)
+        pairs = positions[::2], positions[1::2]
+        sketch = self._sketch(records, positions, pairs, noise, (1.0,), MOST)  # line 1
         if sketch.error > sketch.tolerance:
             raise RankTooLarge(
                 f"{sketch.rank} numbers of a record leave the log-likelihood of all of them off by {sketch.error:.2g} "
@@ -114,9 +115,8 @@ class TwoStages:
         ).points  # line 2
         positions = found.draw(rng, POSITIONS)
         records = self._walk.draw(rng, positions, RECORDS_EACH)
-        fine = self._sketch(
-            records, positions, found.pairs(rng, POSITIONS), self.multipliers.fine, COVERED, self.room
-        )  # line 3
+        pairs = found.pairs(rng, POSITIONS)
+        fine = self._sketch(records, positions, pairs, self.multipliers.fine, COVERED, self.room)  # line 3
         return self._explored(paid, fine, self.multipliers.fine, self.room, rng, positions)  # line 4
 
     def _explored(

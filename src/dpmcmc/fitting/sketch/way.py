@@ -24,6 +24,9 @@ NAME = "sketch"
 
 NUM_STEPS = 1000
 
+NOTHING = 0.001
+"""An error in nats of which no more need be said."""
+
 LOOKED_AT = 128
 SHORT = 1e-5
 """A table of so many records and positions whose singular values fall to this part of the largest within two a
@@ -74,13 +77,14 @@ class SketchWay:
     def reason(self) -> str:
         """Why a sketch, in words."""
         coarse = self.stages.coarse
+        off = f"about {coarse.error:.1g}" if coarse.error >= NOTHING else f"less than {NOTHING:g}"
         known = (
-            f"A sketch of rank {coarse.rank}: {coarse.rank} numbers of a record tell its log-likelihood over the whole "
-            f"prior, all records together to within {coarse.error:.1g} nats"
+            f"{coarse.rank} numbers of a record tell its log-likelihood over the whole prior, and that of all records "
+            f"to within {off} nats, where the noise of the first release moves it by {coarse.noise:.2g}"
         )
         if self.was_chosen:
-            return f"{known}; it was chosen because that is few, and no normal approximation is needed."
-        return f"{known}; it was asked for."
+            return f"A sketch of rank {coarse.rank} was chosen because {known}: no normal approximation is needed."
+        return f"A sketch of rank {coarse.rank} was asked for: {known}."
 
     def draw(
         self,
