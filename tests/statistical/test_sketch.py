@@ -172,6 +172,6 @@ def test_a_likelihood_without_a_short_sketch_is_refused() -> None:
 
 
 def test_a_prior_that_cannot_be_drawn_from_is_refused() -> None:
-    model = dp.Model(lambda theta: jnp.zeros(()), normal_model().log_likelihood)
+    model = dp.Model(lambda theta: 0.0 * jnp.sum(theta), normal_model().log_likelihood)
     with pytest.raises(InvalidArgument, match=r"give the model sample_prior=.*Nothing was charged"):
         prepare_fit(model, vault(), epsilon=8.0, sampler="sketch", init=jnp.zeros(2))

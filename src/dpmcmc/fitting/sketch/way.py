@@ -121,7 +121,6 @@ class SketchWay:
                 ],
                 "num_chains": self.num_chains,
                 "temperature": self.stages.model.temperature,
-                "error_found": self.expected_error,
                 **surroundings(self.stages.data, paid.entry),
             },
         )
