@@ -63,6 +63,7 @@ class Decomposition:
     """The singular value decomposition of a matrix, with its column means taken out if it is `centred`."""
 
     def __init__(self, matrix: Matrix, *, centred: bool) -> None:
+        self._centred = centred
         self._base = matrix.mean(axis=0) * centred
         self._left, self._values, self._right = scipy.linalg.svd(matrix - self._base, full_matrices=False)
 
@@ -71,7 +72,7 @@ class Decomposition:
         shares = np.sqrt(self._values[:rank])
         coefficients, basis = self._left[:, :rank] * shares, self._right[:rank].T * shares
         rows, columns = _spanning(coefficients), _spanning(basis)
-        with_base = np.column_stack([np.ones(len(rows)), coefficients[rows]])
+        with_base = np.column_stack([np.full(len(rows), float(self._centred)), coefficients[rows]])
         to_coefficients = np.asarray(np.linalg.pinv(basis[columns]).T, np.float64)
         middle = self._base[columns] @ to_coefficients
         return Skeleton(rows, columns, np.asarray(np.linalg.pinv(with_base), np.float64), to_coefficients, middle)
