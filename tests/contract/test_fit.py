@@ -237,9 +237,9 @@ def test_the_choice_knows_public_facts_alone() -> None:
         prepare_fit(MODEL, dp.PrivateData.from_table(rows, schema=SCHEMA, budget=budget), epsilon=2.0, num_steps=20)
         for rows in (TABLE, others)
     ]
-    assert choices[0].choice == choices[1].choice
-    assert np.array_equal(choices[0].pilot.start, choices[1].pilot.start)
-    assert choices[0].pilot.settings == choices[1].pilot.settings
+    assert choices[0].way.choice == choices[1].way.choice
+    assert np.array_equal(choices[0].way.pilot.start, choices[1].way.pilot.start)
+    assert choices[0].way.pilot.settings == choices[1].way.pilot.settings
     assert choices[0].event == choices[1].event
 
 

@@ -122,10 +122,10 @@ def make_sketch(
     origin, half = positions[-1:], len(positions) // 2
     records = jax.tree.map(_double, records)
     table = likelihood.differences(_rows(records, slice(2 * half)), np.vstack([positions, *sides]), origin)
-    if not np.isfinite(table).all():
+    if not np.isfinite(table).all() or not table.any():
         raise InvalidArgument(
             "the log-likelihood is not finite at every made-up record within the stated bounds and every position from "
-            "the prior: state bounds and a prior under which it is"
+            "the prior, or is the same at all of them: state bounds and a prior under which it is neither"
         )
     ends = np.cumsum([len(positions), *map(len, sides)])
     made, judged, *compared = np.split(table, [half, *ends[:-1]], axis=1)
