@@ -249,7 +249,7 @@ def test_the_normal_approximation_costs_its_releases_and_no_draw() -> None:
         for steps, chains in ((10, 1), (2000, 4))
     )
     assert few.event == many.event
-    pilot, noise = few.pilot, few.choice.noise.polish
+    pilot, noise = few.way.pilot, few.way.choice.noise.polish
     multipliers = [pilot.reach.counts.noise_multiplier] + [noise] * 3
     for phase in (pilot.approach, pilot.refine):
         multipliers += [phase.gradient.noise_multiplier, phase.curvature.noise_multiplier] * phase.num_steps
