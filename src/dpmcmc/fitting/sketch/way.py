@@ -171,4 +171,4 @@ def looks_short(model: Model, data: PrivateData, layout: Layout) -> bool:
     if not np.isfinite(table).all():
         return False
     values = np.linalg.svd(table - table[:, :1], compute_uv=False)
-    return bool(0 < values[0] and values[2 * layout.dimension + 1] <= SHORT * values[0])
+    return bool(values[0] > 0 and values[2 * layout.dimension + 1] <= SHORT * values[0])
