@@ -36,7 +36,7 @@ def main() -> None:
     for epsilon in arguments.epsilon:
         scores = [repeat(arguments.problem, epsilon, number, arguments.records) for number in range(arguments.repeats)]
         low, median, high = np.quantile(scores, [0.25, 0.5, 0.75])
-        print(f"{arguments.problem} epsilon {epsilon:g}: quartiles {low:.4f} {median:.4f} {high:.4f}", flush=True)
+        print(f"{arguments.problem} epsilon {epsilon:g}: quartiles {low:.4f} {median:.4f} {high:.4f}", flush=True)  # noqa: T201
 
 
 def repeat(name: str, epsilon: float, number: int, num_records: int | None) -> float:
@@ -57,7 +57,7 @@ def repeat(name: str, epsilon: float, number: int, num_records: int | None) -> f
     else:
         score, unit = diagnostics.mmd(points.draw(rng, 1000), problem.sample_posterior(rng, 1000), rng), "MMD"
     paid_for = float(accountants.epsilon(prepared.event, DELTA))
-    print(
+    print(  # noqa: T201
         f"{name} epsilon {paid_for:.4f} repeat {number}: {unit} {score:.4f}; rank {prepared.way.stages.coarse.rank} "
         f"then {posterior.sketch.rank}, {points.effective:.0%} of the points count, {seconds:.0f} s",
         flush=True,
