@@ -5,6 +5,7 @@
     ├── AdjacencyMismatch      events or data of two adjacencies in one sum
     ├── UnsupportedEvent       an accountant was asked about an event it cannot bound
     ├── BudgetUnreachable      no plan fits the budget, however small or noisy
+    ├── RankTooLarge           no short sketch of the likelihood exists; the message names what to use instead
     ├── ModelRefused           a model that cannot be sampled privately; the message names the site and the reason
     ├── NotConverged           a long run that was to be a reference did not pass its checks
     ├── RunInterrupted         a run was stopped and can be resumed; its charge stands
@@ -44,6 +45,10 @@ class UnsupportedEvent(DpmcmcError):
 
 class BudgetUnreachable(DpmcmcError):
     """No plan of the requested kind fits the budget."""
+
+
+class RankTooLarge(DpmcmcError):
+    """The likelihood has no short sketch; the message names the rank, the tolerance and what to use instead."""
 
 
 class ModelRefused(DpmcmcError):

@@ -120,7 +120,7 @@ def test_a_prepared_fit_charges_nothing_and_knows_its_price() -> None:
     assert 0 < prepared.expected_error < 1
     again = prepare_fit(FORMULA, vault(book), family="bernoulli", epsilon=2.0, num_steps=20)
     assert again.event == prepared.event, "settings follow from public facts alone"
-    assert again.pilot.settings == prepared.pilot.settings
+    assert again.way.pilot.settings == prepared.way.pilot.settings
     with pytest.warns(UserWarning, match=r"delta = 0\.001 is not below one over"), pytest.raises(BudgetExceeded):
         dp.fit(MODEL, vault(ledger(1.0)), epsilon=2.0, delta=1e-3, **SMALL)
     careless = prepare_fit(MODEL, vault(), epsilon=2.0, delta=1e-3, num_steps=20)
@@ -237,9 +237,9 @@ def test_the_choice_knows_public_facts_alone() -> None:
         prepare_fit(MODEL, dp.PrivateData.from_table(rows, schema=SCHEMA, budget=budget), epsilon=2.0, num_steps=20)
         for rows in (TABLE, others)
     ]
-    assert choices[0].choice == choices[1].choice
-    assert np.array_equal(choices[0].pilot.start, choices[1].pilot.start)
-    assert choices[0].pilot.settings == choices[1].pilot.settings
+    assert choices[0].way.choice == choices[1].way.choice
+    assert np.array_equal(choices[0].way.pilot.start, choices[1].way.pilot.start)
+    assert choices[0].way.pilot.settings == choices[1].way.pilot.settings
     assert choices[0].event == choices[1].event
 
 
@@ -249,7 +249,7 @@ def test_the_normal_approximation_costs_its_releases_and_no_draw() -> None:
         for steps, chains in ((10, 1), (2000, 4))
     )
     assert few.event == many.event
-    pilot, noise = few.pilot, few.choice.noise.polish
+    pilot, noise = few.way.pilot, few.way.choice.noise.polish
     multipliers = [pilot.reach.counts.noise_multiplier] + [noise] * 3
     for phase in (pilot.approach, pilot.refine):
         multipliers += [phase.gradient.noise_multiplier, phase.curvature.noise_multiplier] * phase.num_steps

@@ -42,7 +42,7 @@ def test_a_plan_is_what_fit_would_do(sampler) -> None:
         even_if_useless=True,
     )
     answer = plan_fit(sampler, **SETTINGS)
-    assert answer.noise == pytest.approx(prepared.choice.noise.sampler, rel=1e-3)
+    assert answer.noise == pytest.approx(prepared.way.choice.noise.sampler, rel=1e-3)
     if sampler in PRACTISED and sampler != "private_laplace":  # a chain that was tried in simulation does worse
         assert answer.floor <= prepared.expected_error * (1 + 1e-3)
     else:

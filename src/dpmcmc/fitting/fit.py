@@ -33,7 +33,8 @@ def fit(
 
     The pilot, a few Newton steps, finds where the posterior is and how wide; it is paid for. In the coordinates that it
     gives, every sampler of the literature has settings that depend on nothing but the number of records, of parameters
-    and of steps, and on the noise that the rest of the budget buys.
+    and of steps, and on the noise that the rest of the budget buys. A model whose log-likelihood follows from a few
+    numbers of each record needs no pilot: their sums are released, and the posterior is drawn for nothing.
 
     Args:
         model: a formula such as ``"readmitted ~ age + smoker"``, a NumPyro model, or a `Model`.
@@ -43,7 +44,7 @@ def fit(
         family: of a formula: gaussian, student_t, bernoulli, binomial, poisson, negative_binomial, categorical or
             ordinal.
         priors: of a formula, by parameter; the defaults are weakly informative, and in the model's `describe()`.
-        sampler: ``"auto"``, or one of `RECIPES`.
+        sampler: ``"auto"``, ``"sketch"``, or one of `RECIPES`.
         num_chains: chains, all of which are paid for.
         num_steps: steps of each chain; a number that suits the sampler unless stated.
         init: where the pilot starts; the centre of the prior unless stated.

@@ -4,7 +4,7 @@ import secrets
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,18 +13,20 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting import Budget, Certificate, Event, accountants
-from dpmcmc.enclave import GradientSum, PaidRun, PrivateData
-from dpmcmc.fitting.choice import Choice, choose
+from dpmcmc.enclave import PaidRun, PrivateData
+from dpmcmc.fitting.chains import PilotedChains
+from dpmcmc.fitting.choice import choose
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.models import as_model
-from dpmcmc.fitting.pilot import Pilot, Polish
-from dpmcmc.fitting.recipes import POLISH_STEPS, RECIPES
-from dpmcmc.fitting.round import Summit, nowhere, rounded
-from dpmcmc.fitting.spending import LEFT, USUAL_STRETCH, make_pilot, mean_loss, refuse_useless
+from dpmcmc.fitting.recipes import RECIPES
+from dpmcmc.fitting.sketch.way import NAME as SKETCH
+from dpmcmc.fitting.sketch.way import sketch_way
+from dpmcmc.fitting.spending import make_pilot, refuse_useless
+from dpmcmc.fitting.way import Way
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
-from dpmcmc.run.plan import Plan, make_plan, parameters, prior_draws, settings
+from dpmcmc.run.plan import prior_draws
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher, watch
 from dpmcmc.run.sampling import delta_of, price_in_words
@@ -40,10 +42,7 @@ class PreparedFit:
     model: Model
     data: PrivateData
     budget: Budget
-    pilot: Pilot
-    choice: Choice
-    facts: Facts
-    num_chains: int
+    way: Way
     seed: int
     insecure_seed: int | None
     arguments: Mapping[str, Any]
@@ -51,25 +50,23 @@ class PreparedFit:
 
     @cached_property
     def event(self) -> Event:
-        """What the run releases, and so what it is charged: pilot, all steps, all chains."""
-        somewhere = nowhere(self._layout.dimension)
-        polish = self.data.price(self._polish(self.facts), somewhere.centre, model=self._rounded(somewhere))
-        return self.pilot.price(self.data) + polish + self._plan(somewhere, self.facts).price(self.data)
+        """What the run releases, and so what it is charged."""
+        return self.way.event
 
     @property
     def sampler(self) -> str:
         """The sampler that was asked for or chosen."""
-        return self.choice.name
+        return self.way.name
 
     @property
     def num_steps(self) -> int:
         """How many steps each chain takes."""
-        return self.choice.recipe.num_steps
+        return self.way.num_steps
 
     @property
     def expected_error(self) -> float:
         """By how many of its own standard deviations the noise moves the posterior, about."""
-        return self.choice.expected_error
+        return self.way.expected_error
 
     def describe(self) -> str:
         """Say in words what would be done, and what it costs."""
@@ -86,10 +83,10 @@ class PreparedFit:
     @property
     def what(self) -> str:
         """The run in a few words, for the ledger."""
-        return f"pilot and {self.sampler}"
+        return self.way.what
 
     def run(self, *, progress: bool = True) -> Posterior:
-        """Set the price aside, run the pilot and the sampler, and settle."""
+        """Set the price aside, run, and settle."""
         with (
             interruptible() as is_interrupted,
             self.watched(progress) as watcher,
@@ -102,23 +99,16 @@ class PreparedFit:
         return watch(self.what, self.num_steps, price_in_words(self.event, self.budget.delta), progress)
 
     def draw(self, paid: PaidRun, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
-        """Run the pilot and the sampler, or as much of it as there is time for."""
-        sampling, facts = self._found(paid)
-        vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted)
+        """Run, or as much of it as there is time for."""
+        drawn = self.way.draw(paid, watcher, is_interrupted, self.seed)
         return Posterior(
-            draws=parameters(sampling.model, sampling.layout, vectors),
-            is_accepted=is_accepted,
-            num_warmup=0 if self.choice.recipe.draws_for_nothing else vectors.shape[1] // 10,  # it starts at the summit
+            draws=drawn.draws,
+            is_accepted=drawn.is_accepted,
+            num_warmup=drawn.num_warmup,
             certificate=Certificate(
                 paid.spent, self.data.facts.adjacency, self.budget.delta, self.data.assumptions, unit=self.data.unit
             ),
-            settings={
-                **settings(sampling, self.data, paid.entry),
-                "chosen": self.choice.words,
-                "error_found": self.expected_error * facts.stretch / USUAL_STRETCH,  # noise is as long as the clips
-                "pilot": {**self.pilot.settings, "stretch": facts.stretch, "polish": repr(self._polish(facts))},
-                "request": self._request(),
-            },
+            settings={**drawn.settings, "chosen": self.way.reason, "request": self._request()},
             prior=prior_draws(self.model),
         )
 
@@ -142,42 +132,16 @@ class PreparedFit:
         schema = self.data.schema
         return "records" if schema is None or schema.person is None else "persons"
 
-    @property
-    def _layout(self) -> Layout:
-        return self.pilot.approach.layout
-
-    def _found(self, paid: PaidRun) -> tuple[Plan, Facts]:
-        """Run the pilot and the polish; return the sampler's run that follows, and what they found of the clips."""
-        # a chain has to cross the posterior several times over: noise hurts it twice as much as one release
-        left = LEFT * mean_loss(self.budget) * (1 if self.choice.recipe.draws_for_nothing else 1 / 4)
-        summit, stretch = self.pilot.run(paid, left)
-        facts = replace(self.facts, stretch=stretch)
-        moved = paid.run(self._polish(facts), jnp.zeros(facts.dimension), model=self._rounded(summit))
-        return self._plan(summit.moved(moved), facts), facts
-
-    def _polish(self, facts: Facts) -> Polish:
-        return Polish(GradientSum(facts.gradient_clip, self.choice.noise.polish), POLISH_STEPS)
-
-    def _rounded(self, summit: Summit) -> Model:
-        return rounded(self.model, self._layout, summit)
-
-    def _plan(self, summit: Summit, facts: Facts) -> Plan:
-        kernel = self.choice.recipe.make(facts, self.choice.noise.sampler)
-        return make_plan(kernel, self._rounded(summit), self.num_steps, self.num_chains, None, self.seed)
-
     def _lines(self) -> Iterator[str]:
         facts = self.data.facts
         if isinstance(self.model, FormulaModel):
             yield self.model.describe()
         protected = "" if self._units == "records" else f" Protected is every {self.data.unit}."
         yield f"Data: {facts.size:,} {self._units}, {facts.adjacency.words} adjacency.{protected}"
-        yield (
-            f"Run: {self.pilot.approach.num_steps + self.pilot.refine.num_steps} private Newton steps for "
-            f"{self._layout.dimension} parameters, then {self.sampler}, {self.num_chains} x {self.num_steps} steps."
-        )
+        yield f"Run: {self.way.course}."
         epsilon = float(accountants.epsilon(self.event, self.budget.delta))
-        yield f"Price: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}, the pilot and all chains in it."
-        yield self.choice.words
+        yield f"Price: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}, everything in it."
+        yield self.way.reason
         yield f"The noise moves the posterior by about {self.expected_error:.2g} of its standard deviations."
         if self.caution:
             yield f"Warning: {self.caution}."
@@ -201,7 +165,7 @@ def prepare_fit(
     """Check the arguments of `fit` and set everything that follows from them. Reads no record and charges nothing."""
     formula = model if isinstance(model, str) else None
     model = as_model(model, data, family, priors)
-    name = validation.choice("sampler", sampler, ("auto", *RECIPES))
+    name = validation.choice("sampler", sampler, ("auto", *RECIPES, SKETCH))
     if num_steps is not None:
         num_steps = validation.integer("num_steps", num_steps, at_least=1)
     num_chains = validation.integer("num_chains", num_chains, at_least=1)
@@ -211,18 +175,18 @@ def prepare_fit(
     of_start, of_scales = jax.random.split(jax.random.key(0))
     layout, start = _start(model, init, of_start)
     facts = Facts(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
-    pilot = make_pilot(model, data, facts, layout, start, budget, of_scales)
-    choice = choose(name, facts, num_steps, num_chains, budget, pilot.price(data))
+    way: Way | None = sketch_way(name, model, data, layout, facts, budget, num_steps, num_chains)
+    if way is None:
+        pilot = make_pilot(model, data, facts, layout, start, budget, of_scales)
+        choice = choose(name, facts, num_steps, num_chains, budget, pilot.price(data))
+        way = PilotedChains(model, data, budget, pilot, choice, facts, num_chains)
     if not even_if_useless:
-        refuse_useless(facts, budget, choice.name, choice.expected_error)
+        refuse_useless(facts, budget, way.name, way.expected_error)
     return PreparedFit(
         model=model,
         data=data,
         budget=budget,
-        pilot=pilot,
-        choice=choice,
-        facts=facts,
-        num_chains=num_chains,
+        way=way,
         seed=seed,
         insecure_seed=insecure_seed,
         arguments={

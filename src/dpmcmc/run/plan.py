@@ -157,14 +157,21 @@ def prior_draws(model: Model) -> dict[str, np.ndarray]:
 
 def settings(plan: Plan, data: PrivateData, entry: Mapping[str, str]) -> dict[str, Any]:
     """Return how a run was made, in plain values; and what its ledger has, after it, with the entry that paid."""
-    facts, account = data.facts, data.account
-    ledger = {} if account is None else {"ledger": {**_ledger(account), **entry}}
     return {
         "stages": [
             {"kernel": stage.kernel.name, "num_steps": stage.num_steps, **_plain(stage.kernel)} for stage in plan.stages
         ],
         "num_chains": len(plan.keys),
         "temperature": plan.model.temperature,
+        **surroundings(data, entry),
+    }
+
+
+def surroundings(data: PrivateData, entry: Mapping[str, str]) -> dict[str, Any]:
+    """Return what is public of the data of a run, and what their ledger has, after it, with the entry that paid."""
+    facts, account = data.facts, data.account
+    ledger = {} if account is None else {"ledger": {**_ledger(account), **entry}}
+    return {
         "data": repr(data),
         "facts": {
             "size": facts.size,

@@ -1,0 +1,174 @@
+"""The sketch as a way of `fit`: whether there is a short one, what is said of it, and draws as chains have them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpmcmc.accounting import Budget, Event
+from dpmcmc.enclave import PaidRun, PrivateData
+from dpmcmc.errors import RankTooLarge
+from dpmcmc.fitting.facts import Facts
+from dpmcmc.fitting.scales import made_up_records
+from dpmcmc.fitting.sketch.two_stages import TwoStages
+from dpmcmc.fitting.spending import least_error
+from dpmcmc.fitting.way import Drawn
+from dpmcmc.model import FormulaModel, Model
+from dpmcmc.run.plan import parameters, surroundings
+from dpmcmc.run.program import Layout
+from dpmcmc.run.progress import Watcher
+
+NAME = "sketch"
+
+NUM_STEPS = 1000
+
+NOTHING = 0.001
+"""An error in nats of which no more need be said."""
+
+LOOKED_AT = 128
+SHORT = 1e-5
+"""A table of so many records and positions whose singular values fall to this part of the largest within two a
+parameter, and one more, has a rank at which ``auto`` takes a sketch."""
+
+MOST_PARAMETERS = 10
+"""Points by importance would be too few in more dimensions."""
+
+
+@dataclass(frozen=True, eq=False)
+class SketchWay:
+    """Two releases, then draws that cost nothing."""
+
+    stages: TwoStages
+    num_steps: int
+    num_chains: int
+    was_chosen: bool
+
+    @property
+    def name(self) -> str:
+        """What `fit` calls it."""
+        return NAME
+
+    @property
+    def what(self) -> str:
+        """The run in a few words, for the ledger."""
+        return "two sketches"
+
+    @property
+    def expected_error(self) -> float:
+        """By how many of its own standard deviations the noise moves the posterior, about."""
+        return least_error(self.stages.facts, self.stages.budget)
+
+    @property
+    def event(self) -> Event:
+        """What the two releases cost."""
+        return self.stages.event
+
+    @property
+    def course(self) -> str:
+        """What the run does, in words."""
+        return (
+            f"a coarse sketch of the likelihood over the prior, then a fine one, for {self.stages.layout.dimension} "
+            f"parameters; {self.num_chains} x {self.num_steps} draws"
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why a sketch, in words."""
+        coarse = self.stages.coarse
+        off = f"about {coarse.error:.1g}" if coarse.error >= NOTHING else f"less than {NOTHING:g}"
+        known = (
+            f"{coarse.rank} numbers of a record tell its log-likelihood over the whole prior, and that of all records "
+            f"to within {off} nats, where the noise of the first release moves it by {coarse.noise:.2g}"
+        )
+        if self.was_chosen:
+            return f"A sketch of rank {coarse.rank} was chosen because {known}: no normal approximation is needed."
+        return f"A sketch of rank {coarse.rank} was asked for: {known}."
+
+    def draw(
+        self,
+        paid: PaidRun,
+        watcher: Watcher,
+        is_interrupted: Callable[[], bool],  # noqa: ARG002
+        seed: int,
+    ) -> Drawn:
+        """Release both sketches and draw; after the second release there is nothing left to save by stopping."""
+        rng = np.random.default_rng(seed)
+        found = self.stages.run(paid, rng)
+        fine = found.posterior.sketch
+        shape = (self.num_chains, self.num_steps)
+        vectors = found.points.draw(rng, self.num_chains * self.num_steps).reshape(*shape, -1)  # line 5
+        watcher.update(self.num_steps, 1.0)
+        return Drawn(
+            parameters(self.stages.model, self.stages.layout, vectors.astype(np.float32)),
+            np.ones(shape, bool),
+            0,
+            {
+                "stages": [
+                    {
+                        "kernel": NAME,
+                        "num_steps": self.num_steps,
+                        "coarse_rank": self.stages.coarse.rank,
+                        "coarse_noise_multiplier": self.stages.multipliers.coarse,
+                        "fine_rank": fine.rank,
+                        "fine_noise_multiplier": self.stages.multipliers.fine,
+                        "fine_error": fine.error,
+                        "fine_noise": fine.noise,
+                        "covered": fine.covered,
+                        "effective_points": found.points.effective,
+                    }
+                ],
+                "num_chains": self.num_chains,
+                "temperature": self.stages.model.temperature,
+                **surroundings(self.stages.data, paid.entry),
+            },
+        )
+
+
+def sketch_way(
+    sampler: str,
+    model: Model,
+    data: PrivateData,
+    layout: Layout,
+    facts: Facts,
+    budget: Budget,
+    num_steps: int | None,
+    num_chains: int,
+) -> SketchWay | None:
+    """Return the way by a sketch, if it was asked for, or is what ``auto`` should take; reads no record.
+
+    Raises:
+        RankTooLarge: it was asked for, and there is no short one.
+    """
+    was_chosen = sampler != NAME
+    if was_chosen and not (sampler == "auto" and looks_short(model, data, layout)):
+        return None
+    stages = TwoStages(model, data, layout, facts, budget)
+    try:
+        stages.coarse  # noqa: B018
+    except RankTooLarge:
+        if was_chosen:
+            return None
+        raise
+    return SketchWay(stages, num_steps or NUM_STEPS, num_chains, was_chosen)
+
+
+def looks_short(model: Model, data: PrivateData, layout: Layout) -> bool:
+    """Say whether a sketch is worth a try: a quick look at few made-up records and positions.
+
+    Regression models are about normal and have no short sketch, so formulas are not looked at.
+    """
+    if isinstance(model, FormulaModel) or model.sample_prior is None or layout.dimension > MOST_PARAMETERS:
+        return False
+    records = made_up_records(data, jax.random.key(0), LOOKED_AT)
+    positions = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), LOOKED_AT))
+
+    def row(record: Any) -> jax.Array:
+        return jax.vmap(model.log_likelihood, in_axes=(0, None))(positions, record)
+
+    table = np.asarray(jax.jit(jax.vmap(row))(records), np.float64)
+    if not np.isfinite(table).all():
+        return False
+    values = np.linalg.svd(table - table[:, :1], compute_uv=False)
+    return bool(values[0] > 0 and values[2 * layout.dimension + 1] <= SHORT * values[0])

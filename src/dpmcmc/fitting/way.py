@@ -1,0 +1,62 @@
+"""How a fit gets to its posterior: a pilot and chains, or a sketch. A `PreparedFit` knows no more of it than this."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dpmcmc.accounting import Event
+from dpmcmc.enclave import PaidRun
+from dpmcmc.run.progress import Watcher
+
+
+class Drawn(NamedTuple):
+    """Draws by parameter (chain, step, ...), whether each step moved, how many are warm-up, and how it was made."""
+
+    draws: Mapping[str, np.ndarray]
+    is_accepted: np.ndarray
+    num_warmup: int
+    settings: Mapping[str, Any]
+
+
+class Way(Protocol):
+    """What can be said of a run before it starts, and the run."""
+
+    @property
+    def name(self) -> str:
+        """What `fit` calls it."""
+        ...
+
+    @property
+    def what(self) -> str:
+        """The run in a few words, for the ledger."""
+        ...
+
+    @property
+    def num_steps(self) -> int:
+        """How many steps each chain takes."""
+        ...
+
+    @property
+    def expected_error(self) -> float:
+        """By how many of its own standard deviations the noise moves the posterior, about."""
+        ...
+
+    @property
+    def event(self) -> Event:
+        """Everything that the run releases."""
+        ...
+
+    @property
+    def course(self) -> str:
+        """What the run does, in words."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it is this way, in words."""
+        ...
+
+    def draw(self, paid: PaidRun, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
+        """Run, or as much of it as there is time for; `seed` is of what costs nothing, such as proposals."""
+        ...
