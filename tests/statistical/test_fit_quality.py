@@ -7,6 +7,7 @@ within the tolerances. The seeds are fixed, so the outcome is too.
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpmcmc as dp
@@ -78,3 +79,19 @@ def test_auto_finds_the_posterior(family) -> None:
 def test_a_small_budget_shows() -> None:
     off, ratio = distances("logistic", epsilon=0.05, seed=1)
     assert np.median(off) > 2.0 or np.median(np.abs(ratio - 1)) > 0.6
+
+
+def test_a_scale_that_is_small_beside_the_bounds_is_found() -> None:
+    """Far from the summit the Hessian of a mean and its scale is no hill: plain Newton steps led elsewhere for good."""
+    rng = np.random.default_rng(2)
+    x = rng.uniform(8, 20, 20_000)
+    table = pd.DataFrame({"x": x, "y": np.clip(6 + 1.1 * x + 4 * rng.normal(size=x.size), 0, 60)})
+    schema = {"columns": {name: {"kind": "number", "lower": a, "upper": b} for name, a, b in BOUNDS}}
+    data = dp.PrivateData.from_table(table, schema=schema, budget=dp.Budget(2.0, 1e-6))
+    posterior = dp.fit("y ~ x", data, family="gaussian", epsilon=2.0, sampler="private_laplace", progress=False)
+    summary = posterior.summary()
+    assert summary["mean"]["sigma"] == pytest.approx(4.0, abs=0.2)  # ten deviations of the posterior
+    assert summary["mean"]["x"] == pytest.approx(1.1, abs=0.1)
+
+
+BOUNDS = (("x", 8, 20), ("y", 0, 60))

@@ -63,3 +63,11 @@ def test_long_scores_in_one_direction_are_kept() -> None:
 def test_noise_alone_does_not_lengthen_the_clip() -> None:
     found = stretches(0.3, np.zeros(len(STRETCHES)), 0.0)
     assert np.mean(found > 1.0) < 0.05
+
+
+@pytest.mark.parametrize(("beyond", "is_lost"), [(0.0, False), (0.02, False), (0.5, True)])
+def test_a_pilot_that_failed_is_noticed(beyond: float, is_lost: bool) -> None:
+    """Noise of 100 records; the limit is 4 standard deviations of it above a tenth of the records."""
+    reach = Reach(MODEL, Layout.of(jnp.zeros(DIMENSION)), Sum(LENGTH, 1.0), FACTS)
+    counts = jnp.zeros(len(STRETCHES)).at[-1].set(beyond * NUM_RECORDS)
+    assert reach.is_lost(Long(counts, jnp.zeros((len(STRETCHES), DIMENSION)), jnp.asarray(100.0**2))) is is_lost

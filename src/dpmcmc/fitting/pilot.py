@@ -4,6 +4,7 @@ Everything it asks is paid for. What follows from the answers is post-processing
 coordinates in which the posterior is round, with clips that suit the records.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,11 @@ from dpmcmc.fitting.round import Summit, nowhere
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout, log_likelihood, score
 
-LONGEST_STEP = 1.0
+LONGEST_STEP = 0.5
 """How far one Newton step may go, in units of the prior's scale: neither noise nor a bend may throw the pilot off."""
+
+DAMPINGS = np.append(0.0, 0.02 * 2.0 ** np.arange(9)).astype(np.float32)
+"""What is added to a Hessian that leads too far, or that is no hill: so much of the sums of its rows' sizes."""
 
 FLATTEST = 0.1
 """The least precision of the posterior that is believed, in coordinates in which it was thought to be one."""
@@ -63,8 +67,7 @@ class Newton:
             matrix = matrix + jnp.triu(matrix, 1).T - at.factor.T @ jax.hessian(log_prior)(at.centre) @ at.factor
             # a random symmetric matrix with entries of this noise has eigenvalues of up to about its sd times sqrt(2 d)
             lowest = jnp.maximum(jnp.sqrt(2.0 * dimension * noisy.variance), FLATTEST if self.adapts else 0.0)
-            values, vectors = jnp.linalg.eigh(matrix)
-            root = vectors / jnp.sqrt(jnp.maximum(values, lowest))
+            root = trusted_root(matrix, at.factor, force, lowest)
             found = at.factor @ root
             move = found @ (root.T @ force)
             length = jnp.linalg.norm(move)
@@ -76,6 +79,24 @@ class Newton:
         # the last two Hessians were taken near the summit: their mean has less noise than either
         values, vectors = jnp.linalg.eigh(jnp.mean(precisions[-2:], axis=0))
         return Summit(last.centre, vectors / jnp.sqrt(values))
+
+
+def trusted_root(matrix: jax.Array, factor: jax.Array, force: jax.Array, lowest: jax.Array) -> jax.Array:
+    """Return R with R R^T the inverse of a Hessian, damped as little as keeps its step within `LONGEST_STEP`.
+
+    Far from the summit a Hessian may have directions that bend upward: those of a mean and of its scale do, where the
+    mean is off. Newton's step along them leads away, at any length; damped by its rows it leads uphill in all of them.
+    """
+    sizes = jnp.diag(jnp.sum(jnp.abs(matrix), axis=1))
+
+    def damped(amount: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values, vectors = jnp.linalg.eigh(matrix + amount * sizes)
+        root = vectors / jnp.sqrt(jnp.maximum(values, lowest))
+        length = jnp.linalg.norm(factor @ (root @ (root.T @ force)))
+        return root, (values[0] > -lowest) & (length <= LONGEST_STEP)
+
+    roots, are_trusted = jax.vmap(damped)(jnp.asarray(DAMPINGS))
+    return roots[jnp.where(jnp.any(are_trusted), jnp.argmax(are_trusted), len(DAMPINGS) - 1)]
 
 
 @dataclass(frozen=True)
@@ -134,4 +155,11 @@ class Pilot:
         model = self.approach.model
         start = Summit(self.start, jnp.eye(self.approach.layout.dimension))
         summit = paid.run(self.refine, paid.run(self.approach, start, model=model), model=model)  # line 1
-        return summit, self.reach.stretch(paid.run(self.reach, summit, model=model), left)  # line 2
+        long = paid.run(self.reach, summit, model=model)
+        if self.reach.is_lost(long):
+            warnings.warn(
+                "the pilot did not find the posterior: scores of many records are too long for any clip. The draws are "
+                "not to be relied on; state init= near where you expect the parameters, or narrower bounds",
+                stacklevel=2,
+            )
+        return summit, self.reach.stretch(long, left)  # line 2

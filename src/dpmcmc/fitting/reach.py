@@ -32,6 +32,10 @@ LENGTH = math.sqrt(2.0)
 """The norm of what a record with a long score adds: one to the count of its bin, and its direction."""
 
 
+LOST = 0.1
+"""The share of the records with scores beyond all clips from which on the pilot is taken to have failed."""
+
+
 class Long(NamedTuple):
     """The long scores by length, with noise of a known variance."""
 
@@ -72,6 +76,11 @@ class Reach:
         bias = np.maximum(lengths - STRETCHES[:, None], 0.0) @ aligned * self.facts.gradient_clip
         noise = self.facts.clips_moved * self.facts.gradient_clip * STRETCHES / math.sqrt(2 * left)
         return float(STRETCHES[np.argmin(bias**2 + self.facts.dimension * noise**2)])
+
+    def is_lost(self, long: Long) -> bool:
+        """Whether so many scores are longer than the longest clip that the posterior cannot be near."""
+        noise = 4 * math.sqrt(float(long.variance))
+        return float(long.counts[-1]) > noise + LOST * self.facts.num_records
 
     def _aligned(self, long: Long) -> NDArray[np.float64]:
         """Return how many records of each bin are left if those that point in opposite directions cancel out.
