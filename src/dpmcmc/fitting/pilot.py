@@ -19,8 +19,9 @@ from dpmcmc.fitting.round import Summit, nowhere
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout, log_likelihood, score
 
-LONGEST_STEP = 0.5
-"""How far one Newton step may go, in units of the prior's scale: neither noise nor a bend may throw the pilot off."""
+LONGEST_STEP, LONGEST_BLIND_STEP = 1.0, 0.5
+"""How far one Newton step may go, in units of the prior's scale: neither noise nor a bend may throw the pilot off. Less
+far where the Hessian is no hill."""
 
 DAMPINGS = np.append(0.0, 0.02 * 2.0 ** np.arange(9)).astype(np.float32)
 """What is added to a Hessian that leads too far, or that is no hill: so much of the sums of its rows' sizes."""
@@ -67,11 +68,12 @@ class Newton:
             matrix = matrix + jnp.triu(matrix, 1).T - at.factor.T @ jax.hessian(log_prior)(at.centre) @ at.factor
             # a random symmetric matrix with entries of this noise has eigenvalues of up to about its sd times sqrt(2 d)
             lowest = jnp.maximum(jnp.sqrt(2.0 * dimension * noisy.variance), FLATTEST if self.adapts else 0.0)
-            root = trusted_root(matrix, at.factor, force, lowest)
-            found = at.factor @ root
-            move = found @ (root.T @ force)
+            values, vectors = jnp.linalg.eigh(matrix)
+            found = at.factor @ (vectors / jnp.sqrt(jnp.maximum(values, lowest)))
+            longest = jnp.where(values[0] > -lowest, LONGEST_STEP, LONGEST_BLIND_STEP)
+            move = at.factor @ trusted_move(matrix, at.factor, force, lowest, longest)
             length = jnp.linalg.norm(move)
-            centre = at.centre + move * jnp.minimum(1.0, LONGEST_STEP / jnp.maximum(length, 1e-12))
+            centre = at.centre + move * jnp.minimum(1.0, longest / jnp.maximum(length, 1e-12))
             inverse = jnp.linalg.inv(found)
             return Summit(centre, found if self.adapts else at.factor), inverse.T @ inverse
 
@@ -81,8 +83,10 @@ class Newton:
         return Summit(last.centre, vectors / jnp.sqrt(values))
 
 
-def trusted_root(matrix: jax.Array, factor: jax.Array, force: jax.Array, lowest: jax.Array) -> jax.Array:
-    """Return R with R R^T the inverse of a Hessian, damped as little as keeps its step within `LONGEST_STEP`.
+def trusted_move(
+    matrix: jax.Array, factor: jax.Array, force: jax.Array, lowest: jax.Array, longest: jax.Array
+) -> jax.Array:
+    """Return the step of a Hessian that is damped as little as keeps it within `longest`.
 
     Far from the summit a Hessian may have directions that bend upward: those of a mean and of its scale do, where the
     mean is off. Newton's step along them leads away, at any length; damped by its rows it leads uphill in all of them.
@@ -91,12 +95,11 @@ def trusted_root(matrix: jax.Array, factor: jax.Array, force: jax.Array, lowest:
 
     def damped(amount: jax.Array) -> tuple[jax.Array, jax.Array]:
         values, vectors = jnp.linalg.eigh(matrix + amount * sizes)
-        root = vectors / jnp.sqrt(jnp.maximum(values, lowest))
-        length = jnp.linalg.norm(factor @ (root @ (root.T @ force)))
-        return root, (values[0] > -lowest) & (length <= LONGEST_STEP)
+        move = vectors @ ((vectors.T @ force) / jnp.maximum(values, lowest))
+        return move, (values[0] > -lowest) & (jnp.linalg.norm(factor @ move) <= longest)
 
-    roots, are_trusted = jax.vmap(damped)(jnp.asarray(DAMPINGS))
-    return roots[jnp.where(jnp.any(are_trusted), jnp.argmax(are_trusted), len(DAMPINGS) - 1)]
+    moves, are_trusted = jax.vmap(damped)(jnp.asarray(DAMPINGS))
+    return moves[jnp.where(jnp.any(are_trusted), jnp.argmax(are_trusted), len(DAMPINGS) - 1)]
 
 
 @dataclass(frozen=True)
