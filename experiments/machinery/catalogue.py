@@ -9,6 +9,7 @@ from experiments.machinery.study import Paper, Target
 MODULES = {
     "dp-hmc": "experiments.dp_hmc_2021",
     "dp-mcmc-thesis": "experiments.dp_mcmc_thesis_2021",
+    "beyond": "experiments.beyond",
     "dp-barker": "experiments.dp_barker_2019",
     "dp-sghmc": "experiments.dp_sghmc_thesis",
     "dp-sgld": "experiments.dp_sgld_2019",

@@ -47,6 +47,7 @@ def charges(ledger) -> int:
     return sum(entry.kind == "reserve" for entry in ledger.history("patients"))
 
 
+@pytest.mark.slow
 def test_a_regressor_predicts_the_mean_over_draws(monkeypatch) -> None:
     model = regressor()
     assert is_regressor(model)

@@ -141,6 +141,7 @@ def test_what_is_not_as_it_was_is_refused_and_costs_nothing(place) -> None:
     assert names(place / "x") == FILES
 
 
+@pytest.mark.slow
 def test_where_nobody_could_resume_it_a_run_is_saved_all_the_same(place) -> None:
     data = dp.PrivateData.without_guarantee(
         {name: TABLE[name].to_numpy(np.float32) for name in ("age", "smoker", "readmitted")},

@@ -107,7 +107,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow  # `test_resume` stops runs too, in process
+@pytest.mark.parametrize("kills", [3, 20])
 def test_a_killed_run_ends_with_the_draws_of_one_that_was_not(whole: Path, kills: int) -> None:
     folder = lay_out(whole.parent / f"killed-{kills}")
     rng = np.random.default_rng(kills)

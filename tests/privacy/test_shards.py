@@ -197,7 +197,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+LONG = ("linear predictor, shared evenly, other chunks", "fewer records than devices", "private number of records")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow) if case in LONG else case for case in CASES]
+)
 def test_eight_devices(case):
     path = [str(Path(__file__).parent), *[entry for entry in sys.path if entry]]
     script = f"import sys; sys.path[:0] = {path!r}; import test_shards; test_shards.CASES[{case!r}](); print('equal')"
