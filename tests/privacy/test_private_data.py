@@ -170,6 +170,7 @@ def test_integers_beyond_the_precision_saturate():
         (np.zeros(3), {"bounds": {"records": (1, 1)}}, "lower < upper"),
         (np.zeros(3), {"bounds": {"records": (np.nan, 1)}}, "lower < upper"),
         (np.zeros(3), {"bounds": {"records": 3}}, "must be a pair"),
+        (np.zeros(3), {"bounds": (0, 1)}, r"as in bounds=\{'records': \(lower, upper\)\}"),
         (np.zeros(3), {"bounds": {"records": ("a", "b")}}, "must be a pair"),
         (np.zeros(3, np.int32), {"bounds": {"records": (0.2, 0.8)}}, "hold no value of the type int32"),
         (np.zeros(3), {"bounds": {"age": (0, 1)}}, "no such leaf: age; the records have records"),

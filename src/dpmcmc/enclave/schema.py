@@ -39,6 +39,9 @@ def leaf_names(tree: Any) -> list[str]:
 
 def parse_bounds(bounds: Mapping[str, Any] | None, names: list[str]) -> Bounds:
     """Return the stated bounds as pairs of numbers, in an order that does not depend on the caller."""
+    if not isinstance(bounds, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        example = f"{{{names[0]!r}: (lower, upper)}}"
+        raise InvalidArgument(f"bounds={bounds!r} must give a pair for each leaf by its name, as in bounds={example}")
     stated = dict(bounds or {})
     unknown = sorted(set(stated) - set(names))
     if unknown:
