@@ -19,9 +19,9 @@ from dpmcmc.fitting.round import Summit, nowhere
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout, log_likelihood, score
 
-LONGEST_STEP, LONGEST_BLIND_STEP = 1.0, 0.5
+LONGEST_STEP, LONGEST_CAREFUL_STEP = 1.0, 0.5
 """How far one Newton step may go, in units of the prior's scale: neither noise nor a bend may throw the pilot off. Less
-far where the Hessian is no hill."""
+far from where on a Hessian was no hill, and near the summit."""
 
 DAMPINGS = np.append(0.0, 0.02 * 2.0 ** np.arange(9)).astype(np.float32)
 """What is added to a Hessian that leads too far, or that is no hill: so much of the sums of its rows' sizes."""
@@ -60,7 +60,8 @@ class Newton:
             hessian = jax.hessian(log_likelihood(self.model, self.layout))(vector, record)
             return -(factor.T @ hessian @ factor)[rows, columns] * weight
 
-        def step(at: Summit, _: None) -> tuple[Summit, jax.Array]:
+        def step(state: tuple[Summit, jax.Array], _: None) -> tuple[tuple[Summit, jax.Array], jax.Array]:
+            at, longest = state
             released = oracle.sum(self.gradient, score(self.model, self.layout), at.centre, at.factor).value
             force = released + at.factor.T @ jax.grad(log_prior)(at.centre)
             noisy = oracle.sum(self.curvature, curvature, at.centre, at.factor)
@@ -70,14 +71,15 @@ class Newton:
             lowest = jnp.maximum(jnp.sqrt(2.0 * dimension * noisy.variance), FLATTEST if self.adapts else 0.0)
             values, vectors = jnp.linalg.eigh(matrix)
             found = at.factor @ (vectors / jnp.sqrt(jnp.maximum(values, lowest)))
-            longest = jnp.where(values[0] > -lowest, LONGEST_STEP, LONGEST_BLIND_STEP)
+            longest = jnp.where(values[0] > -lowest, longest, LONGEST_CAREFUL_STEP)
             move = at.factor @ trusted_move(matrix, at.factor, force, lowest, longest)
             length = jnp.linalg.norm(move)
             centre = at.centre + move * jnp.minimum(1.0, longest / jnp.maximum(length, 1e-12))
             inverse = jnp.linalg.inv(found)
-            return Summit(centre, found if self.adapts else at.factor), inverse.T @ inverse
+            return (Summit(centre, found if self.adapts else at.factor), longest), inverse.T @ inverse
 
-        last, precisions = jax.lax.scan(step, start, None, length=self.num_steps)
+        longest = jnp.asarray(LONGEST_CAREFUL_STEP if self.adapts else LONGEST_STEP)
+        (last, _), precisions = jax.lax.scan(step, (start, longest), None, length=self.num_steps)
         # the last two Hessians were taken near the summit: their mean has less noise than either
         values, vectors = jnp.linalg.eigh(jnp.mean(precisions[-2:], axis=0))
         return Summit(last.centre, vectors / jnp.sqrt(values))
