@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import dpmcmc as dp
+from dpmcmc.enclave.payer import NobodyPays
 
 NUM_RECORDS, TRUTH = 50_000, np.array([-0.5, 1.0, -0.7, 0.3])
 PRIOR_VARIANCE = 4.0
@@ -87,8 +88,9 @@ def test_a_scale_that_is_small_beside_the_bounds_is_found() -> None:
     x = rng.uniform(8, 20, 20_000)
     table = pd.DataFrame({"x": x, "y": np.clip(6 + 1.1 * x + 4 * rng.normal(size=x.size), 0, 60)})
     schema = {"columns": {name: {"kind": "number", "lower": a, "upper": b} for name, a, b in BOUNDS}}
-    data = dp.PrivateData.from_table(table, schema=schema, budget=dp.Budget(2.0, 1e-6))
-    posterior = dp.fit("y ~ x", data, family="gaussian", epsilon=2.0, sampler="private_laplace", progress=False)
+    data = dp.PrivateData.from_table(table, schema=schema, ledger=NobodyPays(), dataset="none")
+    options = {"delta": 1e-6, "sampler": "private_laplace", "insecure_seed": 1, "progress": False}
+    posterior = dp.fit("y ~ x", data, family="gaussian", epsilon=2.0, **options)
     summary = posterior.summary()
     assert summary["mean"]["sigma"] == pytest.approx(4.0, abs=0.2)  # ten deviations of the posterior
     assert summary["mean"]["x"] == pytest.approx(1.1, abs=0.1)
