@@ -244,7 +244,7 @@ def test_the_choice_knows_public_facts_alone() -> None:
         for rows in (TABLE, others)
     ]
     assert choices[0].way.choice == choices[1].way.choice
-    assert np.array_equal(choices[0].way.pilot.start, choices[1].way.pilot.start)
+    assert np.array_equal(choices[0].way.pilot.start.centre, choices[1].way.pilot.start.centre)
     assert choices[0].way.pilot.settings == choices[1].way.pilot.settings
     assert choices[0].event == choices[1].event
 
@@ -256,7 +256,7 @@ def test_the_normal_approximation_costs_its_releases_and_no_draw() -> None:
     )
     assert few.event == many.event
     pilot, noise = few.way.pilot, few.way.choice.noise.polish
-    multipliers = [pilot.reach.sums.noise_multiplier] + [noise] * 3
+    multipliers = [pilot.reach.sums.noise_multiplier, noise]
     for phase in (pilot.approach, pilot.refine):
         multipliers += [phase.gradient.noise_multiplier, phase.curvature.noise_multiplier] * phase.num_steps
     assert few.event.gaussian_mean == pytest.approx(sum(0.5 / multiplier**2 for multiplier in multipliers))

@@ -14,14 +14,13 @@ import numpy as np
 from scipy import stats
 
 import dpmcmc as dp
-from dpmcmc.enclave import GradientSum
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.pilot import Polish
-from dpmcmc.fitting.recipes import POLISH_STEPS, RECIPES
+from dpmcmc.fitting.recipes import RECIPES
 
 NUM_RECORDS, DIMENSION, REPEATS, LEVEL = 300, 3, 800, 0.9
 FACTS = Facts(NUM_RECORDS, DIMENSION, dp.Adjacency.REPLACE_ONE)
-NOISE = 1.5
+NOISE = 0.9
 
 
 def centres() -> np.ndarray:
@@ -34,7 +33,7 @@ def centres() -> np.ndarray:
         position=jax.ShapeDtypeStruct((DIMENSION,), jnp.float32),
     )
     data = dp.PrivateData.without_guarantee(records)
-    polish = Polish(GradientSum(FACTS.gradient_clip, NOISE), POLISH_STEPS)
+    polish = Polish(FACTS.gradient_clip, NOISE)
     starts = jnp.full((REPEATS, DIMENSION), 0.7)
     program = lambda oracle, start: jax.vmap(lambda one: polish(oracle, one))(start)  # noqa: E731
     return np.asarray(data.run(program, starts, model=model, insecure_seed=3))

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 
 from dpmcmc.accounting import Budget, Event
-from dpmcmc.enclave import GradientSum, PaidRun, PrivateData
+from dpmcmc.enclave import PaidRun, PrivateData
 from dpmcmc.fitting.choice import Choice
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.pilot import Pilot, Polish
-from dpmcmc.fitting.recipes import POLISH_STEPS
 from dpmcmc.fitting.round import Summit, nowhere, rounded
-from dpmcmc.fitting.spending import LEFT, USUAL_STRETCH, mean_loss
+from dpmcmc.fitting.spending import USUAL_STRETCH, mean_loss
 from dpmcmc.fitting.way import Drawn
 from dpmcmc.model import Model
 from dpmcmc.run.plan import Plan, make_plan, parameters, settings
@@ -94,14 +93,14 @@ class PilotedChains:
     def _found(self, paid: PaidRun, seed: int) -> tuple[Plan, Facts]:
         """Run the pilot and the polish; return the sampler's run that follows, and what they found of the clips."""
         # a chain has to cross the posterior several times over: noise hurts it twice as much as one release
-        left = LEFT * mean_loss(self.budget) * (1 if self.choice.recipe.draws_for_nothing else 1 / 4)
+        left = (1 - self.pilot.share) * mean_loss(self.budget) * (1 if self.choice.recipe.draws_for_nothing else 1 / 4)
         summit, stretch = self.pilot.run(paid, left)
         facts = replace(self.facts, stretch=stretch)
         moved = paid.run(self._polish(facts), jnp.zeros(facts.dimension), model=self._rounded(summit))
         return self._plan(summit.moved(moved), facts, seed), facts
 
     def _polish(self, facts: Facts) -> Polish:
-        return Polish(GradientSum(facts.gradient_clip, self.choice.noise.polish), POLISH_STEPS)
+        return Polish(facts.gradient_clip, self.choice.noise.polish)
 
     def _rounded(self, summit: Summit) -> Model:
         return rounded(self.model, self._layout, summit)

@@ -4,6 +4,7 @@ Everything it asks is paid for. What follows from the answers is post-processing
 coordinates in which the posterior is round, with clips that suit the records.
 """
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -12,16 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpmcmc.accounting import Event
+from dpmcmc.accounting import Event, Gaussian, compose
 from dpmcmc.enclave import GradientSum, Oracle, PaidRun, PrivateData, Sum
+from dpmcmc.fitting.curvature import PublicCurvature
 from dpmcmc.fitting.reach import Reach
 from dpmcmc.fitting.round import Summit, nowhere
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout, log_likelihood, score
 
 LONGEST_STEP, LONGEST_CAREFUL_STEP = 1.0, 0.5
-"""How far one Newton step may go, in units of the prior's scale: neither noise nor a bend may throw the pilot off. Less
-far from where on a Hessian was no hill, and near the summit."""
+"""How far one Newton step may go, in units of the prior's scales: neither noise nor a bend may throw the pilot off.
+Less far from where on a Hessian was no hill, and near the summit."""
 
 DAMPINGS = np.append(0.0, 0.02 * 2.0 ** np.arange(9)).astype(np.float32)
 """What is added to a Hessian that leads too far, or that is no hill: so much of the sums of its rows' sizes."""
@@ -42,38 +44,30 @@ class Newton:
     model: Model
     layout: Layout
     gradient: Sum
-    curvature: Sum
+    curvature: Sum | PublicCurvature
     num_steps: int
     adapts: bool
+    scales: jax.Array
+    """Of the prior, in every coordinate."""
 
     def __call__(self, oracle: Oracle, start: Summit) -> Summit:
         """Return the summit that the steps lead to."""
-        dimension = self.layout.dimension
-        rows, columns = np.triu_indices(dimension)
-        # off the diagonal an entry stands for two, so that the norm of the vector is the Frobenius norm of the matrix
-        weight = np.where(rows == columns, 1.0, np.sqrt(2.0)).astype(np.float32)
 
         def log_prior(vector: jax.Array) -> jax.Array:
             return self.model.log_prior(self.layout.unravel(vector))
-
-        def curvature(vector: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
-            hessian = jax.hessian(log_likelihood(self.model, self.layout))(vector, record)
-            return -(factor.T @ hessian @ factor)[rows, columns] * weight
 
         def step(state: tuple[Summit, jax.Array], _: None) -> tuple[tuple[Summit, jax.Array], jax.Array]:
             at, longest = state
             released = oracle.sum(self.gradient, score(self.model, self.layout), at.centre, at.factor).value
             force = released + at.factor.T @ jax.grad(log_prior)(at.centre)
-            noisy = oracle.sum(self.curvature, curvature, at.centre, at.factor)
-            matrix = jnp.zeros((dimension, dimension)).at[rows, columns].set(noisy.value / weight)
-            matrix = matrix + jnp.triu(matrix, 1).T - at.factor.T @ jax.hessian(log_prior)(at.centre) @ at.factor
-            # a random symmetric matrix with entries of this noise has eigenvalues of up to about its sd times sqrt(2 d)
-            lowest = jnp.maximum(jnp.sqrt(2.0 * dimension * noisy.variance), FLATTEST if self.adapts else 0.0)
+            matrix, noise = self._curvature(oracle, at)
+            matrix = matrix - at.factor.T @ jax.hessian(log_prior)(at.centre) @ at.factor
+            lowest = jnp.maximum(noise, FLATTEST if self.adapts else 0.0)
             values, vectors = jnp.linalg.eigh(matrix)
             found = at.factor @ (vectors / jnp.sqrt(jnp.maximum(values, lowest)))
             longest = jnp.where(values[0] > -lowest, longest, LONGEST_CAREFUL_STEP)
-            move = at.factor @ trusted_move(matrix, at.factor, force, lowest, longest)
-            length = jnp.linalg.norm(move)
+            move = at.factor @ trusted_move(matrix, at.factor / self.scales[:, None], force, lowest, longest)
+            length = jnp.linalg.norm(move / self.scales)
             centre = at.centre + move * jnp.minimum(1.0, longest / jnp.maximum(length, 1e-12))
             inverse = jnp.linalg.inv(found)
             return (Summit(centre, found if self.adapts else at.factor), longest), inverse.T @ inverse
@@ -83,6 +77,24 @@ class Newton:
         # the last two Hessians were taken near the summit: their mean has less noise than either
         values, vectors = jnp.linalg.eigh(jnp.mean(precisions[-2:], axis=0))
         return Summit(last.centre, vectors / jnp.sqrt(values))
+
+    def _curvature(self, oracle: Oracle, at: Summit) -> tuple[jax.Array, jax.Array]:
+        """Return minus the Hessian of the log-likelihood, and what of its eigenvalues may be noise alone."""
+        if isinstance(self.curvature, PublicCurvature):
+            return at.factor.T @ self.curvature(at.centre) @ at.factor, jnp.zeros(())
+        dimension = self.layout.dimension
+        rows, columns = np.triu_indices(dimension)
+        # off the diagonal an entry stands for two, so that the norm of the vector is the Frobenius norm of the matrix
+        weight = np.where(rows == columns, 1.0, np.sqrt(2.0)).astype(np.float32)
+
+        def curvature(vector: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
+            hessian = jax.hessian(log_likelihood(self.model, self.layout))(vector, record)
+            return -(factor.T @ hessian @ factor)[rows, columns] * weight
+
+        noisy = oracle.sum(self.curvature, curvature, at.centre, at.factor)
+        upper = jnp.zeros((dimension, dimension)).at[rows, columns].set(noisy.value / weight)
+        # a random symmetric matrix with entries of this noise has eigenvalues of up to about its sd times sqrt(2 d)
+        return upper + jnp.triu(upper, 1).T, jnp.sqrt(2.0 * dimension * noisy.variance)
 
 
 def trusted_move(
@@ -104,24 +116,38 @@ def trusted_move(
     return moves[jnp.where(jnp.any(are_trusted), jnp.argmax(are_trusted), len(DAMPINGS) - 1)]
 
 
+POLISH_SHARES = (0.04, 0.08, 0.88)
+"""What each gradient of the polish takes of its budget: the first ones lead near the summit, the last one is exact."""
+
+
 @dataclass(frozen=True)
 class Polish:
     """Gradient steps in round coordinates: ``polish(oracle, start)``.
 
-    With gains 1, 1/2, 1/3, ... a round summit is met with the mean of all their noises: one over `num_steps` of the
-    variance of each.
+    The noise multiplier is that of one release which would cost as much as all of them. With gains as large as the
+    share of a step in those so far, a round summit is met with the mean of all noises, weighted so that it is the noise
+    of that one release; what clipping leaves of the way to it is little, since the first gains are large.
     """
 
-    gradient: GradientSum
-    num_steps: int
+    clip: float
+    noise_multiplier: float
+
+    @property
+    def gradients(self) -> tuple[GradientSum, ...]:
+        """What the steps release, one after the other."""
+        return tuple(GradientSum(self.clip, self.noise_multiplier / math.sqrt(share)) for share in POLISH_SHARES)
+
+    @property
+    def event(self) -> Event:
+        """What it costs, for planning: the distances of its noise from the ideal law are left out."""
+        return compose(Gaussian(gradient.noise_multiplier) for gradient in self.gradients)
 
     def __call__(self, oracle: Oracle, start: jax.Array) -> jax.Array:
         """Return where the steps lead."""
-
-        def step(position: jax.Array, gain: jax.Array) -> tuple[jax.Array, None]:
-            return position + gain * oracle.force(self.gradient, position).value, None  # line 3
-
-        return jax.lax.scan(step, start, 1 / jnp.arange(1.0, self.num_steps + 1))[0]
+        position = start
+        for gradient, share, so_far in zip(self.gradients, POLISH_SHARES, np.cumsum(POLISH_SHARES), strict=True):
+            position = position + share / so_far * oracle.force(gradient, position).value  # line 3
+        return position
 
 
 @dataclass(frozen=True)
@@ -131,7 +157,9 @@ class Pilot:
     approach: Newton
     refine: Newton
     reach: Reach
-    start: jax.Array
+    start: Summit
+    share: float
+    """What of the budget it takes, in mean privacy loss."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -158,8 +186,7 @@ class Pilot:
     def run(self, paid: PaidRun, left: float) -> tuple[Summit, float]:
         """Return the summit, and how much longer than usual the clips should be, if gradients may still cost `left`."""
         model = self.approach.model
-        start = Summit(self.start, jnp.eye(self.approach.layout.dimension))
-        summit = paid.run(self.refine, paid.run(self.approach, start, model=model), model=model)  # line 1
+        summit = paid.run(self.refine, paid.run(self.approach, self.start, model=model), model=model)  # line 1
         long = paid.run(self.reach, summit, model=model)
         if self.reach.is_lost(long):
             warnings.warn(

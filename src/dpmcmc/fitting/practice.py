@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc.fitting.facts import Facts
-from dpmcmc.fitting.recipes import POLISH_STEPS, RECIPES
+from dpmcmc.fitting.recipes import RECIPES
 from dpmcmc.fitting.spending import Noise
 from dpmcmc.kernels import Kernel
 
@@ -86,7 +86,7 @@ PRACTISED = (*CANDIDATES, "dp_hmc", "guided_walk")
 def practise(name: str, facts: Facts, noise: Noise, num_steps: int, num_chains: int) -> Practice:
     """Return how the sampler of that name does, over several repeats; the same every time."""
     kernel = RECIPES[name].make(facts, noise.sampler)
-    sd = facts.clips_moved * noise.polish * facts.gradient_clip / math.sqrt(POLISH_STEPS)
+    sd = facts.clips_moved * noise.polish * facts.gradient_clip
     keys = jax.random.split(jax.random.key(0, impl="unsafe_rbg"), REPEATS)  # compiles fast, and protects nothing
     warmup = 0 if RECIPES[name].draws_for_nothing else num_steps // 10
     repeats = jax.jit(jax.vmap(lambda key: _repeat(kernel, facts, sd, key, num_steps, num_chains, warmup)))

@@ -19,6 +19,7 @@ from dpmcmc.fitting.choice import choose
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.models import as_model
 from dpmcmc.fitting.recipes import RECIPES
+from dpmcmc.fitting.round import Begin
 from dpmcmc.fitting.sketch.way import NAME as SKETCH
 from dpmcmc.fitting.sketch.way import sketch_way
 from dpmcmc.fitting.spending import make_pilot, refuse_useless
@@ -33,6 +34,8 @@ from dpmcmc.run.sampling import delta_of, price_in_words
 from dpmcmc.run.start import start_points
 
 PRIOR_DRAWS = 4096
+QUARTILES = 1.349
+"""How far apart the quartiles of a normal law are, in standard deviations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,11 +176,11 @@ def prepare_fit(
     seed = secrets.randbits(63) if insecure_seed is None else validation.integer("insecure_seed", insecure_seed, 0)
     # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
     of_start, of_scales = jax.random.split(jax.random.key(0))
-    layout, start = _start(model, init, of_start)
+    layout, begin = _begin(model, init, of_start)
     facts = Facts(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
     way: Way | None = sketch_way(name, model, data, layout, facts, budget, num_steps, num_chains)
     if way is None:
-        pilot = make_pilot(model, data, facts, layout, start, budget, of_scales)
+        pilot = make_pilot(model, data, facts, layout, begin, budget, of_scales)
         choice = choose(name, facts, num_steps, num_chains, budget, pilot.price(data))
         way = PilotedChains(model, data, budget, pilot, choice, facts, num_chains)
     if not even_if_useless:
@@ -202,11 +205,16 @@ def prepare_fit(
     )
 
 
-def _start(model: Model, init: Any, key: jax.Array) -> tuple[Layout, jax.Array]:
+def _begin(model: Model, init: Any, key: jax.Array) -> tuple[Layout, Begin]:
     """Return where the pilot starts: as stated, or the mean of many draws from the prior."""
-    if init is None and model.sample_prior is not None:
+    scales = None
+    if model.sample_prior is not None:
         draws = jax.vmap(model.sample_prior)(jax.random.split(key, PRIOR_DRAWS))
-        centre = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), draws)
-        return Layout.of(centre), Layout.of(centre).ravel(centre)
+        layout = Layout.of(jax.tree.map(lambda leaf: leaf[0], draws))
+        vectors = jax.vmap(layout.ravel)(draws)
+        lower, upper = jnp.quantile(vectors, jnp.array([0.25, 0.75]), axis=0)
+        scales = jnp.where(upper > lower, (upper - lower) / QUARTILES, 1.0)  # some priors have no variance
+        if init is None:
+            return layout, Begin(jnp.mean(vectors, axis=0), scales)
     layout, starts = start_points(model, init, 1, key)
-    return layout, starts[0]
+    return layout, Begin(starts[0], jnp.ones(layout.dimension) if scales is None else scales)

@@ -28,6 +28,9 @@ STRETCHES = RATIO ** np.arange(-4.0, 8.0)
 DECAY = 0.7
 """A bin holds at most so much of the one before: tails heavier than a power of -1.6 are not believed in."""
 
+SEEN = 2.0
+"""Counts of less than so many standard deviations of their noise may be nothing else."""
+
 LENGTH = math.sqrt(2.0)
 """The norm of what a record with a long score adds: one to the count of its bin, and its direction."""
 
@@ -85,15 +88,16 @@ class Reach:
     def _aligned(self, long: Long) -> NDArray[np.float64]:
         """Return how many records of each bin are left if those that point in opposite directions cancel out.
 
-        There are fewer scores in a bin than in the one of shorter scores before it (`DECAY`): that takes noise off the
-        counts, above all off those of the longest scores, where a few records that are none would count for much. And
+        There are fewer scores in a bin than in the one of shorter scores before it (`DECAY`), and what noise alone may
+        be (`SEEN`) falls as fast as the ones before: that takes noise off the counts, above all off those of the
+        longest scores, where a few records that are none would count for much. And
         the longer the scores, the more of them point in one direction: where a bin holds too few records to show it,
         it is taken to be as the shorter ones are.
         """
         counts, directions = np.asarray(long.counts, np.float64), np.asarray(long.directions, np.float64)
         shape = DECAY ** np.arange(len(STRETCHES))
         fitted = shape * optimize.isotonic_regression(counts / shape, weights=shape**2, increasing=False).x
-        believed = np.maximum(fitted, 0.0)
+        believed = _continued(np.maximum(fitted, 0.0), SEEN * math.sqrt(long.variance))
         noise = self.facts.dimension * float(long.variance)
         lengths = np.sqrt(np.maximum(np.sum(directions**2, axis=1) - noise, 0.0))
         share, aligned = 0.0, np.zeros_like(believed)
@@ -103,3 +107,13 @@ class Reach:
             share = max(share, (weight * seen + share) / (weight + 1))
             aligned[index] = share * count
         return aligned
+
+
+def _continued(counts: NDArray[np.float64], least: float) -> NDArray[np.float64]:
+    """Return counts of which those below `least` fall at least as fast as the two before them do."""
+    result = counts.copy()
+    for index in range(2, len(result)):
+        before, last = result[index - 2 : index]
+        if result[index] < least:
+            result[index] = min(result[index], last * min(last / before, DECAY) if before > 0 else 0.0)
+    return result

@@ -8,9 +8,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dpmcmc.accounting import Gaussian, compose, samplers
+from dpmcmc.accounting import compose, samplers
 from dpmcmc.enclave import BarkerBit, BarkerTest, GradientSum, MinibatchLogRatio, PenaltyTest, SubsampledGradientSum
 from dpmcmc.fitting.facts import Facts
+from dpmcmc.fitting.pilot import Polish
 from dpmcmc.kernels import (
     Kernel,
     dp_barker,
@@ -59,14 +60,9 @@ def _guided(facts: Facts, noise: float) -> Kernel:
     return guided_walk(PenaltyTest(facts.slope_clip, noise), proposal_scale=_longest_move(facts, noise))
 
 
-POLISH_STEPS = 3
-"""The gradients between the pilot and the sampler, which take the centre to the summit."""
-
-
 def _laplace(facts: Facts, noise: float) -> Kernel:
-    """The centre has noise of its own, the mean of those of the gradients: the draws are as much wider."""
-    sd = facts.clips_moved * noise * facts.gradient_clip / math.sqrt(POLISH_STEPS)
-    return normal_draws(scale=math.hypot(1, sd))
+    """The centre has noise of its own, that of the polish: the draws are as much wider."""
+    return normal_draws(scale=math.hypot(1, facts.clips_moved * noise * facts.gradient_clip))
 
 
 _LEAPFROG = 4
@@ -179,7 +175,7 @@ RECIPES: Mapping[str, Recipe] = {
         lambda facts, noise: samplers.minibatch_penalty(noise, _batch_size(facts), facts.num_records), _minibatch, 500
     ),
     "private_laplace": Recipe(
-        lambda _, noise: samplers.Cost(compose([]), Gaussian(noise) * POLISH_STEPS),
+        lambda facts, noise: samplers.Cost(compose([]), Polish(facts.gradient_clip, noise).event),
         _laplace,
         1000,
         draws_for_nothing=True,

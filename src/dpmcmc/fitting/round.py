@@ -21,6 +21,13 @@ class Summit(NamedTuple):
         return Summit(self.centre + self.factor @ z, self.factor)
 
 
+class Begin(NamedTuple):
+    """Where a pilot starts, and the scales of the prior in every coordinate."""
+
+    centre: jax.Array
+    scales: jax.Array
+
+
 def nowhere(dimension: int) -> Summit:
     """Return a summit to ask for prices with, which know no position."""
     return Summit(jnp.zeros(dimension), jnp.eye(dimension))

@@ -5,14 +5,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from dpmcmc.accounting import Budget, Event, Gaussian, accountants, compose, gaussian, noise_for
 from dpmcmc.enclave import PrivateData, Sum
 from dpmcmc.errors import BudgetUnreachable
+from dpmcmc.fitting.curvature import public_curvature
 from dpmcmc.fitting.facts import Facts
-from dpmcmc.fitting.pilot import Newton, Pilot
+from dpmcmc.fitting.pilot import Newton, Pilot, Polish
 from dpmcmc.fitting.reach import LENGTH, Reach
-from dpmcmc.fitting.recipes import POLISH_STEPS, Recipe
+from dpmcmc.fitting.recipes import Recipe
+from dpmcmc.fitting.round import Begin, Summit
 from dpmcmc.fitting.scales import typical_scales
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
@@ -45,24 +48,28 @@ def noise_of_share(share: float, num_releases: int, budget: Budget) -> float:
 
 
 def make_pilot(
-    model: Model, data: PrivateData, facts: Facts, layout: Layout, start: jax.Array, budget: Budget, key: jax.Array
+    model: Model, data: PrivateData, facts: Facts, layout: Layout, begin: Begin, budget: Budget, key: jax.Array
 ) -> Pilot:
-    """Return the pilot, whose shares of the budget fix its noise."""
+    """Return the pilot, whose shares of the budget fix its noise; Hessians that are public take none of it."""
+    public = public_curvature(model, layout, data)
 
     def newton(clips: tuple[float, float], shares: tuple[float, float], num_steps: int, adapts: bool) -> Newton:
         gradient, curvature = (
             Sum(clip, noise_of_share(share, num_steps, budget)) for clip, share in zip(clips, shares, strict=True)
         )
-        return Newton(model, layout, gradient, curvature, num_steps, adapts)
+        return Newton(model, layout, gradient, public or curvature, num_steps, adapts, begin.scales)
 
-    scales = typical_scales(model, data, layout, start, key)
+    reach = Reach(model, layout, Sum(LENGTH, noise_of_share(REACH_SHARE, 1, budget)), facts)
+    scales = typical_scales(model, data, layout, begin.centre, key)
     in_round = (facts.gradient_clip, facts.curvature_clip)
-    return Pilot(
-        newton(scales, APPROACH_SHARES, APPROACH_STEPS, adapts=False),
-        newton(in_round, REFINE_SHARES, REFINE_STEPS, adapts=True),
-        Reach(model, layout, Sum(LENGTH, noise_of_share(REACH_SHARE, 1, budget)), facts),
-        start,
-    )
+    refine = newton(in_round, REFINE_SHARES, REFINE_STEPS, adapts=True)
+    if public is None:
+        start = Summit(begin.centre, jnp.eye(layout.dimension))
+        approach = newton(scales, APPROACH_SHARES, APPROACH_STEPS, adapts=False)
+        return Pilot(approach, refine, reach, start, 1 - LEFT)
+    approach = newton(in_round, APPROACH_SHARES, APPROACH_STEPS, adapts=True)
+    start = public.summit(begin.centre)
+    return Pilot(approach, refine, reach, start, APPROACH_SHARES[0] + REFINE_SHARES[0] + REACH_SHARE)
 
 
 def pilot_event(budget: Budget) -> Event:
@@ -80,7 +87,7 @@ class Noise(NamedTuple):
 
 def noise_after(recipe: Recipe, facts: Facts, num_chains: int, budget: Budget, pilot: Event) -> Noise:
     """Return the noise with which polish and sampler spend what the pilot leaves."""
-    polish = noise_of_share(POLISH_SHARE, POLISH_STEPS, budget)
+    polish = noise_of_share(POLISH_SHARE, 1, budget)
 
     def noise(multiplier: float) -> Noise:
         return Noise(multiplier if recipe.draws_for_nothing else polish, multiplier)
@@ -100,7 +107,7 @@ def event_after(recipe: Recipe, facts: Facts, num_chains: int, noise: Noise) -> 
     cost = recipe.cost(facts, noise.sampler)
     if recipe.draws_for_nothing:
         return cost.once
-    polish = Gaussian(noise.polish) * POLISH_STEPS
+    polish = Polish(facts.gradient_clip, noise.polish).event
     return polish + (cost.per_step * recipe.num_steps + cost.once) * num_chains
 
 

@@ -1,0 +1,54 @@
+"""Hessians that are the same for all records, such as those of the mean of a normal law: they are public."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.interpreters import partial_eval
+
+from dpmcmc.enclave import PrivateData
+from dpmcmc.fitting.round import Summit
+from dpmcmc.model import Model
+from dpmcmc.run.program import Layout, log_likelihood
+
+FLATTEST = 1e-6
+"""The least precision in any direction, as a share of the largest: where there is less it is no hill."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublicCurvature:
+    """Minus the Hessian of the log-likelihood of so many records, whatever they are: ``curvature(vector)``."""
+
+    model: Model
+    layout: Layout
+    record: Any
+    """The shapes of a record."""
+    num_records: int
+
+    def __repr__(self) -> str:
+        """Return what the settings of a run say of it."""
+        return "public"
+
+    def summit(self, vector: jax.Array) -> Summit:
+        """Return a position as a summit, as wide as the posterior is there."""
+
+        def log_prior(at: jax.Array) -> jax.Array:
+            return self.model.log_prior(self.layout.unravel(at))
+
+        values, vectors = jnp.linalg.eigh(self(vector) - jax.hessian(log_prior)(vector))
+        return Summit(vector, vectors / jnp.sqrt(jnp.maximum(values, FLATTEST * values[-1])))
+
+    def __call__(self, vector: jax.Array) -> jax.Array:
+        """Return the matrix at a flat position."""
+        any_record = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.record)
+        return -self.num_records * jax.hessian(log_likelihood(self.model, self.layout))(vector, any_record)
+
+
+def public_curvature(model: Model, layout: Layout, data: PrivateData) -> PublicCurvature | None:
+    """Return the curvature where the traced Hessian of a record's log-likelihood does not read the record."""
+    facts = data.facts
+    position = jax.ShapeDtypeStruct((layout.dimension,), jnp.float32)
+    traced = jax.make_jaxpr(jax.hessian(log_likelihood(model, layout)))(position, facts.record)
+    _, is_read = partial_eval.dce_jaxpr(traced.jaxpr, [True])
+    return None if any(is_read[1:]) else PublicCurvature(model, layout, facts.record, facts.size)
