@@ -9,5 +9,5 @@ PAPER = Paper(
     name="dp-hmc",
     title="Räisä, Koskela and Honkela 2021",
     folder=Path(__file__).parent,
-    targets=(figure_1.TARGET, figure_2.TARGET, figure_3.TARGET, steps.TARGET),
+    targets=(figure_1.TARGET, figure_2.TARGET, figure_3.TARGET, figure_1.PAID_TARGET, steps.TARGET),
 )

@@ -74,4 +74,4 @@ def make(tables: Tables, configuration: Configuration) -> Product:
     return Product(caption, "\n".join(lines), figure, widths)
 
 
-TARGET = Target("figure-2", "posteriors on the banana", (METROPOLIS, LANGEVIN), make)
+TARGET = Target("figure-2", "posteriors on the banana", (LANGEVIN, METROPOLIS), make)

@@ -79,7 +79,10 @@ def lines(
         pictures.legend_above(figure, panels[0, 0], 3)
         caption = f"{ylabel[0].upper()}{ylabel[1:]} against epsilon. {setting(table, configuration)}"
         if measure == "mmd":
-            caption += " Best count: accept bits for full data, tight subsampling for batches (at most 4,000 steps)."
+            longest = configuration["most_steps"]["dp_barker"]
+            caption += (
+                f" Best count: accept bits for full data, tight subsampling for batches (up to {longest:,} steps)."
+            )
         if "clipped" in measure:
             caption += " Shares are exact counts over the whole chain, which only simulated records allow."
         return Product(caption, compare(table, measure), figure, medians(table, measure))
@@ -121,7 +124,7 @@ def circle(tables: Tables, configuration: Configuration) -> Product:
     pictures.dress(panels[0, 0], xlabel="epsilon", ylabel="error of the mean")
     pictures.dress(panels[0, 1], xlabel="epsilon", ylabel="share of ratios clipped")
     pictures.legend_above(figure, panels[0, 0], 3)
-    caption = f"The circle. {setting(table, configuration)} Walks stop after 20,000 steps."
+    caption = f"The circle. {setting(table, configuration)}"
     return Product(caption, compare(table, "mean_error"), figure, medians(table, "mean_error"))
 
 

@@ -1,6 +1,6 @@
 """The runs of the thesis: samplers against epsilon on eight models, each chain with a budget of its own."""
 
-from experiments.machinery.budgets import budget_cell, run_budget_cell
+from experiments.machinery.budgets import budget_cell, run_budget_cell, run_budget_cells
 from experiments.machinery.chains import bench
 from experiments.machinery.clipping import clipping_cells, run_clipping_cell
 from experiments.machinery.study import Cell, Configuration, Study
@@ -35,7 +35,7 @@ def _study(name: str, models: tuple[str, ...], samplers: tuple[str, ...], epsilo
             for model in models
         ]
 
-    return Study(name, cells, run_budget_cell)
+    return Study(name, cells, run_budget_cell, run_budget_cells)
 
 
 SIX = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)

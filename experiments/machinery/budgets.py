@@ -65,6 +65,12 @@ def budget_cell(configuration: Configuration, model: str, problem: str, sampler:
 
 def run_budget_cell(cell: Cell) -> Rows:
     """Run the chains of one cell; one row a reading and epsilon, and a chain where chains are judged alone."""
+    return run_budget_cells([cell])[0]
+
+
+def run_budget_cells(cells: list[Cell]) -> list[Rows]:
+    """Run the chains of cells that differ in their repeat alone side by side, and return the rows of each."""
+    cell, repeats = cells[0], [one["repeat"] for one in cells]
     place = of_cell(cell)
     chosen = sampler(cell["sampler"], place)
     alone = cell.get("alone", False)
@@ -75,14 +81,22 @@ def run_budget_cell(cell: Cell) -> Rows:
         for epsilon in cell["epsilons"]
     ]
     most = min(cell["most_steps"], max(end[-1] for end in ends))
-    seed = int(np.random.SeedSequence([cell["data_seed"], cell["repeat"], 3]).generate_state(1)[0])
-    starts = place.starts(cell["repeat"], cell["num_chains"])
+    seed = int(np.random.SeedSequence([cell["data_seed"], *repeats, 3]).generate_state(1)[0])
+    starts = np.concatenate([place.starts(repeat, cell["num_chains"]) for repeat in repeats])
     segment = min(cell["segment"], most)
     run = run_chains(chosen.kernel, place, starts, num_steps=most, seed=seed, segment=segment, model=chosen.model)
+    apart = zip(cells, run.groups(cell["num_chains"]), strict=True)
+    return [_judged(chains, one, place, chosen.kernel.settings, ends) for one, chains in apart]
+
+
+def _judged(run: Chains, cell: Cell, place: Bench, settings: Mapping[str, Any], ends: list[Any]) -> Rows:
+    """Return the rows of one cell from its chains, cut where each reading and epsilon says."""
+    alone = cell.get("alone", False)
+    payers, delta, most = 1 if alone else cell["num_chains"], cell["delta"], run.positions.shape[1]
     rng = np.random.default_rng([cell["data_seed"], cell["repeat"], 4])
     rows = []
-    for chain, part in enumerate(run.apart() if alone else [run]):
-        clipped = _clipped(part, place, chosen.kernel.settings) | ({"chain": chain} if alone else {})
+    for chain, part in enumerate(run.groups(1) if alone else [run]):
+        clipped = _clipped(part, place, settings) | ({"chain": chain} if alone else {})
         for name, reading, epsilon, allowed in ends:
             steps = min(allowed, most)
             if steps < LEAST_STEPS:

@@ -161,10 +161,10 @@ class Chains:
             self.positions[:, :num_steps], self.proposed[:, :num_steps], self.is_accepted[:, :num_steps], self.starts
         )
 
-    def apart(self) -> "list[Chains]":
-        """Return each chain by itself."""
+    def groups(self, size: int) -> "list[Chains]":
+        """Return the chains in groups of one size, as they come."""
         parts = (self.positions, self.proposed, self.is_accepted, self.starts)
-        return [Chains(*(part[one : one + 1] for part in parts)) for one in range(len(self.positions))]
+        return [Chains(*(part[one : one + size] for part in parts)) for one in range(0, len(self.positions), size)]
 
     def kept(self, most: int) -> np.ndarray:
         """Return the second half of each chain, thinned evenly to at most so many draws a chain."""

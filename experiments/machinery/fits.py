@@ -31,9 +31,9 @@ def fit_cells(configuration: Configuration, problems: dict[str, str]) -> list[Ce
             "mean": c.get("means", {}).get(model),
         }
         for repeat in range(c["fit"]["num_repeats"])
-        for sampler in c["fit"]["samplers"]
-        for epsilon in c["fit"]["epsilons"]
         for model, problem in problems.items()
+        for sampler in c["fit"]["samplers"][model]
+        for epsilon in c["fit"]["epsilons"]
     ]
 
 

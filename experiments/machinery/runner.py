@@ -1,13 +1,13 @@
-"""Run what is missing of a target on all cores, then write its table, its picture and its summary."""
+"""Run what is missing of the targets on all cores, then write their tables, pictures and summaries."""
 
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import pandas as pd
@@ -15,36 +15,60 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from experiments.machinery import cells, pictures
-from experiments.machinery.study import Cell, Configuration, Paper, Product, Study, Target
+from experiments.machinery.study import Configuration, Paper, Product, Study, Target
 
 SECONDS_BETWEEN_LINES = 30.0
 """How often a run without a terminal says where it is."""
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How much is run, and how.
+
+    Attributes:
+        workers: processes; none runs nothing.
+        minutes: after which what is not finished is given up; what is finished stays.
+        together: up to how many repeats go into one program, where a study can do that: for an accelerator.
+    """
+
+    workers: int
+    minutes: float | None = None
+    together: int = 1
+
+
 def reproduce(
-    paper: Paper, targets: Iterable[Target], *, quick: bool, workers: int, output: Path, finished: bool = False
-) -> list[Path]:
-    """Run targets of one paper and return the summaries that were written; if `finished`, of what is there already."""
-    configuration = paper.configuration(quick=quick)
-    written: list[Path] = []
-    done: dict[str, Results] = {}
-    for target in targets:
-        for study in target.studies:
-            if study.name not in done:
-                done[study.name] = run_study(study, configuration, output, 0 if finished else workers)
-        found = {study.name: done[study.name] for study in target.studies if done[study.name].finished}
-        if found:
-            tables = {name: results.table for name, results in found.items()}
-            product = target.make(tables, configuration)
-            written.append(write(paper, target, product, [done[study.name] for study in target.studies], output))
-    return written
+    chosen: Sequence[tuple[Paper, Sequence[Target]]], effort: Effort, *, quick: bool, fresh: bool = False
+) -> Iterator[Path]:
+    """Run what is missing of the targets, all papers in one go, and yield the summaries as they are written."""
+    configurations = {paper.name: paper.configuration(quick=quick) for paper, _ in chosen}
+    studies = {
+        (paper.output(quick=quick), study.name): (study, configurations[paper.name])
+        for paper, targets in chosen
+        for target in targets
+        for study in target.studies
+    }
+    if fresh and effort.workers:
+        for (output, _), (study, configuration) in studies.items():
+            forget(study, configuration, output)
+    jobs = [
+        job
+        for (output, _), (study, configuration) in studies.items()
+        for job in cells.jobs(study, study.cells(configuration), output, effort.together)
+    ]
+    run_jobs(jobs, effort)
+    for paper, targets in chosen:
+        output = paper.output(quick=quick)
+        for target in targets:
+            found = [results(*studies[output, study.name], output) for study in target.studies]
+            tables = {s.name: one.table for s, one in zip(target.studies, found, strict=True) if one.finished}
+            if tables:
+                yield write(paper, target, target.make(tables, configurations[paper.name]), found, output)
 
 
-def forget(target: Target, configuration: Configuration, output: Path) -> None:
-    """Drop the finished cells of a target."""
-    for study in target.studies:
-        for cell in study.cells(configuration):
-            cells.path_of(output, study, cell).unlink(missing_ok=True)
+def forget(study: Study, configuration: Configuration, output: Path) -> None:
+    """Drop the finished cells of a study."""
+    for cell in study.cells(configuration):
+        cells.path_of(output, study, cell).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -57,12 +81,15 @@ class Results:
     total: int
 
 
-def run_study(study: Study, configuration: Configuration, output: Path, workers: int) -> Results:
-    """Run the cells that are missing, none if there are no workers, write the table, and return what was found."""
+def run_study(study: Study, configuration: Configuration, output: Path, effort: Effort) -> Results:
+    """Run the cells of one study that are missing, and return what was found."""
+    run_jobs(cells.jobs(study, study.cells(configuration), output, effort.together), effort)
+    return results(study, configuration, output)
+
+
+def results(study: Study, configuration: Configuration, output: Path) -> Results:
+    """Return what a study has found so far, and write its table."""
     wanted = study.cells(configuration)
-    output.mkdir(parents=True, exist_ok=True)
-    if workers:
-        run_cells(study, cells.missing(study, wanted, output), len(wanted), output, workers)
     finished = [cell for cell in wanted if cells.path_of(output, study, cell).exists()]
     if not finished:
         return Results(pd.DataFrame(), 0.0, 0, len(wanted))
@@ -72,31 +99,55 @@ def run_study(study: Study, configuration: Configuration, output: Path, workers:
     return Results(table, seconds, len(finished), len(wanted))
 
 
-def run_cells(study: Study, left: list[Cell], total: int, output: Path, workers: int) -> None:
-    """Run cells in processes of their own, each on one core; what is finished is kept whatever happens to the rest."""
-    if not left:
+def run_jobs(jobs: Sequence[cells.Job], effort: Effort) -> None:
+    """Run jobs; what is finished is kept whatever happens to the rest, and one that fails does not stop the others."""
+    if not jobs or not effort.workers:
         return
-    with _Watcher(study.name, total, total - len(left)) as watcher:
-        if workers == 1:
-            for cell in left:
-                cells.run_cell(study.run, cell, cells.path_of(output, study, cell))
-                watcher.advance()
+    ends = time.monotonic() + 60 * effort.minutes if effort.minutes is not None else None
+    with _Watcher(sum(len(job.cells) for job in jobs)) as watcher:
+        if effort.workers > 1:
+            _in_processes(jobs, effort.workers, ends, watcher)
             return
-        os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")  # one core a process
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
-        # what one process has compiled, the others need not
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "dpmcmc-experiments"))
-        with ProcessPoolExecutor(min(workers, len(left)), mp_context=get_context("spawn")) as pool:
-            running = [
-                pool.submit(cells.run_cell, study.run, cell, cells.path_of(output, study, cell)) for cell in left
-            ]
-            try:
-                for one in as_completed(running):
-                    one.result()
-                    watcher.advance()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        for job in jobs:
+            if ends is not None and time.monotonic() >= ends:
+                return
+            job.do()
+            watcher.advance(len(job.cells))
+
+
+def _in_processes(jobs: Sequence[cells.Job], workers: int, ends: float | None, watcher: "_Watcher") -> None:
+    """Run jobs in processes of their own, each on one core."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")  # one core a process
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # an accelerator's memory is shared
+    # what one process has compiled, the others need not
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "dpmcmc-experiments"))
+    failures: list[BaseException] = []
+    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(job.do): job for job in jobs}
+        try:
+            for one in as_completed(running, None if ends is None else max(0.0, ends - time.monotonic())):
+                failure, job = one.exception(), running[one]
+                if failure is None:
+                    watcher.advance(len(job.cells))
+                else:
+                    failures.append(failure)
+                    watcher.say(f"failed: {failure!r}, at {job.cells[0]}")
+        except TimeoutError:
+            watcher.say("the time is over: the rest is given up")
+            _stop(pool)
+        except BaseException:
+            _stop(pool)
+            raise
+    if failures:
+        raise failures[0]
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """Give up what is running: a cell is written whole or not at all."""
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in active_children():
+        process.kill()
 
 
 def write(paper: Paper, target: Target, product: Product, found: Sequence[Results], output: Path) -> Path:
@@ -120,8 +171,8 @@ def write(paper: Paper, target: Target, product: Product, found: Sequence[Result
 class _Watcher:
     """Shows how many cells are finished: a bar in a terminal, else a line now and then."""
 
-    def __init__(self, name: str, total: int, done: int) -> None:
-        self._name, self._total, self._done = name, total, done
+    def __init__(self, total: int) -> None:
+        self._total, self._done = total, 0
         self._console = Console(file=sys.stderr)
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -132,23 +183,22 @@ class _Watcher:
             columns = (TextColumn("{task.description} {task.completed}/{task.total}"), BarColumn(20))
             self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console)
             self._bar.start()
-            self._task = self._bar.add_task(self._name, total=self._total, completed=self._done)
-        else:
-            self._say()
+            self._task = self._bar.add_task("cells", total=self._total)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._bar:
             self._bar.stop()
 
-    def advance(self) -> None:
-        """Take note of one more cell."""
-        self._done += 1
+    def advance(self, count: int) -> None:
+        """Take note of finished cells."""
+        self._done += count
         if self._bar and self._task is not None:
-            self._bar.advance(self._task)
+            self._bar.advance(self._task, count)
         elif time.monotonic() - self._last > SECONDS_BETWEEN_LINES or self._done == self._total:
-            self._say()
+            self._last = time.monotonic()
+            self.say(f"{self._done} of {self._total} cells")
 
-    def _say(self) -> None:
-        self._last = time.monotonic()
-        self._console.print(f"{self._name}: {self._done}/{self._total} cells", highlight=False)
+    def say(self, what: str) -> None:
+        """Print a line."""
+        self._console.print(what, highlight=False, markup=False, soft_wrap=True)

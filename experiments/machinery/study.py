@@ -30,11 +30,14 @@ class Study:
         name: the name of its table.
         cells: from the configuration to the cells.
         run: from a cell to its rows, a pure function at the top level of a module, so that any process can run it.
+        run_together: the same for cells that differ in their ``repeat`` alone, in one program, where that is faster.
+            What it returns has the same law, not the same digits.
     """
 
     name: str
     cells: Callable[[Configuration], list[Cell]]
     run: Callable[[Cell], Rows]
+    run_together: Callable[[list[Cell]], list[Rows]] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,12 @@ class Paper:
     title: str
     folder: Path
     targets: tuple[Target, ...] = field(default=())
+
+    def output(self, *, quick: bool = False) -> Path:
+        """Return the folder for what is found, made if need be; a quick run has one apart."""
+        place = self.folder / ("quick" if quick else "results")
+        place.mkdir(exist_ok=True)
+        return place
 
     def configuration(self, *, quick: bool = False) -> dict[str, Any]:
         """Return configuration.toml; where `quick`, with the values of its section of that name put in place."""

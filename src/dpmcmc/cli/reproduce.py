@@ -20,6 +20,10 @@ def reproduce(
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what an earlier run has finished.")] = False,
     finished: Annotated[bool, typer.Option("--finished", help="Run nothing: show what is finished so far.")] = False,
     workers: Annotated[int | None, typer.Option(help="Processes; as many as cores unless stated.", min=1)] = None,
+    minutes: Annotated[float | None, typer.Option(help="Give up then what is not finished.", min=0.0)] = None,
+    together: Annotated[
+        int, typer.Option(help="Repeats of one setting that go into one program: for an accelerator.", min=1)
+    ] = 1,
 ) -> None:
     """Make figures and tables of the literature again: runs, goes on where it was stopped, and writes what it found."""
     catalogue = _machinery("catalogue")
@@ -31,15 +35,10 @@ def reproduce(
         raise InvalidArgument("targets must be named, or --all given, not both; --list names them")
     chosen = catalogue.choose(list(catalogue.papers()) if everything else targets)
     runner = _machinery("runner")
-    for paper, wanted in chosen:
-        output = paper.folder / ("quick" if quick else "results")
-        if fresh:
-            for target in wanted:
-                runner.forget(target, paper.configuration(quick=quick), output)
-        processes = workers or os.cpu_count() or 1
-        written = runner.reproduce(paper, wanted, quick=quick, workers=processes, output=output, finished=finished)
-        for summary in written:
-            typer.echo(f"wrote {os.path.relpath(summary)}")
+    processes = 0 if finished else workers or os.cpu_count() or 1
+    effort = runner.Effort(processes, minutes, together)
+    for summary in runner.reproduce(chosen, effort, quick=quick, fresh=fresh):
+        typer.echo(f"wrote {os.path.relpath(summary)}")
 
 
 def _every(catalogue: Any) -> list[tuple[Any, Any]]:
