@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.accounting import Event
-from dpmcmc.enclave import GradientSum, Oracle, PaidRun, PrivateData, Sum
+from dpmcmc.enclave import CurvatureSum, GradientSum, Oracle, PaidRun, PrivateData, Sum
 from dpmcmc.fitting.reach import Reach
 from dpmcmc.fitting.round import Summit, nowhere
 from dpmcmc.model import Model
-from dpmcmc.run.program import Layout, log_likelihood, score
+from dpmcmc.run.program import Layout, score
 
 LONGEST_STEP, LONGEST_CAREFUL_STEP = 1.0, 0.5
 """How far one Newton step may go, in units of the prior's scale: neither noise nor a bend may throw the pilot off. Less
@@ -42,33 +42,24 @@ class Newton:
     model: Model
     layout: Layout
     gradient: Sum
-    curvature: Sum
+    curvature: CurvatureSum
     num_steps: int
     adapts: bool
 
     def __call__(self, oracle: Oracle, start: Summit) -> Summit:
         """Return the summit that the steps lead to."""
         dimension = self.layout.dimension
-        rows, columns = np.triu_indices(dimension)
-        # off the diagonal an entry stands for two, so that the norm of the vector is the Frobenius norm of the matrix
-        weight = np.where(rows == columns, 1.0, np.sqrt(2.0)).astype(np.float32)
 
         def log_prior(vector: jax.Array) -> jax.Array:
             return self.model.log_prior(self.layout.unravel(vector))
-
-        def curvature(vector: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
-            hessian = jax.hessian(log_likelihood(self.model, self.layout))(vector, record)
-            return -(factor.T @ hessian @ factor)[rows, columns] * weight
 
         def step(state: tuple[Summit, jax.Array], _: None) -> tuple[tuple[Summit, jax.Array], jax.Array]:
             at, longest = state
             released = oracle.sum(self.gradient, score(self.model, self.layout), at.centre, at.factor).value
             force = released + at.factor.T @ jax.grad(log_prior)(at.centre)
-            noisy = oracle.sum(self.curvature, curvature, at.centre, at.factor)
-            matrix = jnp.zeros((dimension, dimension)).at[rows, columns].set(noisy.value / weight)
-            matrix = matrix + jnp.triu(matrix, 1).T - at.factor.T @ jax.hessian(log_prior)(at.centre) @ at.factor
+            matrix, variance = oracle.curvature(self.curvature, self.layout.unravel(at.centre), at.factor)
             # a random symmetric matrix with entries of this noise has eigenvalues of up to about its sd times sqrt(2 d)
-            lowest = jnp.maximum(jnp.sqrt(2.0 * dimension * noisy.variance), FLATTEST if self.adapts else 0.0)
+            lowest = jnp.maximum(jnp.sqrt(2.0 * dimension * variance), FLATTEST if self.adapts else 0.0)
             values, vectors = jnp.linalg.eigh(matrix)
             found = at.factor @ (vectors / jnp.sqrt(jnp.maximum(values, lowest)))
             longest = jnp.where(values[0] > -lowest, longest, LONGEST_CAREFUL_STEP)

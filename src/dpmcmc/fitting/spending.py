@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 
 from dpmcmc.accounting import Budget, Event, Gaussian, accountants, compose, gaussian, noise_for
-from dpmcmc.enclave import PrivateData, Sum
+from dpmcmc.enclave import CurvatureSum, PrivateData, Sum
 from dpmcmc.errors import BudgetUnreachable
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.pilot import Newton, Pilot
@@ -50,9 +50,8 @@ def make_pilot(
     """Return the pilot, whose shares of the budget fix its noise."""
 
     def newton(clips: tuple[float, float], shares: tuple[float, float], num_steps: int, adapts: bool) -> Newton:
-        gradient, curvature = (
-            Sum(clip, noise_of_share(share, num_steps, budget)) for clip, share in zip(clips, shares, strict=True)
-        )
+        noises = [noise_of_share(share, num_steps, budget) for share in shares]
+        gradient, curvature = Sum(clips[0], noises[0]), CurvatureSum(clips[1], noises[1])
         return Newton(model, layout, gradient, curvature, num_steps, adapts)
 
     scales = typical_scales(model, data, layout, start, key)
