@@ -8,6 +8,7 @@ from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.journal import Journal
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit, ExactBarkerBit
 from dpmcmc.enclave.mechanisms.barker_test import BarkerTest
+from dpmcmc.enclave.mechanisms.curvature import CurvatureSum
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, ExactLogRatio, ExactSum
 from dpmcmc.enclave.mechanisms.gradient import GradientSum
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio, PenaltyTest
@@ -25,6 +26,7 @@ __all__ = [
     "BarkerBit",
     "BarkerTest",
     "Charge",
+    "CurvatureSum",
     "ExactBarkerBit",
     "ExactGradientSum",
     "ExactLogRatio",

@@ -155,6 +155,10 @@ class _Program:
             self.known[array] = zeros(self.shapes[array]) if zero else own(array, self.shapes[array])
         return self.known[array]
 
+    def _has_features(self, symbols: Symbols) -> bool:
+        entries = {entry for polynomial in symbols.flat for _, factors in polynomial for entry in factors}
+        return sum(entry[0] in self.private and self.is_fixed(entry) for entry in entries) > 1
+
     def follow(self) -> Symbols:
         """Return the symbols of the output, after those of everything that it depends on."""
         for equation in self.equations.needed([self.output]):
@@ -162,11 +166,13 @@ class _Program:
             rule = RULES.get(equation.primitive)
             if equation.primitive is _lax.convert_element_type_p:
                 rule = unchanged if self.types[output] == self.types[equation.inputs[0]] else None
-            # arithmetic on single numbers is left to the residuals
-            too_small = prod(self.shapes[output]) == 1 and rule in ARITHMETIC
-            if rule is None or more or too_small or prod(self.shapes[output]) > MOST_SYMBOLS:
+            if rule is None or more or prod(self.shapes[output]) > MOST_SYMBOLS:
                 continue
-            result = rule([self.symbols(array) for array in equation.inputs], equation.parameters, self.shapes[output])
+            operands = [self.symbols(array) for array in equation.inputs]
+            # arithmetic on single numbers, or without several numbers of the record alone, is left to the residuals
+            if rule in ARITHMETIC and (prod(self.shapes[output]) == 1 or not any(map(self._has_features, operands))):
+                continue
+            result = rule(operands, equation.parameters, self.shapes[output])
             if result is not None and all(len(polynomial) <= MOST_TERMS for polynomial in result.flat):
                 self.known[output] = result
         return self.symbols(self.output)

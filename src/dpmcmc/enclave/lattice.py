@@ -300,6 +300,11 @@ def from_float(value: jax.Array) -> Wide:
     return Wide(*(jnp.where(value < 0, minus, plus) for minus, plus in zip(opposite, unsigned, strict=True)))
 
 
+def from_int64(value: jax.Array) -> Wide:
+    """Return 64-bit integers, which exist where `enable_x64` says so, as `Wide`."""
+    return Wide((value >> 32).astype(jnp.int32), value.astype(jnp.uint32))
+
+
 def to_int64(value: Wide) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the integers on the host."""
     return (np.asarray(value.high).astype(np.int64) << 32) + np.asarray(value.low)

@@ -28,7 +28,7 @@ import numpy as np
 from jax import enable_x64, lax
 
 from dpmcmc.enclave.factors import Factors, SingleNumbers, factorise
-from dpmcmc.enclave.lattice import Lattice, Wide, add, quantise_scalar, quantise_vector, zero
+from dpmcmc.enclave.lattice import Lattice, Wide, add, from_int64, quantise_scalar, quantise_vector, zero
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
 from dpmcmc.enclave.row_kernel import Problem, sum_tiles
 from dpmcmc.enclave.rows import (
@@ -246,7 +246,7 @@ def _product_of_bytes(num_bytes: int, steps: jax.Array, tiles: jax.Array) -> Wid
     with enable_x64(True):
         weights = 8 * (np.arange(2)[:, None] + np.arange(num_bytes))
         whole = jnp.sum(total.astype(jnp.int64) << weights[:, None, :, None], axis=(0, 2)).T
-        return Wide((whole >> 32).astype(jnp.int32), whole.astype(jnp.uint32))
+        return from_int64(whole)
 
 
 def _num_bytes(bound: int) -> int:

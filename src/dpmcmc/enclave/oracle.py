@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.enclave.mechanisms.base import Decision, Facts, Mechanism, NoisySum, Term, is_certified
+from dpmcmc.enclave.mechanisms.curvature import CurvatureSum, symmetric
 from dpmcmc.enclave.release import current_line, release
 from dpmcmc.errors import InvalidArgument, NoiseKeyRefused, ReleaseRefused
 
@@ -66,6 +67,26 @@ class Oracle:
         with jax.ensure_compile_time_eval():  # known while the program is traced, where it depends on no query
             variance = mechanism.variance(self.facts, queries)
         return Noisy(gradient, variance)
+
+    def curvature(self, mechanism: CurvatureSum, position: Any, factor: Any) -> Noisy:
+        """Return the noisy -Hessian of the log-posterior at `position`, in the coordinates z of position + factor z.
+
+        The variance is that of entries of the diagonal; off it it is half as large.
+        """
+        queries, structure = self._flat("position", position)
+        factor = _public("factor", factor)
+        if factor.ndim != 2 or factor.shape[0] != sum(query.size for query in queries):
+            raise InvalidArgument(f"factor has the shape {factor.shape}; expected one row for each coordinate")
+        term = Term(self._log_likelihood, structure)
+        (entries,) = self._release(mechanism, CurvatureSum, term, [*queries, factor])
+
+        def log_prior(along: jax.Array) -> jax.Array:
+            return self._log_prior(jax.tree.map(jnp.add, position, _nest(factor @ along, position)))
+
+        of_prior = jax.hessian(log_prior)(jnp.zeros(factor.shape[1]))
+        with jax.ensure_compile_time_eval():
+            variance = mechanism.variance(self.facts, [factor])
+        return Noisy(symmetric(entries, factor.shape[1]) - of_prior, variance)
 
     def log_posterior_ratio(self, mechanism: NoisySum, current: Any, proposed: Any) -> Noisy:
         """Return the noisy log-posterior at `proposed` less the one at `current` (Räisä et al. 2021, Section 3)."""

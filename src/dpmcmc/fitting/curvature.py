@@ -18,7 +18,7 @@ FLATTEST = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class PublicCurvature:
-    """Minus the Hessian of the log-likelihood of so many records, whatever they are: ``curvature(vector)``."""
+    """Minus the Hessian of the log-posterior of so many records, whatever they are: ``curvature(vector)``."""
 
     model: Model
     layout: Layout
@@ -32,17 +32,18 @@ class PublicCurvature:
 
     def summit(self, vector: jax.Array) -> Summit:
         """Return a position as a summit, as wide as the posterior is there."""
-
-        def log_prior(at: jax.Array) -> jax.Array:
-            return self.model.log_prior(self.layout.unravel(at))
-
-        values, vectors = jnp.linalg.eigh(self(vector) - jax.hessian(log_prior)(vector))
+        values, vectors = jnp.linalg.eigh(self(vector))
         return Summit(vector, vectors / jnp.sqrt(jnp.maximum(values, FLATTEST * values[-1])))
 
     def __call__(self, vector: jax.Array) -> jax.Array:
         """Return the matrix at a flat position."""
         any_record = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.record)
-        return -self.num_records * jax.hessian(log_likelihood(self.model, self.layout))(vector, any_record)
+        added = log_likelihood(self.model, self.layout)
+
+        def log_posterior(at: jax.Array) -> jax.Array:
+            return self.model.log_prior(self.layout.unravel(at)) + self.num_records * added(at, any_record)
+
+        return -jax.hessian(log_posterior)(vector)
 
 
 def public_curvature(model: Model, layout: Layout, data: PrivateData) -> PublicCurvature | None:

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.accounting import Event, Gaussian, compose
-from dpmcmc.enclave import GradientSum, Oracle, PaidRun, PrivateData, Sum
+from dpmcmc.enclave import CurvatureSum, GradientSum, Oracle, PaidRun, PrivateData, Sum
 from dpmcmc.fitting.curvature import PublicCurvature
 from dpmcmc.fitting.reach import Reach
 from dpmcmc.fitting.round import Summit, nowhere
 from dpmcmc.model import Model
-from dpmcmc.run.program import Layout, log_likelihood, score
+from dpmcmc.run.program import Layout, score
 
 LONGEST_STEP, LONGEST_CAREFUL_STEP = 1.0, 0.5
 """How far one Newton step may go, in units of the prior's scales: neither noise nor a bend may throw the pilot off.
@@ -44,7 +44,7 @@ class Newton:
     model: Model
     layout: Layout
     gradient: Sum
-    curvature: Sum | PublicCurvature
+    curvature: CurvatureSum | PublicCurvature
     num_steps: int
     adapts: bool
     scales: jax.Array
@@ -61,7 +61,6 @@ class Newton:
             released = oracle.sum(self.gradient, score(self.model, self.layout), at.centre, at.factor).value
             force = released + at.factor.T @ jax.grad(log_prior)(at.centre)
             matrix, noise = self._curvature(oracle, at)
-            matrix = matrix - at.factor.T @ jax.hessian(log_prior)(at.centre) @ at.factor
             lowest = jnp.maximum(noise, FLATTEST if self.adapts else 0.0)
             values, vectors = jnp.linalg.eigh(matrix)
             found = at.factor @ (vectors / jnp.sqrt(jnp.maximum(values, lowest)))
@@ -79,22 +78,12 @@ class Newton:
         return Summit(last.centre, vectors / jnp.sqrt(values))
 
     def _curvature(self, oracle: Oracle, at: Summit) -> tuple[jax.Array, jax.Array]:
-        """Return minus the Hessian of the log-likelihood, and what of its eigenvalues may be noise alone."""
+        """Return minus the Hessian of the log-posterior, and what of its eigenvalues may be noise alone."""
         if isinstance(self.curvature, PublicCurvature):
             return at.factor.T @ self.curvature(at.centre) @ at.factor, jnp.zeros(())
-        dimension = self.layout.dimension
-        rows, columns = np.triu_indices(dimension)
-        # off the diagonal an entry stands for two, so that the norm of the vector is the Frobenius norm of the matrix
-        weight = np.where(rows == columns, 1.0, np.sqrt(2.0)).astype(np.float32)
-
-        def curvature(vector: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
-            hessian = jax.hessian(log_likelihood(self.model, self.layout))(vector, record)
-            return -(factor.T @ hessian @ factor)[rows, columns] * weight
-
-        noisy = oracle.sum(self.curvature, curvature, at.centre, at.factor)
-        upper = jnp.zeros((dimension, dimension)).at[rows, columns].set(noisy.value / weight)
+        matrix, variance = oracle.curvature(self.curvature, self.layout.unravel(at.centre), at.factor)
         # a random symmetric matrix with entries of this noise has eigenvalues of up to about its sd times sqrt(2 d)
-        return upper + jnp.triu(upper, 1).T, jnp.sqrt(2.0 * dimension * noisy.variance)
+        return matrix, jnp.sqrt(2.0 * self.layout.dimension * variance)
 
 
 def trusted_move(

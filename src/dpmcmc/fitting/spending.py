@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc.accounting import Budget, Event, Gaussian, accountants, compose, gaussian, noise_for
-from dpmcmc.enclave import PrivateData, Sum
+from dpmcmc.enclave import CurvatureSum, PrivateData, Sum
 from dpmcmc.errors import BudgetUnreachable
 from dpmcmc.fitting.curvature import public_curvature
 from dpmcmc.fitting.facts import Facts
@@ -54,9 +54,8 @@ def make_pilot(
     public = public_curvature(model, layout, data)
 
     def newton(clips: tuple[float, float], shares: tuple[float, float], num_steps: int, adapts: bool) -> Newton:
-        gradient, curvature = (
-            Sum(clip, noise_of_share(share, num_steps, budget)) for clip, share in zip(clips, shares, strict=True)
-        )
+        noises = [noise_of_share(share, num_steps, budget) for share in shares]
+        gradient, curvature = Sum(clips[0], noises[0]), CurvatureSum(clips[1], noises[1])
         return Newton(model, layout, gradient, public or curvature, num_steps, adapts, begin.scales)
 
     reach = Reach(model, layout, Sum(LENGTH, noise_of_share(REACH_SHARE, 1, budget)), facts)

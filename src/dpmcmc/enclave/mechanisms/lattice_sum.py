@@ -5,7 +5,7 @@ proves what the mechanisms built on it claim.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from dpmcmc.enclave.lattice import (
 from dpmcmc.enclave.linear_predictor import finer, sum_rows
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
 from dpmcmc.enclave.noise import approximation, draw_noise, total_variation_bound
+from dpmcmc.enclave.rank_one import RankOne, for_roots, sum_squares
 from dpmcmc.enclave.rows import Rows, on_gpu
 from dpmcmc.enclave.shards import Shards, num_rows, sum_parts
 
@@ -37,17 +38,21 @@ ENTRIES_AT_ONCE, ENTRIES_IN_CACHE = 2**24, 2**20
 """How many entries of contributions a GPU holds at least, since short loops would leave it idle, and a CPU at most."""
 
 
-def lattice_approximation(noise_multiplier: float, facts: Facts, num_coordinates: int) -> Event:
+Refine: TypeAlias = Callable[[Lattice], tuple[Lattice, int] | None]
+"""Returns the lattice of the factors of contributions, and how many times finer than a given one that of the sum is."""
+
+
+def lattice_approximation(noise_multiplier: float, facts: Facts, num_coordinates: int, refine: Refine = finer) -> Event:
     """Return how far the noise of one release is from a Gaussian that is rounded to the lattice, coarse or fine."""
     lattice = vector_lattice(1.0, noise_multiplier, facts, num_coordinates)
-    fine = finer(lattice)
+    fine = refine(lattice)
     scales = (lattice.scale, lattice.scale * fine[1] if fine else lattice.scale)
     return approximation(num_coordinates, min(scales), max(total_variation_bound(num_coordinates, s) for s in scales))
 
 
-def lattice_event(noise_multiplier: float, facts: Facts, num_coordinates: int) -> Event:
+def lattice_event(noise_multiplier: float, facts: Facts, num_coordinates: int, refine: Refine = finer) -> Event:
     """Return the event of a noisy lattice sum: its Gaussian, and the distance of its noise from that Gaussian."""
-    return Gaussian(noise_multiplier) + lattice_approximation(noise_multiplier, facts, num_coordinates)
+    return Gaussian(noise_multiplier) + lattice_approximation(noise_multiplier, facts, num_coordinates, refine)
 
 
 def vector_lattice(clip: float, noise_multiplier: float, facts: Facts, num_coordinates: int) -> Lattice:
@@ -131,8 +136,25 @@ def noisy_row_sum(
     """
     of_residuals, refined = cast(tuple[Lattice, int], finer(lattice))
     total = sum_parts(lambda part, _: sum_rows(part, of_residuals, queries), rows)
-    granularities = jnp.full(keys.shape, of_residuals.granularity, jnp.float32)
-    return _with_noise(facts, total, Lattice(granularities, of_residuals.bound, refined * lattice.scale), keys)
+    return _with_noise(facts, total, _refined(lattice, refined, keys), keys)
+
+
+def noisy_square_sum(
+    lattice: Lattice, facts: Facts, form: RankOne, records: Any, queries: Sequence[jax.Array], keys: jax.Array
+) -> jax.Array:
+    """Return what `noisy_vector_sum` does, up to rounding, for the weighted entries of matrices of rank one.
+
+    `lattice` is the coarse one, of those that `for_roots` refines.
+    """
+    of_roots, refined = cast(tuple[Lattice, int], for_roots(lattice))
+    total = sum_parts(lambda part, _: sum_squares(form, of_roots, part, queries), records)
+    return _with_noise(facts, total, _refined(lattice, refined, keys), keys)
+
+
+def _refined(lattice: Lattice, refined: int, keys: jax.Array) -> Lattice:
+    """Return a finer lattice with as much noise, for each chain."""
+    granularities = jnp.full(keys.shape, lattice.granularity / refined, jnp.float32)
+    return Lattice(granularities, lattice.bound, refined * lattice.scale)
 
 
 def _with_noise(facts: Facts, total: Wide, lattices: Lattice, keys: jax.Array) -> jax.Array:
