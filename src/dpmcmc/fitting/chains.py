@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import jax
 import jax.numpy as jnp
 
 from dpmcmc.accounting import Budget, Event
 from dpmcmc.enclave import PaidRun, PrivateData
 from dpmcmc.fitting.choice import Choice
 from dpmcmc.fitting.facts import Facts
-from dpmcmc.fitting.pilot import Pilot, Polish
+from dpmcmc.fitting.pilot import Pilot, Polish, warn_of_loss
 from dpmcmc.fitting.round import Summit, nowhere, rounded
 from dpmcmc.fitting.spending import USUAL_STRETCH, mean_loss
 from dpmcmc.fitting.way import Drawn
@@ -17,6 +18,9 @@ from dpmcmc.model import Model
 from dpmcmc.run.plan import Plan, make_plan, parameters, settings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
+
+FAR = 0.5
+"""A polish that goes more than so far as it can, where all scores are cut and point in one direction, is lost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +101,15 @@ class PilotedChains:
         summit, stretch = self.pilot.run(paid, left)
         facts = replace(self.facts, stretch=stretch)
         moved = paid.run(self._polish(facts), jnp.zeros(facts.dimension), model=self._rounded(summit))
-        return self._plan(summit.moved(moved), facts, seed), facts
+        if jnp.linalg.norm(moved) > FAR * facts.num_records * facts.gradient_clip:
+            warn_of_loss()
+        polished = summit.moved(moved)
+        found = polished if self._has_prior(polished) else summit  # what was paid for ends in draws all the same
+        return self._plan(found, facts, seed), facts
+
+    def _has_prior(self, summit: Summit) -> bool:
+        value, gradient = jax.value_and_grad(self._rounded(summit).log_prior)(jnp.zeros(self._layout.dimension))
+        return bool(jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient)))
 
     def _polish(self, facts: Facts) -> Polish:
         return Polish(facts.gradient_clip, self.choice.noise.polish)

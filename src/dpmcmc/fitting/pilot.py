@@ -68,14 +68,20 @@ class Newton:
             move = at.factor @ trusted_move(matrix, at.factor / self.scales[:, None], force, lowest, longest)
             length = jnp.linalg.norm(move / self.scales)
             centre = at.centre + move * jnp.minimum(1.0, longest / jnp.maximum(length, 1e-12))
-            inverse = jnp.linalg.inv(found)
-            return (Summit(centre, found if self.adapts else at.factor), longest), inverse.T @ inverse
+            new, precision = Summit(centre, found if self.adapts else at.factor), _precision(found)
+            numbers = [*new, precision, log_prior(centre), jax.grad(log_prior)(centre)]
+            is_sound = jnp.all(jnp.array([jnp.all(jnp.isfinite(number)) for number in numbers]))
+            # lost in the wild, it stays where it was: what was paid for ends in draws, and in a warning
+            kept = jax.tree.map(
+                lambda one, other: jnp.where(is_sound, one, other), (new, precision), (at, _precision(at.factor))
+            )
+            return (kept[0], longest), kept[1]
 
         longest = jnp.asarray(LONGEST_CAREFUL_STEP if self.adapts else LONGEST_STEP)
         (last, _), precisions = jax.lax.scan(step, (start, longest), None, length=self.num_steps)
         # the last two Hessians were taken near the summit: their mean has less noise than either
         values, vectors = jnp.linalg.eigh(jnp.mean(precisions[-2:], axis=0))
-        return Summit(last.centre, vectors / jnp.sqrt(values))
+        return Summit(last.centre, vectors / jnp.sqrt(jnp.maximum(values, 1e-7 * values[-1])))
 
     def _curvature(self, oracle: Oracle, at: Summit) -> tuple[jax.Array, jax.Array]:
         """Return minus the Hessian of the log-posterior, and what of its eigenvalues may be noise alone."""
@@ -84,6 +90,12 @@ class Newton:
         matrix, variance = oracle.curvature(self.curvature, self.layout.unravel(at.centre), at.factor)
         # a random symmetric matrix with entries of this noise has eigenvalues of up to about its sd times sqrt(2 d)
         return matrix, jnp.sqrt(2.0 * self.layout.dimension * variance)
+
+
+def _precision(factor: jax.Array) -> jax.Array:
+    """Return the inverse of a covariance F F^T."""
+    inverse = jnp.linalg.inv(factor)
+    return inverse.T @ inverse
 
 
 def trusted_move(
@@ -139,6 +151,15 @@ class Polish:
         return position
 
 
+def warn_of_loss() -> None:
+    """Say that what was found is not near the posterior, which only paid releases can tell."""
+    warnings.warn(
+        "the pilot did not find the posterior: scores of many records are too long for any clip. The draws are not to "
+        "be relied on; state init= near where you expect the parameters, or narrower bounds",
+        stacklevel=2,
+    )
+
+
 @dataclass(frozen=True)
 class Pilot:
     """Newton steps with clips from made-up records, more of them in round coordinates, and a look at the scores."""
@@ -178,9 +199,5 @@ class Pilot:
         summit = paid.run(self.refine, paid.run(self.approach, self.start, model=model), model=model)  # line 1
         long = paid.run(self.reach, summit, model=model)
         if self.reach.is_lost(long):
-            warnings.warn(
-                "the pilot did not find the posterior: scores of many records are too long for any clip. The draws are "
-                "not to be relied on; state init= near where you expect the parameters, or narrower bounds",
-                stacklevel=2,
-            )
+            warn_of_loss()
         return summit, self.reach.stretch(long, left)  # line 2
