@@ -190,15 +190,22 @@ def quantise(contribution: Sequence[Any], per_step: Any, bound: int, there: jax.
     The norm is held to `reach`, which leaves room for all roundings. A record that is not `there`, or whose square norm
     is not finite, becomes zero.
     """
-    reach = np.float32(reachable(bound, len(contribution)))
     entries = [jnp.broadcast_to(entry, there.shape) for entry in contribution]
     square = total(lax.add_p, [entry * entry for entry in entries])
+    scale, counts = held(square, per_step, bound, len(entries), there)
+    return [jnp.where(counts, nearest(entry * scale), 0) for entry in entries]
+
+
+def held(square: jax.Array, per_step: Any, bound: int, num_coordinates: int, there: jax.Array) -> tuple[Any, Any]:
+    """Return what contributions are multiplied with, given their square norms, and which of them count."""
+    reach = np.float32(reachable(bound, num_coordinates))
     scale = jnp.minimum(per_step, reach * lax.rsqrt(jnp.maximum(square, LEAST_SQUARE)))
-    counts = there & (square < jnp.inf) & (scale >= 0)  # which no NaN is
-    return [
-        jnp.where(counts, lax.bitcast_convert_type(entry * scale + _SHIFT, jnp.int32) - _SHIFT_BITS, 0)
-        for entry in entries
-    ]
+    return scale, there & (square < jnp.inf) & (scale >= 0)  # which no NaN is
+
+
+def nearest(value: jax.Array) -> jax.Array:
+    """Return the whole numbers next to numbers of at most MOST_BOUND."""
+    return lax.bitcast_convert_type(value + _SHIFT, jnp.int32) - _SHIFT_BITS
 
 
 def reachable(bound: int, num_coordinates: int) -> float:

@@ -76,7 +76,9 @@ def find_rank_one(contribution: Contribution, queries: Sequence[Any], record: An
         np.reshape(places, queries[-1].shape) for places in (factors.residual_of, factors.feature_of)
     )
     there = np.any(residual_of >= 0, axis=1)
-    same = np.all(residual_of[there] == residual_of[there][:1]) and np.all(feature_of[there] == feature_of[there][:, :1])
+    same = np.all(residual_of[there] == residual_of[there][:1]) and np.all(
+        feature_of[there] == feature_of[there][:, :1]
+    )
     if not same:
         return None
     one, nothing = factors.num_features, factors.num_features + 1
