@@ -137,6 +137,16 @@ def test_places_do_not_overflow_at_the_bound(monkeypatch):
     assert 0.9999 * size * 2**21 < found[0, 0] <= size * 2**21
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_the_kernel_is_translated_for_a_gpu(name, monkeypatch):
+    """As far as that goes without one: into the language of the compiler for kernels."""
+    contribution, records, queries = problem(MODELS[name], 50, 5)
+    blocks = find_blocks(PrivateData.without_guarantee(records).facts, contribution, [queries[0][0]], records, BOUND)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    total = jax.jit(lambda blocks, *queries: sum_blocks(blocks, Lattice(jnp.ones(5), BOUND), queries))
+    assert "triton" in total.trace(blocks, *queries).lower(lowering_platforms=("cuda",)).as_text()
+
+
 def test_gradient_sums_take_the_kernel_on_a_gpu(monkeypatch):
     expected = run(Mixture(), table(SIZE), 100)
     seen = []

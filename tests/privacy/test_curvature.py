@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_linear_predictor import D, GLMS, OTHERS, VALUES, logistic, records, robust
+from test_linear_predictor import GLMS, OTHERS, VALUES, D, logistic, records, robust
 
 from dpmcmc.accounting import accountants
 from dpmcmc.accounting.event import Gaussian
@@ -155,7 +155,7 @@ def test_the_noise_has_the_declared_scale_on_the_diagonal_and_off_it():
     queries = [jnp.zeros((4000, D)), jnp.zeros((4000, D, 2))]
     (values,) = CurvatureSum(2.0, 3.0).compute(facts, contribution, table, queries, keys)
     assert values.shape == (4000, 3)
-    assert (OFF_DIAGONAL / ON_DIAGONAL) ** 2 == pytest.approx(2, rel=1e-3)
+    assert pytest.approx(2, rel=1e-3) == (OFF_DIAGONAL / ON_DIAGONAL) ** 2
     error = 4.5 * np.sqrt(2 / 4000)  # four and a half standard errors: one false alarm in 50,000 for all three
     np.testing.assert_allclose(np.var(values, axis=0) / 12.0**2, 1, atol=error)
 

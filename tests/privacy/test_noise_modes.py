@@ -10,8 +10,8 @@ from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.certificate import Certificate
 from dpmcmc.accounting.event import NonPrivate
 from dpmcmc.enclave import (
-    CurvatureSum,
     BarkerTest,
+    CurvatureSum,
     GradientSum,
     LogRatio,
     MinibatchLogRatio,

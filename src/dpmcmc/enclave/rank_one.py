@@ -27,8 +27,8 @@ from dpmcmc.enclave.mechanisms.base import Contribution
 from dpmcmc.enclave.rows import count_rows, last_rows, rows_in_tile, slice_rows
 
 ON_DIAGONAL, OFF_DIAGONAL = 29, 41
-"""What entries of a symmetric matrix are multiplied with: those off the diagonal stand for two. 41 is a little less than
-29 sqrt(2), so that the norm of the entries on and above the diagonal is at most 29 times that of the matrix."""
+"""What entries of a symmetric matrix are multiplied with: those off the diagonal stand for two. 41 is a little less
+than 29 sqrt(2), so that the norm of the entries on and above the diagonal is at most 29 times that of the matrix."""
 
 LEAST_ROOT, MOST_ROOT = 2**7, 2**15
 """The least number of steps that a root may be long, and the largest one."""

@@ -93,7 +93,7 @@ def row_by_row(contribution: Contribution, queries: Sequence[Any], record: Any) 
 def _is_known(equation: Equation, shapes: Sequence[tuple[int, ...]], length: int) -> bool:
     sizes = [prod(shapes[array]) for array in equation.inputs]
     if equation.primitive is lax.dot_general_p:
-        (contracted, batched) = equation.parameters["dimension_numbers"]
+        _, batched = equation.parameters["dimension_numbers"]
         return batched == ((), ()) and (sizes == [length, length]) == (prod(shapes[equation.outputs[0]]) == 1)
     if equation.primitive in _UNCHANGED:
         return len(equation.inputs) == 1

@@ -74,7 +74,7 @@ class GradientSum:
         return flat_gradient(term)
 
     def prepare(self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[Any]) -> Any:
-        """Return the records as `compute` reads them best: rows in integers if there are rows; for a kernel on a GPU."""
+        """Return the records as `compute` reads them best: rows in integers if there are rows, or for a GPU."""
         lattice = vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(queries))
         if num_rows(records) > MOST_RECORDS:
             return records
