@@ -129,7 +129,9 @@ def noisy_kernel_sum(
     lattices = Lattice(jnp.full(keys.shape, lattice.granularity, jnp.float32), lattice.bound, lattice.scale)
 
     def of_part(part: Columns | Blocks, _: Any) -> Wide:
-        return (sum_columns if isinstance(part, Columns) else sum_blocks)(part, lattices, queries)
+        if isinstance(part, Columns):
+            return sum_columns(part, lattices, queries)
+        return sum_blocks(part, lattices, queries)
 
     return _with_noise(facts, sum_parts(of_part, records), lattices, keys)
 
