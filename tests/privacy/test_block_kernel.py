@@ -7,13 +7,13 @@ import pytest
 from test_bit_equality import SIZE, run
 from test_shards import Mixture, table
 
-from dpmcmc.enclave import PrivateData, block_kernel, column_kernel
+from dpmcmc.enclave import PrivateData, block_kernel
 from dpmcmc.enclave.block_kernel import find_blocks, sum_blocks
-from dpmcmc.enclave.column_kernel import reachable
 from dpmcmc.enclave.lattice import Lattice, quantise_vector, to_int64
 from dpmcmc.enclave.mechanisms import gradient
 from dpmcmc.enclave.mechanisms.base import Term
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient
+from dpmcmc.enclave.rounding import reachable
 from dpmcmc.enclave.row_by_row import row_by_row
 
 D, BOUND = 5, 2**20
@@ -122,7 +122,7 @@ def test_one_record_is_within_the_bound(d, monkeypatch):
     assert all(0.99 * BOUND**2 < square <= BOUND**2 for square in found)
     assert overflowing == 0
     assert np.float32(reachable(BOUND, d)) * (1 + 2**-18 + d * 2**-23) + d**0.5 / 2 <= BOUND
-    monkeypatch.setattr(column_kernel, "reachable", lambda bound, _: bound * (1 + 2**-9))  # a mutant without the room
+    monkeypatch.setattr(block_kernel, "reachable", lambda bound, _: bound * (1 + 2**-9))  # a mutant without the room
     assert max(squares(d)) > BOUND**2
 
 

@@ -1,7 +1,7 @@
 """The exact sum of clipped contributions as one GPU kernel for long rows: records are read once for several chains.
 
 A program reads a block of whole records, one row of a matrix each, computes their contributions `row_by_row`, and holds
-and rounds them as `column_kernel` does; column_kernel.md proves the bound. Every place of the block has integer sums of
+and rounds them as `column_kernel` does; rounding.md proves the bound. Every place of the block has integer sums of
 its own, for each chain, until the end. The records are read as they lie. Where there is no GPU the same kernel can be
 interpreted: for tests.
 """
@@ -20,13 +20,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from dpmcmc.enclave.column_kernel import LEAST_BOUND, MOST_BOUND, MOST_ENTRIES, held, nearest
+from dpmcmc.enclave.column_kernel import MOST_ENTRIES, reciprocal_root
 from dpmcmc.enclave.lattice import Lattice, Wide, add, shift_left, sum_words
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
+from dpmcmc.enclave.rounding import LEAST_BOUND, MOST_BOUND, MOST_COORDINATES, held, nearest, reachable
 from dpmcmc.enclave.row_by_row import RowByRow, row_by_row
 from dpmcmc.enclave.row_kernel import HAS_PALLAS, LEAF_TYPES, pallas, power_of_two, triton
-
-MOST_COORDINATES = 1024
 
 PLACES = 2048
 """The places of a block, filled-up ones among them: sixteen for each thread of"""
@@ -134,8 +133,9 @@ def _kernel(plan: _Plan, rows: RowByRow, bound: int, num_rows: int, *refs: Any) 
         for chain, known in zip(chains, of_chains, strict=True):
             own_rows = jnp.broadcast_to(rows.contributions(values, known, inside), size)
             square = jnp.sum(own_rows * own_rows, axis=1)
-            scale, counts = held(square, per_step[chain], bound, rows.length, is_record)
-            found.append(jnp.where(counts[:, None], nearest(own_rows * scale[:, None]), 0))
+            shorten = reciprocal_root(square, reachable(bound, rows.length))
+            scale, counts = held(square, per_step[chain], shorten)
+            found.append(jnp.where((counts & is_record)[:, None], nearest(own_rows * scale[:, None]), 0))
         return tuple(total + more for total, more in zip(totals, found, strict=True))
 
     start = tuple(jnp.zeros(size, jnp.int32) for _ in chains)

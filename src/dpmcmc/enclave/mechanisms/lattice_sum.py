@@ -28,6 +28,7 @@ from dpmcmc.enclave.linear_predictor import finer, sum_rows
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
 from dpmcmc.enclave.noise import approximation, draw_noise, total_variation_bound
 from dpmcmc.enclave.rank_one import RankOne, for_roots, sum_squares
+from dpmcmc.enclave.rounding import is_rounded, quantise_rounded
 from dpmcmc.enclave.rows import Rows, on_gpu
 from dpmcmc.enclave.shards import Shards, num_rows, sum_parts
 
@@ -79,9 +80,11 @@ def noisy_vector_sum(
     keys: jax.Array,
 ) -> jax.Array:
     """Return the noisy sum of vectors for each chain, all on one lattice."""
+    length = jax.eval_shape(contribution, [query[0] for query in queries], facts.record).size
+    quantise = quantise_rounded if is_rounded(lattice, length) else quantise_vector
     granularities = jnp.full(keys.shape, lattice.granularity, jnp.float32)
     lattices = Lattice(granularities, lattice.bound, lattice.scale)
-    return noisy_lattice_sum(quantise_vector, lattices, facts, contribution, records, queries, keys)
+    return noisy_lattice_sum(quantise, lattices, facts, contribution, records, queries, keys)
 
 
 def noisy_lattice_sum(
