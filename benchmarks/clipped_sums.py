@@ -2,6 +2,7 @@
 
     python benchmarks/clipped_sums.py --device cpu --output benchmarks/results/clipped_sums_cpu.csv
     python benchmarks/clipped_sums.py --quick
+    python benchmarks/clipped_sums.py --models gaussian mixture --sizes 1000000 --widths 100 --chains 1 16
 
 Needs jax and numpy; peers that are not installed are left out. Methods take turns, so that a load on the machine falls
 on all of them; seconds are medians. `reads` is the time in units of one plain read of the data, the ratio is to the
@@ -346,6 +347,9 @@ def main() -> None:
     parser.add_argument("--device", choices=sorted(LARGEST_NAIVE), default="cpu", help="the name in the table")
     parser.add_argument("--output", type=Path, default=None, help="where the table goes")
     parser.add_argument("--quick", action="store_true", help="one small cell a model")
+    parser.add_argument("--models", nargs="+", choices=sorted(MODELS), default=list(MODELS), help="only these models")
+    for name, what in (("sizes", "numbers of records"), ("widths", "dimensions"), ("chains", "numbers of chains")):
+        parser.add_argument(f"--{name}", nargs="+", type=int, default=None, help=f"only these {what}")
     parser.add_argument("--minutes", type=float, default=None, help="start no new cell after so many")
     arguments = parser.parse_args()
     minutes = arguments.minutes or {"cpu": 60.0, "h200": 6.5}[arguments.device]
@@ -353,6 +357,8 @@ def main() -> None:
     widths, counts, seconds = [10, 100, 2, 32], [1, 16, 4], 1.0
     if arguments.quick:
         sizes, widths, counts, seconds = [20_000], [10], [1, 4], 0.2
+    sizes, widths = arguments.sizes or sizes, arguments.widths or widths
+    counts = arguments.chains or counts
     for method, package in PEERS.items():
         if importlib.util.find_spec(package) is None:
             print(f"{method} is not installed: left out")
@@ -362,7 +368,7 @@ def main() -> None:
     for n in sizes:
         for d in widths:
             records = jax.block_until_ready(table(n, d))
-            for model in MODELS:
+            for model in arguments.models:
                 for chains in counts:
                     if time.perf_counter() - begin > 60 * minutes:
                         print(f"left out for lack of time: {model}, n={n}, d={d}, chains={chains}")

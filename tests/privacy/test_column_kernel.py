@@ -12,9 +12,10 @@ from test_bit_equality import SIZE, run
 from test_shards import Mixture, table
 
 from dpmcmc.enclave import PrivateData, column_kernel
-from dpmcmc.enclave.column_kernel import find_columns, quantise, reachable, sum_columns
+from dpmcmc.enclave.column_kernel import find_columns, quantise, sum_columns
 from dpmcmc.enclave.lattice import Lattice, quantise_vector, to_int64
 from dpmcmc.enclave.mechanisms import gradient
+from dpmcmc.enclave.rounding import reachable
 from dpmcmc.enclave.written_out import write_out
 
 NASTY = [0.0, -0.0, 3.4028235e38, -3.4028235e38, 1e19, 1e-19, math.inf, -math.inf, math.nan, 1e-45, 1.2e-38, 2.0**-50]

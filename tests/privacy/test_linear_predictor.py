@@ -73,6 +73,10 @@ def transformed_row(w, r):
     return jax.nn.log_sigmoid(jnp.concatenate([jnp.ones(1), jnp.where(r["x"] > 0, r["x"] ** 2, 0.0)]) @ w)
 
 
+def network(p, r):
+    return -((r["y"] - jnp.tanh(r["x"] @ p["a"]) @ p["b"]) ** 2)
+
+
 SIX = np.zeros(D + 1, np.float32)
 GLMS = {  # the model, its position, how many residuals and how many groups of them
     "logistic": (logistic, VECTOR, 1, 1),
@@ -85,6 +89,7 @@ GLMS = {  # the model, its position, how many residuals and how many groups of t
     "intercept first": (intercept_first, SIX, 1, 1),
     "two predictors": (two_predictors, {"w": VECTOR, "v": VECTOR[:3]}, 2, 2),
     "transformed row": (transformed_row, SIX, 1, 1),
+    "network": (network, {"a": MATRIX, "b": MATRIX[0]}, 2 * K, 2),
 }
 OTHERS = {
     "a mean": (lambda w, r: -0.5 * jnp.sum((r["x"] - w) ** 2), VECTOR),
@@ -94,7 +99,10 @@ OTHERS = {
     "a sum of exponentials": (lambda w, r: -0.5 * (r["y"] - jnp.sum(jnp.exp(r["x"] * w))) ** 2, VECTOR),
     "two rows for one coefficient": (lambda w, r: linear(w, r) - jnp.logaddexp(0.0, (r["x"] ** 2) @ w), VECTOR),
     "a mixture": (lambda w, r: jnp.logaddexp(-jnp.sum((r["x"] - w) ** 2), -2 - jnp.sum((r["x"] + w) ** 2)), VECTOR),
-    "a network": (lambda p, r: -((r["y"] - jnp.tanh(r["x"] @ p["a"]) @ p["b"]) ** 2), {"a": MATRIX, "b": MATRIX[0]}),
+    "a deep network": (
+        lambda p, r: -((r["y"] - jnp.tanh(jnp.tanh(r["x"] @ p["a"]) @ p["b"]) @ p["c"]) ** 2),
+        {"a": MATRIX, "b": MATRIX[:K], "c": MATRIX[0]},
+    ),
 }
 
 

@@ -17,6 +17,7 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import AcceptBit, Approximation, Gaussian, NonPrivate, counts
 from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.base import Term
+from dpmcmc.enclave.mechanisms.curvature import CurvatureSum
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, ExactLogRatio, ExactSum
 from dpmcmc.enclave.mechanisms.gradient import GradientSum
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio, PenaltyTest
@@ -316,7 +317,7 @@ def test_the_clip_of_a_remainder_follows_public_positions_and_its_price_does_not
             RemainderTest(**{"third_derivative": 1.0, "noise_multiplier": 1.0, field: 0.0})
 
 
-@pytest.mark.parametrize("kind", [Sum, GradientSum, LogRatio, PenaltyTest])
+@pytest.mark.parametrize("kind", [Sum, GradientSum, CurvatureSum, LogRatio, PenaltyTest])
 @pytest.mark.parametrize("field", ["clip", "noise_multiplier"])
 @pytest.mark.parametrize("value", [0, 0.0, -1.0, np.inf, np.nan, None, "1", True])
 def test_clips_and_multipliers_are_positive_numbers(kind, field, value):
@@ -328,6 +329,7 @@ ASK = {
     Sum: lambda mechanism: lambda oracle, _: total(oracle, mechanism),
     NoisyCount: lambda mechanism: lambda oracle, _: total(oracle, mechanism),
     GradientSum: lambda mechanism: lambda oracle, theta: force(oracle, theta, mechanism),
+    CurvatureSum: lambda mechanism: lambda oracle, theta: oracle.curvature(mechanism, theta, jnp.eye(3)),
     LogRatio: lambda mechanism: lambda oracle, theta: ratio(oracle, theta, OTHER, mechanism),
     PenaltyTest: lambda mechanism: lambda oracle, theta: oracle.accept(mechanism, theta, OTHER),
     RemainderTest: lambda mechanism: lambda oracle, theta: oracle.accept(mechanism, theta, OTHER),

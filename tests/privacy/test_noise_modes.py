@@ -11,6 +11,7 @@ from dpmcmc.accounting.certificate import Certificate
 from dpmcmc.accounting.event import NonPrivate
 from dpmcmc.enclave import (
     BarkerTest,
+    CurvatureSum,
     GradientSum,
     LogRatio,
     MinibatchLogRatio,
@@ -55,11 +56,17 @@ def ratio(mechanism):
     return lambda oracle, theta: oracle.log_posterior_ratio(mechanism, theta, theta + 1.0)
 
 
+def curvature(oracle, theta):
+    released = oracle.curvature(CurvatureSum(1.0, 3.0), theta, jnp.eye(3))
+    return released._replace(value=jnp.diag(released.value))
+
+
 QUESTIONS = {
     "sum": (lambda oracle, theta: oracle.sum(Sum(1.0, 3.0), lambda t, r: 0.0 * r * t, theta), Flat()),
     "count": (lambda oracle, theta: oracle.sum(NoisyCount(1.0, 3.0), lambda t, r: 0.0 * r * t, theta), Flat()),
     "gradient": (force(GradientSum(1.0, 3.0)), Flat()),
     "linear predictor": (force(GradientSum(1.0, 3.0)), Linear()),
+    "curvature": (curvature, Linear()),
     "log-ratio": (ratio(LogRatio(1.0, 3.0)), Flat()),
     "minibatch log-ratio": (ratio(MinibatchLogRatio(10, 1.0, 3.0)), Flat()),
     "Poisson batch": (force(SubsampledGradientSum.poisson(1.0, 3.0, 0.2)), Flat()),

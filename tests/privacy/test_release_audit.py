@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpmcmc.enclave import GradientSum, LogRatio, NoisyCount, PrivateData, Sum
+from dpmcmc.enclave import CurvatureSum, GradientSum, LogRatio, NoisyCount, PrivateData, Sum
 
 RELEASES = 200_000
 ALARM = 4.4 * np.sqrt(2 / RELEASES)
@@ -30,6 +30,14 @@ class Steep:
         return jnp.sum(position) * record
 
 
+class Bent(Steep):
+    """A likelihood whose Hessian is the square of a row, with the sign of the record."""
+
+    def log_likelihood(self, position, record):
+        row = jnp.stack([jnp.abs(record), jnp.zeros_like(record)])
+        return -0.5 * jnp.sign(record) * jnp.square(row @ position)
+
+
 def released(mechanism, ask, record, adjacency):
     """Return RELEASES values released from a table of one ordinary record and, unless it is None, one extreme one."""
     rows = [0.0] if record is None else [0.0, record]
@@ -39,8 +47,8 @@ def released(mechanism, ask, record, adjacency):
     def program(oracle, positions):
         return jax.vmap(lambda position: ask(oracle, mechanism, position))(positions)
 
-    seed = 1 if record == 1e6 else 2
-    return np.asarray(data.run(program, jnp.zeros((RELEASES, 1)), model=Steep(), insecure_seed=seed), np.float64)
+    seed, model = 1 if record == 1e6 else 2, Bent() if ask is curvature else Steep()
+    return np.asarray(data.run(program, jnp.zeros((RELEASES, 1)), model=model, insecure_seed=seed), np.float64)
 
 
 def gradient(oracle, mechanism, position):
@@ -55,6 +63,10 @@ def statistic(oracle, mechanism, position):
     return oracle.sum(mechanism, lambda position, record: record + 0 * position, position).value[0]
 
 
+def curvature(oracle, mechanism, position):
+    return oracle.curvature(mechanism, jnp.repeat(position, 2), jnp.eye(2)).value[0, 0]
+
+
 def signal_to_noise(mechanism, ask, adjacency):
     first = released(mechanism, ask, 1e6, adjacency)
     second = released(mechanism, ask, -1e6 if adjacency == "replace_one" else None, adjacency)
@@ -66,6 +78,7 @@ CASES = [
     pytest.param(GradientSum(CLIP, 1.3), gradient, id="gradient"),
     pytest.param(LogRatio(CLIP, 1.3), ratio, id="log-ratio"),
     pytest.param(Sum(CLIP, 1.3), statistic, id="sum"),
+    pytest.param(CurvatureSum(CLIP, 1.3), curvature, id="curvature"),
 ]
 
 

@@ -13,6 +13,7 @@ import pytest
 from dpmcmc.enclave import (
     BarkerBit,
     BarkerTest,
+    CurvatureSum,
     ExactBarkerBit,
     ExactGradientSum,
     ExactLogRatio,
@@ -70,9 +71,10 @@ def full_data(oracle, theta):
         ratio = oracle.log_posterior_ratio(LogRatio(CLIP, 2.0), theta, moved)
         penalty = oracle.accept(PenaltyTest(CLIP, 2.0), theta, moved)
         barker = oracle.accept(BarkerBit(0.01), theta, moved)
+        curvature = oracle.curvature(CurvatureSum(CLIP, 2.0), theta, jnp.eye(D))
         total = oracle.sum(Sum(CLIP, 2.0), lambda t, record: jnp.tanh(record["x"] * t), theta)
         count = oracle.sum(NoisyCount(CLIP, 0.5), lambda record: record["x"])
-        return jnp.where(penalty, moved, theta), (force, ratio, penalty, barker, total, count)
+        return jnp.where(penalty, moved, theta), (force, ratio, penalty, barker, curvature, total, count)
 
     return jax.lax.scan(step, theta, None, length=2)
 

@@ -3,7 +3,7 @@
 XLA would write every record's gradient to memory, for sixteen chains many times the bytes of the data. Here a
 contribution is `written_out` in single numbers, each of them a vector over a few records: gradients, norms and integers
 stay in registers, and a thread adds up integers of its own until the end. Columns, the same entry of consecutive
-records, have to lie together for that: `make_columns` copies them so, once a run. column_kernel.md proves the bound.
+records, have to lie together for that: `make_columns` copies them so, once a run. rounding.md proves the bound.
 Where there is no GPU the same kernel can be interpreted: for tests.
 """
 
@@ -24,6 +24,7 @@ from jax import lax
 
 from dpmcmc.enclave.lattice import Lattice, Wide, add, shift_left, sum_words
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
+from dpmcmc.enclave.rounding import LEAST_BOUND, LEAST_SQUARE, MOST_BOUND, held, nearest, reachable
 from dpmcmc.enclave.row_kernel import HAS_PALLAS, LEAF_TYPES, pallas, power_of_two, triton
 from dpmcmc.enclave.written_out import Numbers, WrittenOut, total, write_out
 
@@ -33,9 +34,6 @@ ROWS_IN_TILE = 1024
 MOST_COORDINATES = 40
 """Kernels for more of them take minutes to compile."""
 
-LEAST_BOUND, MOST_BOUND = 2**10, 2**21
-"""Above the first rounding takes little off; up to the second a sum with 3 * 2^22 is rounded to a whole number."""
-
 MOST_ENTRIES = 2**31 - 1
 """Kernels count them in 32 bits."""
 
@@ -44,12 +42,6 @@ SUMS_IN_REGISTERS = 80
 
 PROGRAMS = 4224
 """32 for each processor of the largest GPUs; each is one warp."""
-
-LEAST_SQUARE = np.float32(2.0**-100)
-"""Of smaller squares the rounding errors are not known: some entries of theirs are flushed to zero."""
-
-_SHIFT = np.float32(3 * 2**22)
-_SHIFT_BITS = int(_SHIFT.view(np.int32))
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["records", "columns"], meta_fields=["written"])
@@ -187,20 +179,15 @@ def _kernel(
 def quantise(contribution: Sequence[Any], per_step: Any, bound: int, there: jax.Array) -> list[jax.Array]:
     """Return integers near contribution * per_step, coordinate by coordinate, whose norm for each record is <= bound.
 
-    The norm is held to `reach`, which leaves room for all roundings. A record that is not `there`, or whose square norm
-    is not finite, becomes zero.
+    The norm is held to what is `reachable`, which leaves room for all roundings. A record that is not `there`, or whose
+    square norm is not finite, becomes zero.
     """
-    reach = np.float32(reachable(bound, len(contribution)))
     entries = [jnp.broadcast_to(entry, there.shape) for entry in contribution]
     square = total(lax.add_p, [entry * entry for entry in entries])
-    scale = jnp.minimum(per_step, reach * lax.rsqrt(jnp.maximum(square, LEAST_SQUARE)))
-    counts = there & (square < jnp.inf) & (scale >= 0)  # which no NaN is
-    return [
-        jnp.where(counts, lax.bitcast_convert_type(entry * scale + _SHIFT, jnp.int32) - _SHIFT_BITS, 0)
-        for entry in entries
-    ]
+    scale, counts = held(square, per_step, reciprocal_root(square, reachable(bound, len(entries))))
+    return [jnp.where(counts & there, nearest(entry * scale), 0) for entry in entries]
 
 
-def reachable(bound: int, num_coordinates: int) -> float:
-    """Return the norm that contributions are held to before they are rounded to integers of norm <= bound."""
-    return bound * (1 - 2.0**-17 - num_coordinates * 2.0**-22) - num_coordinates**0.5 / 2
+def reciprocal_root(square: jax.Array, reach: float) -> jax.Array:
+    """Return reach / sqrt(square), as a GPU makes it fast."""
+    return np.float32(reach) * lax.rsqrt(jnp.maximum(square, LEAST_SQUARE))

@@ -13,7 +13,7 @@ holds exactly.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt, sqrt
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -24,14 +24,17 @@ from dpmcmc.enclave.factors import Factors, factorise
 from dpmcmc.enclave.lattice import Lattice, Wide, add, from_int64, quantise_vector, zero
 from dpmcmc.enclave.linear_predictor import LARGEST_SCALE
 from dpmcmc.enclave.mechanisms.base import Contribution
-from dpmcmc.enclave.rows import count_rows, last_rows, rows_in_tile, slice_rows
+from dpmcmc.enclave.rows import ROWS_IN_TILE, count_rows, last_rows, on_gpu, slice_rows
 
 ON_DIAGONAL, OFF_DIAGONAL = 29, 41
-"""What entries of a symmetric matrix are multiplied with: those off the diagonal stand for two. 41 is a little less than
-29 sqrt(2), so that the norm of the entries on and above the diagonal is at most 29 times that of the matrix."""
+"""What entries of a symmetric matrix are multiplied with: those off the diagonal stand for two. 41 is a little less
+than 29 sqrt(2), so that the norm of the entries on and above the diagonal is at most 29 times that of the matrix."""
 
 LEAST_ROOT, MOST_ROOT = 2**7, 2**15
 """The least number of steps that a root may be long, and the largest one."""
+
+ROWS_ON_GPU = 2**14
+"""How many records a GPU squares at a time: many, since short loops would leave it idle."""
 
 MOST_RECORDS = 2**26
 """So many contributions of at most ON_DIAGONAL * MOST_ROOT^2 add up to less than 2^62."""
@@ -101,17 +104,17 @@ def for_roots(lattice: Lattice) -> tuple[Lattice, int] | None:
         refined *= 2
     if not LEAST_ROOT <= longest(refined) <= MOST_ROOT:
         return None
-    return Lattice(sqrt(ON_DIAGONAL * lattice.granularity / refined), longest(refined)), refined
+    return Lattice(sqrt(ON_DIAGONAL * cast(float, lattice.granularity) / refined), longest(refined)), refined
 
 
 def sum_squares(form: RankOne, lattice: Lattice, records: Any, queries: Sequence[jax.Array]) -> Wide:
     """Return the exact sum of weighted entries for each chain, shape (chains, entries), in steps of the sum's lattice.
 
-    `lattice` is the one of the roots. All tiles have one shape, so that a root's bits come from the same compiled
-    operations wherever its record stands.
+    `lattice` is the one of the roots. All tiles have one shape, whatever the number of records, so that a root's bits
+    come from the same compiled operations wherever its record stands.
     """
     num_records, size = count_rows(records), queries[-1].shape[-1]
-    in_tile = rows_in_tile(size, num_records, fused=False)
+    in_tile = ROWS_ON_GPU if on_gpu() else ROWS_IN_TILE
     rows, columns, weights = entries_of(size)
 
     def of_tile(tile: Any, there: Any) -> Wide:

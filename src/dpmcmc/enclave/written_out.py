@@ -47,82 +47,112 @@ class WrittenOut:
     """The coordinates of the contribution, from the leaves that are read and the public numbers."""
 
 
-def write_out(contribution: Contribution, queries: Sequence[Any], record: Any) -> WrittenOut | None:
-    """Return a contribution in single numbers; None if it is too long, or takes an operation that is not known here."""
-    traced = jax.make_jaxpr(contribution)(list(queries), record)
-    program = _Program()
-    inputs = [program.array(variable.aval) for variable in traced.jaxpr.invars]
-    (output,) = program.add(traced.jaxpr, traced.consts, inputs)
-    num_queries = len(jax.tree.leaves(list(queries)))
-    of_record = inputs[num_queries:]
-    private = program.reached_from(of_record)
-    equations = [e for e in program.needed(output) if private.intersection(e.inputs)]
-    read = {array for equation in equations for array in equation.inputs}
-    public = sorted(read - private - set(program.constants))
-    leaves = [place for place, array in enumerate(of_record) if array in read]
-    known = all(_is_known(equation) for equation in equations)
-    single = all(program.avals[array].dtype == np.float32 for array in [*public, output])
-    if output not in private or not leaves or not known or not single:
-        return None
-    if sum(program.length(equation) for equation in equations) > MOST_OPERATIONS:
-        return None
+@dataclass(frozen=True)
+class Reading:
+    """A contribution as equations, and which of its arrays are whose."""
 
-    def of_queries(queries: Sequence[jax.Array]) -> jax.Array:
-        values = dict(zip(inputs, queries, strict=False)) | program.constants
-        for equation in program.equations:
-            if not private.intersection(equation.inputs):
+    program: "Program"
+    inputs: Sequence[int]
+    equations: Sequence["Equation"]
+    """Those that depend on the record."""
+    public: Sequence[int]
+    """The arrays that depend on the queries alone and are needed by these."""
+    leaves: Mapping[int, int]
+    """The leaves of a record that are read: the array of each of them, by its place."""
+    output: int
+
+    def of_queries(self, queries: Sequence[jax.Array]) -> list[Any]:
+        """Return the public arrays."""
+        values = dict(zip(self.inputs, queries, strict=False)) | self.program.constants
+        for equation in self.program.equations:
+            if all(array in values for array in equation.inputs):
                 results = equation.primitive.bind(
                     *(values[array] for array in equation.inputs),
                     **equation.primitive.get_bind_params(equation.parameters),
                 )
                 results = results if equation.primitive.multiple_results else [results]
                 values.update(zip(equation.outputs, results, strict=True))
-        return jnp.concatenate([jnp.ravel(values[array]) for array in public] or [jnp.zeros(0, jnp.float32)])
+        return [values[array] for array in self.public]
+
+
+def read(contribution: Contribution, queries: Sequence[Any], record: Any) -> Reading | None:
+    """Return a contribution as equations; None if it does not depend on the record, or is not made of float32."""
+    traced = jax.make_jaxpr(contribution)(list(queries), record)
+    program = Program()
+    inputs = [program.array(variable.aval) for variable in traced.jaxpr.invars]
+    (output,) = program.add(traced.jaxpr, traced.consts, inputs)
+    of_record = inputs[len(jax.tree.leaves(list(queries))) :]
+    private = program.reached_from(of_record)
+    equations = [e for e in program.needed(output) if private.intersection(e.inputs)]
+    needed = {array for equation in equations for array in equation.inputs}
+    public = sorted(needed - private - set(program.constants))
+    leaves = {place: array for place, array in enumerate(of_record) if array in needed}
+    single = all(program.avals[array].dtype == np.float32 for array in [*public, output])
+    if output not in private or not leaves or not single:
+        return None
+    return Reading(program, inputs, equations, public, leaves, output)
+
+
+def write_out(contribution: Contribution, queries: Sequence[Any], record: Any) -> WrittenOut | None:
+    """Return a contribution in single numbers; None if it is too long, or takes an operation that is not known here."""
+    reading = read(contribution, queries, record)
+    if reading is None or not all(_is_known(equation) for equation in reading.equations):
+        return None
+    program, shapes = reading.program, [aval.shape for aval in reading.program.avals]
+    if sum(program.length(equation) for equation in reading.equations) > MOST_OPERATIONS:
+        return None
+
+    def of_queries(queries: Sequence[jax.Array]) -> jax.Array:
+        found = [jnp.ravel(value) for value in reading.of_queries(queries)]
+        return jnp.concatenate(found or [jnp.zeros(0, jnp.float32)])
 
     def coordinates(leaf_values: Sequence[Numbers], public_values: Sequence[Any]) -> list[Any]:
         values: dict[int, Numbers] = {array: _numbers(np.asarray(v)) for array, v in program.constants.items()}
-        values.update(zip((of_record[place] for place in leaves), leaf_values, strict=True))
+        values.update(zip(reading.leaves.values(), leaf_values, strict=True))
         start = 0
-        for array in public:
-            shape = program.avals[array].shape
-            values[array] = _filled(public_values[start : start + prod(shape)], shape)
-            start += prod(shape)
-        for equation in equations:
+        for array in reading.public:
+            values[array] = _filled(public_values[start : start + prod(shapes[array])], shapes[array])
+            start += prod(shapes[array])
+        for equation in reading.equations:
             rule = _RULES.get(equation.primitive) or _elementwise
             operands = [values[array] for array in equation.inputs]
-            values[equation.outputs[0]] = rule(equation, operands, program.avals[equation.outputs[0]].shape)
-        return list(values[output].ravel())
+            values[equation.outputs[0]] = rule(equation, operands, shapes[equation.outputs[0]])
+        return list(values[reading.output].ravel())
 
-    return WrittenOut(prod(program.avals[output].shape), tuple(leaves), of_queries, coordinates)
+    return WrittenOut(prod(shapes[reading.output]), tuple(reading.leaves), of_queries, coordinates)
 
 
 @dataclass(frozen=True)
-class _Equation:
+class Equation:
+    """One operation; arrays are numbered."""
+
     primitive: Any
     parameters: Mapping[str, Any]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
 
-def _is_known(equation: _Equation) -> bool:
+def _is_known(equation: Equation) -> bool:
     if equation.primitive is lax.pad_p and any(min(edges) < 0 for edges in equation.parameters["padding_config"]):
         return False
     return equation.primitive in _RULES or equation.primitive in ELEMENTWISE
 
 
-class _Program:
+class Program:
     """A jaxpr with its calls written out; arrays are numbered."""
 
     def __init__(self) -> None:
-        self.equations: list[_Equation] = []
+        self.equations: list[Equation] = []
         self.constants: dict[int, Any] = {}
         self.avals: list[Any] = []
 
     def array(self, aval: Any) -> int:
+        """Return the number of a new array."""
         self.avals.append(aval)
         return len(self.avals) - 1
 
     def add(self, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[int]) -> list[int]:
+        """Add the equations of a jaxpr and return its outputs."""
         numbers = dict(zip(jaxpr.invars, inputs, strict=True))
         for variable, value in zip(jaxpr.constvars, constants, strict=True):
             numbers[variable] = self.array(variable.aval)
@@ -142,18 +172,20 @@ class _Program:
                 results = self.add(called.jaxpr, called.consts, operands)
             else:
                 results = [self.array(variable.aval) for variable in equation.outvars]
-                self.equations.append(_Equation(equation.primitive, equation.params, operands, tuple(results)))
+                self.equations.append(Equation(equation.primitive, equation.params, operands, tuple(results)))
             numbers.update(zip(equation.outvars, results, strict=True))
         return [number(atom) for atom in jaxpr.outvars]
 
     def reached_from(self, arrays: Sequence[int]) -> set[int]:
+        """Return the arrays that depend on some arrays, with these."""
         reached = set(arrays)
         for equation in self.equations:
             if reached.intersection(equation.inputs):
                 reached.update(equation.outputs)
         return reached
 
-    def needed(self, array: int) -> list[_Equation]:
+    def needed(self, array: int) -> list[Equation]:
+        """Return the equations that an array depends on."""
         needed, found = {array}, []
         for equation in reversed(self.equations):
             if needed.intersection(equation.outputs):
@@ -161,7 +193,7 @@ class _Program:
                 found.append(equation)
         return found[::-1]
 
-    def length(self, equation: _Equation) -> int:
+    def length(self, equation: Equation) -> int:
         """Return how many operations on single numbers an equation is, at most."""
         if equation.primitive is lax.dot_general_p:
             (contracted, _), _ = equation.parameters["dimension_numbers"]
@@ -181,7 +213,7 @@ def _numbers(constant: Any) -> Numbers:
     return _filled([constant.dtype.type(value) for value in constant.ravel()], constant.shape)
 
 
-def _apply(primitive: Any, *operands: Any, **parameters: Any) -> Any:
+def apply(primitive: Any, *operands: Any, **parameters: Any) -> Any:
     """Apply an operation to numbers, the scalars among them spread over the records."""
     shape = jnp.broadcast_shapes(*(jnp.shape(operand) for operand in operands))
     spread = [jnp.broadcast_to(jnp.asarray(operand), shape) for operand in operands]
@@ -193,36 +225,36 @@ def _map(function: Callable[..., Any], operands: Sequence[Numbers], shape: tuple
     return _filled([function(*entries) for entries in zip(*spread, strict=True)], shape)
 
 
-def _elementwise(equation: _Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
-    return _map(lambda *entries: _apply(equation.primitive, *entries, **equation.parameters), operands, shape)
+def _elementwise(equation: Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
+    return _map(lambda *entries: apply(equation.primitive, *entries, **equation.parameters), operands, shape)
 
 
-def _as_sum(_: _Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
-    return _map(lambda a, b: _apply(lax.add_p, a, b), operands, shape)
+def _as_sum(_: Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
+    return _map(lambda a, b: apply(lax.add_p, a, b), operands, shape)
 
 
-def _reshaped(_: _Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
+def _reshaped(_: Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
     return operands[0].reshape(shape)
 
 
-def _spread(equation: _Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
+def _spread(equation: Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
     kept = [1] * len(shape)
     for axis, length in zip(equation.parameters["broadcast_dimensions"], operands[0].shape, strict=True):
         kept[axis] = length
     return np.broadcast_to(operands[0].reshape(kept), shape)
 
 
-def _transposed(equation: _Equation, operands: Sequence[Numbers], _: tuple[int, ...]) -> Numbers:
+def _transposed(equation: Equation, operands: Sequence[Numbers], _: tuple[int, ...]) -> Numbers:
     return operands[0].transpose(equation.parameters["permutation"])
 
 
-def _sliced(equation: _Equation, operands: Sequence[Numbers], _: tuple[int, ...]) -> Numbers:
+def _sliced(equation: Equation, operands: Sequence[Numbers], _: tuple[int, ...]) -> Numbers:
     starts, limits = equation.parameters["start_indices"], equation.parameters["limit_indices"]
     steps = equation.parameters["strides"] or [1] * len(starts)
     return operands[0][tuple(map(slice, starts, limits, steps))]
 
 
-def _padded(equation: _Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
+def _padded(equation: Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
     kept, value = operands
     around = equation.parameters["padding_config"]
     places = tuple(
@@ -234,16 +266,16 @@ def _padded(equation: _Equation, operands: Sequence[Numbers], shape: tuple[int, 
     return padded
 
 
-def _stacked(equation: _Equation, operands: Sequence[Numbers], _: tuple[int, ...]) -> Numbers:
+def _stacked(equation: Equation, operands: Sequence[Numbers], _: tuple[int, ...]) -> Numbers:
     return np.stack(operands, axis=equation.parameters["axis"])
 
 
-def _joined(equation: _Equation, operands: Sequence[Numbers], _: tuple[int, ...]) -> Numbers:
+def _joined(equation: Equation, operands: Sequence[Numbers], _: tuple[int, ...]) -> Numbers:
     return np.concatenate(operands, axis=equation.parameters["dimension"])
 
 
 def _reduced(combine: Any) -> Callable[..., Numbers]:
-    def rule(equation: _Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
+    def rule(equation: Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
         axes = equation.parameters["axes"]
         last = np.moveaxis(operands[0], axes, range(-len(axes), 0)).reshape(*shape, -1)
         return _filled([total(combine, list(entries)) for entries in last.reshape(prod(shape), -1)], shape)
@@ -251,7 +283,7 @@ def _reduced(combine: Any) -> Callable[..., Numbers]:
     return rule
 
 
-def _product(equation: _Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
+def _product(equation: Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
     (contracted, batched) = equation.parameters["dimension_numbers"]
     rows = []
     for operand, own, shared in zip(operands, contracted, batched, strict=True):
@@ -259,7 +291,7 @@ def _product(equation: _Equation, operands: Sequence[Numbers], shape: tuple[int,
         lengths = [prod(operand.shape[axis] for axis in axes) for axes in (shared, free, own)]
         rows.append(operand.transpose(*shared, *free, *own).reshape(lengths))
     entries = [
-        total(lax.add_p, [_apply(lax.mul_p, a, b) for a, b in zip(first, second, strict=True)])
+        total(lax.add_p, [apply(lax.mul_p, a, b) for a, b in zip(first, second, strict=True)])
         for firsts, seconds in zip(*rows, strict=True)
         for first in firsts
         for second in seconds
@@ -271,11 +303,11 @@ def total(combine: Any, entries: Sequence[Any]) -> Any:
     """Return all entries combined, in four strands: a processor can work on several of them at once."""
     strands = [entries[start::4] for start in range(min(4, len(entries)))]
     return reduce(
-        lambda a, b: _apply(combine, a, b), [reduce(lambda a, b: _apply(combine, a, b), one) for one in strands]
+        lambda a, b: apply(combine, a, b), [reduce(lambda a, b: apply(combine, a, b), one) for one in strands]
     )
 
 
-_RULES: dict[Any, Callable[[_Equation, Sequence[Numbers], tuple[int, ...]], Numbers]] = {
+_RULES: dict[Any, Callable[[Equation, Sequence[Numbers], tuple[int, ...]], Numbers]] = {
     primitives.add_jaxvals_p: _as_sum,
     lax.broadcast_in_dim_p: _spread,
     lax.concatenate_p: _joined,

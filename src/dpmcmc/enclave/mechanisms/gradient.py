@@ -10,13 +10,14 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import Event
+from dpmcmc.enclave.block_kernel import Blocks, find_blocks
 from dpmcmc.enclave.column_kernel import Columns, find_columns
 from dpmcmc.enclave.linear_predictor import MOST_RECORDS, find_rows, finer
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.lattice_sum import (
     lattice_event,
     noise_variance,
-    noisy_column_sum,
+    noisy_kernel_sum,
     noisy_row_sum,
     noisy_vector_sum,
     vector_lattice,
@@ -73,16 +74,18 @@ class GradientSum:
         return flat_gradient(term)
 
     def prepare(self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[Any]) -> Any:
-        """Return the records as `compute` reads them best: rows in integers if there are rows; columns for a GPU."""
+        """Return the records as `compute` reads them best: rows in integers if there are rows, or for a GPU."""
         lattice = vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(queries))
         if num_rows(records) > MOST_RECORDS:
             return records
-        rows = columns = None
+        found = None
         if finer(lattice):
-            rows = map_parts(lambda part: find_rows(facts, contribution, queries, part), records)
-        if rows is None and on_gpu():
-            columns = map_parts(lambda part: find_columns(facts, contribution, queries, part, lattice.bound), records)
-        return rows or columns or records
+            found = map_parts(lambda part: find_rows(facts, contribution, queries, part), records)
+        for find in (find_columns, find_blocks) if on_gpu() else ():
+            found = found or map_parts(
+                lambda part, find=find: find(facts, contribution, queries, part, lattice.bound), records
+            )
+        return found or records
 
     def compute(
         self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
@@ -90,10 +93,10 @@ class GradientSum:
         """Return the noisy gradient of each chain; `records` as they are, or prepared."""
         of_one_chain = [query[0] for query in queries]
         lattice = vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(of_one_chain))
-        if not consists_of(records, Rows) and not consists_of(records, Columns):
+        if not any(consists_of(records, kind) for kind in (Rows, Columns, Blocks)):
             records = self.prepare(facts, contribution, records, of_one_chain)
         if consists_of(records, Rows):
             return [noisy_row_sum(lattice, facts, records, queries, keys)]
-        if consists_of(records, Columns):
-            return [noisy_column_sum(lattice, facts, records, queries, keys)]
+        if consists_of(records, Columns) or consists_of(records, Blocks):
+            return [noisy_kernel_sum(lattice, facts, records, queries, keys)]
         return [noisy_vector_sum(lattice, facts, contribution, records, queries, keys)]

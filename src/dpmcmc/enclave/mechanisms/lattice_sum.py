@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import Event, Gaussian
+from dpmcmc.enclave.block_kernel import Blocks, sum_blocks
 from dpmcmc.enclave.column_kernel import Columns, sum_columns
 from dpmcmc.enclave.lattice import (
     Lattice,
@@ -27,6 +28,7 @@ from dpmcmc.enclave.linear_predictor import finer, sum_rows
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
 from dpmcmc.enclave.noise import approximation, draw_noise, total_variation_bound
 from dpmcmc.enclave.rank_one import RankOne, for_roots, sum_squares
+from dpmcmc.enclave.rounding import is_rounded, quantise_rounded
 from dpmcmc.enclave.rows import Rows, on_gpu
 from dpmcmc.enclave.shards import Shards, num_rows, sum_parts
 
@@ -36,6 +38,9 @@ CLIPS_MOVED = {Adjacency.REPLACE_ONE: 2, Adjacency.ADD_OR_REMOVE_ONE: 1}
 
 ENTRIES_AT_ONCE, ENTRIES_IN_CACHE = 2**24, 2**20
 """How many entries of contributions a GPU holds at least, since short loops would leave it idle, and a CPU at most."""
+
+SHARE_AT_ONCE = 16
+"""A GPU holds as many entries of contributions as this part of the table has: little memory beside it, few loops."""
 
 
 Refine: TypeAlias = Callable[[Lattice], tuple[Lattice, int] | None]
@@ -75,9 +80,11 @@ def noisy_vector_sum(
     keys: jax.Array,
 ) -> jax.Array:
     """Return the noisy sum of vectors for each chain, all on one lattice."""
+    length = jax.eval_shape(contribution, [query[0] for query in queries], facts.record).size
+    quantise = quantise_rounded if is_rounded(lattice, length) else quantise_vector
     granularities = jnp.full(keys.shape, lattice.granularity, jnp.float32)
     lattices = Lattice(granularities, lattice.bound, lattice.scale)
-    return noisy_lattice_sum(quantise_vector, lattices, facts, contribution, records, queries, keys)
+    return noisy_lattice_sum(quantise, lattices, facts, contribution, records, queries, keys)
 
 
 def noisy_lattice_sum(
@@ -108,23 +115,28 @@ def noisy_lattice_sum(
         return jax.vmap(of_chain)(list(queries), lattices)
 
     entries = len(keys) * jax.eval_shape(contribution, [query[0] for query in queries], facts.record).size
-    chunk_size = (
-        max(facts.chunk_size, ENTRIES_AT_ONCE // entries)
-        if on_gpu()
-        else min(facts.chunk_size, max(ENTRIES_IN_CACHE // entries, 64))
-    )
+    if on_gpu():
+        in_table = num_rows(records) * sum(leaf.size for leaf in jax.tree.leaves(facts.record))
+        chunk_size = max(facts.chunk_size, max(ENTRIES_AT_ONCE, in_table // SHARE_AT_ONCE) // entries)
+    else:
+        chunk_size = min(facts.chunk_size, max(ENTRIES_IN_CACHE // entries, 64))
     chunk_size = min(chunk_size, num_rows(records))  # of one shape on all devices
     total = sum_parts(lambda rows, _: sum_chunks(steps, rows, chunk_size, lattices.bound, axis=1), records)
     return _with_noise(facts, total, lattices, keys)
 
 
-def noisy_column_sum(
-    lattice: Lattice, facts: Facts, columns: Columns | Shards, queries: Sequence[jax.Array], keys: jax.Array
+def noisy_kernel_sum(
+    lattice: Lattice, facts: Facts, records: Columns | Blocks | Shards, queries: Sequence[jax.Array], keys: jax.Array
 ) -> jax.Array:
     """Return what `noisy_vector_sum` does, up to rounding, from one kernel."""
     lattices = Lattice(jnp.full(keys.shape, lattice.granularity, jnp.float32), lattice.bound, lattice.scale)
-    total = sum_parts(lambda part, _: sum_columns(part, lattices, queries), columns)
-    return _with_noise(facts, total, lattices, keys)
+
+    def of_part(part: Columns | Blocks, _: Any) -> Wide:
+        if isinstance(part, Columns):
+            return sum_columns(part, lattices, queries)
+        return sum_blocks(part, lattices, queries)
+
+    return _with_noise(facts, sum_parts(of_part, records), lattices, keys)
 
 
 def noisy_row_sum(
