@@ -7,6 +7,7 @@ errors, a false alarm in 16,000. The seed is fixed.
 """
 
 import math
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ FACTS = Facts(NUM_RECORDS, DIMENSION, dp.Adjacency.REPLACE_ONE)
 NOISE = 0.9
 
 
-def centres() -> np.ndarray:
+def centres(facts: Facts = FACTS, start: float = 0.7) -> np.ndarray:
     """Return centres by the polish, from a start that is off, in standard deviations of the posterior: (repeat, d)."""
     records = np.random.default_rng(4).normal(size=(NUM_RECORDS, DIMENSION)).astype(np.float32)
     records -= records.mean(axis=0)  # so that the posterior, under a flat prior, is N(0, I) in z = sqrt(n) theta
@@ -33,8 +34,8 @@ def centres() -> np.ndarray:
         position=jax.ShapeDtypeStruct((DIMENSION,), jnp.float32),
     )
     data = dp.PrivateData.without_guarantee(records)
-    polish = Polish(FACTS.gradient_clip, NOISE)
-    starts = jnp.full((REPEATS, DIMENSION), 0.7)
+    polish = Polish(facts.gradient_clip, NOISE)
+    starts = jnp.full((REPEATS, DIMENSION), start)
     program = lambda oracle, start: jax.vmap(lambda one: polish(oracle, one))(start)  # noqa: E731
     return np.asarray(data.run(program, starts, model=model, insecure_seed=3))
 
@@ -50,3 +51,12 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     assert held_without < LEVEL - tolerance
     held_twice = np.mean(np.abs(truths - found) < half * math.hypot(scale, math.sqrt(scale**2 - 1)))
     assert held_twice > LEVEL + tolerance, "one that counts it twice"
+
+
+def test_a_start_far_away_is_forgotten_where_the_clip_cuts() -> None:
+    """Equal shares with gains 1, 1/2, 1/3 would leave a share of the way that the clip makes: here over 0.2."""
+    short = replace(FACTS, stretch=0.3)
+    sd = 2 * NOISE * short.gradient_clip
+    means = [centres(short, start).mean(axis=0) for start in (10.0, -10.0)]
+    left = np.mean(means[0] - means[1]) / 20
+    assert abs(left) < 0.05 + 4 * sd / 20 / math.sqrt(REPEATS * DIMENSION / 2)
