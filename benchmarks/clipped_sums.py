@@ -32,6 +32,8 @@ sys.path.insert(0, str(SOURCE))
 package = types.ModuleType("dpmcmc.accounting")
 package.__path__ = [str(SOURCE / "dpmcmc" / "accounting")]
 sys.modules["dpmcmc.accounting"] = package
+if importlib.util.find_spec("tomli_w") is None:
+    sys.modules["tomli_w"] = types.ModuleType("tomli_w")  # writes schemas to files; none is written here
 
 from dpmcmc.accounting.adjacency import Adjacency  # noqa: E402
 from dpmcmc.enclave.column_kernel import Columns  # noqa: E402
