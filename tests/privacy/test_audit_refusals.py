@@ -602,5 +602,5 @@ def test_a_program_without_a_model(data):
 def test_the_records_are_no_constants_of_the_compiled_program():
     data = PrivateData.without_guarantee(np.full((50, 3), 0.123456789, np.float32))
     data.run(ask)
-    (prepared,) = data._cache.values()
+    (prepared,) = data._programs.kept.values()
     assert "0.12345" not in prepared.compile().as_text()

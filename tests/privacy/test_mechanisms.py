@@ -163,7 +163,7 @@ def test_memory_is_flat_in_the_number_of_records():
         data = vault(np.zeros((rows, 10), np.float32))
         program = lambda o, t: jax.vmap(lambda u: force(o, u).value)(t)  # noqa: E731
         data.run(program, jnp.zeros((4, 10)), model=MODEL)
-        (prepared,) = data._cache.values()
+        (prepared,) = data._programs.kept.values()
         return prepared.compile().memory_analysis().temp_size_in_bytes
 
     assert temporary(64_000) <= temporary(4_000) + 4096

@@ -14,7 +14,7 @@ from scipy import stats
 
 from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.enclave import lattice as lat
-from dpmcmc.enclave import noise
+from dpmcmc.enclave import logistic_coin, noise
 from dpmcmc.enclave.rng import insecure_key
 from dpmcmc.errors import InvalidArgument
 
@@ -299,13 +299,13 @@ def test_modes_have_one_scale(name):
 
 
 def host_multiply(first, second):
-    """`noise._multiply` on 64-bit integers: the partial product of the low words and all remainders are left out."""
+    """`logistic_coin._multiply` on 64-bit integers: the product of the low words and all remainders are left out."""
     (a, b), (c, d) = divmod(first, 2**32), divmod(second, 2**32)
     return 2 * (a * c + (a * d >> 32) + (b * c >> 32)) % 2**64
 
 
 def host_decay(exponent):
-    high, low = (row.tolist() for row in noise._exponentials())
+    high, low = (row.tolist() for row in logistic_coin._exponentials())
     factors = [high[i] << 32 | low[i] for i in (256 * j + (exponent >> 8 * j & 255) for j in range(4))]
     return host_multiply(host_multiply(factors[0], factors[1]), host_multiply(factors[2], factors[3]))
 
@@ -332,7 +332,7 @@ def test_logistic_coin_has_its_probability(fraction_bits):
             ideal = 1 / (1 + (-log_odds).exp())
             found = host_probability(steps, fraction_bits)
             error = abs(Decimal(found.numerator) / Decimal(found.denominator) - ideal)
-        assert float(error) <= noise.LOGISTIC_ERROR
+        assert float(error) <= logistic_coin.LOGISTIC_ERROR
 
 
 def test_logistic_coin_is_its_integer_formula():
@@ -342,7 +342,7 @@ def test_logistic_coin_is_its_integer_formula():
         jnp.asarray(np.array([s >> 32 for s in steps], np.int32)),
         jnp.asarray(np.array([s & 0xFFFFFFFF for s in steps], np.uint32)),
     )
-    flip = jax.jit(lambda key, log_odds: noise.bernoulli_logistic(key, log_odds, 2.0**-fraction_bits))
+    flip = jax.jit(lambda key, log_odds: logistic_coin.bernoulli_logistic(key, log_odds, 2.0**-fraction_bits))
     coins = flip(key, log_odds)
     high, low = np.asarray(jax.random.bits(key, (2, len(steps)), jnp.uint32)).astype(object)
     for value, coin, top, bottom in zip(steps, coins.tolist(), high, low, strict=True):
@@ -355,7 +355,7 @@ def test_logistic_coin_is_its_integer_formula():
 
 
 FLIPS = jax.jit(
-    lambda key, log_odds: noise.bernoulli_logistic(
+    lambda key, log_odds: logistic_coin.bernoulli_logistic(
         key, lat.from_float(jnp.full((100_000,), log_odds * 2**20, jnp.float32)), 2.0**-20
     )
 )
@@ -377,4 +377,4 @@ def test_logistic_coin_in_draws(log_odds):
 @pytest.mark.parametrize("granularity", [0.3, 2.0, 2.0**-27, 0.0])
 def test_granularity_of_the_coin_is_a_power_of_two(granularity):
     with pytest.raises(InvalidArgument, match="granularity="):
-        noise.bernoulli_logistic(insecure_key(0), lat.zero(()), granularity)
+        logistic_coin.bernoulli_logistic(insecure_key(0), lat.zero(()), granularity)

@@ -131,7 +131,7 @@ def no_device_holds_the_table():
     assert {leaf.shape[0] for leaf in jax.tree.leaves(data._records.rest)} == {3}
     theta = jnp.zeros(D)
     data.run(lambda o, t: o.force(GradientSum(CLIP, 2.0), t).value, theta, model=Logistic())
-    (prepared,) = data._cache.values()
+    (prepared,) = data._programs.kept.values()
     analysis = prepared.compile().memory_analysis()  # of one device
     assert analysis.argument_size_in_bytes < 200 * 4 * (D + 1)
 

@@ -6,55 +6,33 @@ alone; reserve the price; and only then hand the records to the compiled program
 nothing; once records were read the charge stays, whatever happens after.
 """
 
-import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
-import jax.core
-import jax.numpy as jnp
-import numpy as np
 
 from dpmcmc import validation
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate
-from dpmcmc.enclave import rng
-from dpmcmc.enclave.audit import Audit, audit, executable
+from dpmcmc.enclave.audit import Audit
 from dpmcmc.enclave.journal import Journal, reservation_of
 from dpmcmc.enclave.mechanisms.base import Facts
 from dpmcmc.enclave.noise import MODES, Claim
-from dpmcmc.enclave.oracle import LogDensity, Oracle
+from dpmcmc.enclave.oracle import LogDensity
 from dpmcmc.enclave.paid import PaidRun, Ready
 from dpmcmc.enclave.payer import NobodyPays, Payer, choose_payer, settle
-from dpmcmc.enclave.release import current_line, line_of_error
+from dpmcmc.enclave.programs import Program, Programs, recogniser
 from dpmcmc.enclave.schema import admit, as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.sealed import sealed
 from dpmcmc.enclave.shards import Placement
-from dpmcmc.errors import InvalidArgument, RecordsRefused, RunRefused
+from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
 if TYPE_CHECKING:
     from dpmcmc.accounting.ledger import DatasetAccount
-
-Program = Callable[..., Any]
-"""A pure function ``program(oracle, *arguments)`` of arrays, in JAX."""
-
-PROGRAMS_KEPT = 32
-"""How many compiled programs a vault remembers."""
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """A program that was traced at shapes and audited, and how to compile what was audited."""
-
-    audit: Audit
-    outputs: Any
-    text: Callable[[], str]
-    compile: Callable[[], Any]
 
 
 @sealed
@@ -79,14 +57,13 @@ class PrivateData:
 
     __slots__ = (
         "__weakref__",
-        "_cache",
         "_dataset",
         "_facts",
         "_payer",
         "_placement",
+        "_programs",
         "_records",
         "_schema",
-        "_sources",
     )
 
     def __init__(
@@ -133,8 +110,12 @@ class PrivateData:
             )
         self._placement = Placement(devices, len(admitted[0]))
         self._records = self._placement.place(jax.tree.unflatten(structure, admitted))
-        self._sources = tuple(reference for leaf in leaves if (reference := _reference(leaf)))
-        self._cache: dict[Any, _Prepared] = {}
+        is_given, shapes = recogniser(leaves), self._placement.shapes(self._records)
+
+        def is_table(leaf: Any) -> bool:
+            return isinstance(leaf, PrivateData) or is_given(leaf)
+
+        self._programs = Programs(self._facts, self._placement, shapes, is_table)
         self._schema = schema
 
     @classmethod
@@ -194,7 +175,7 @@ class PrivateData:
 
     def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
         """Return the price of a program, release by release, or raise `AuditError`."""
-        return self._prepare(program, self._public(arguments), model).audit
+        return self._programs.prepare(program, self._programs.public(arguments), model).audit
 
     def run(
         self,
@@ -249,8 +230,8 @@ class PrivateData:
 
     def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
-        public = self._public(arguments)
-        prepared, place = self._prepare(program, public, model), self._placement
+        public = self._programs.public(arguments)
+        prepared, place = self._programs.prepare(program, public, model), self._placement
 
         def execute(compiled: Any, key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
@@ -263,73 +244,6 @@ class PrivateData:
             outputs=prepared.outputs,
             text=prepared.text,
             compile=lambda: partial(execute, prepared.compile()),
-        )
-
-    def _public(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the arguments as arrays, after refusing records and tracers among them."""
-        for leaf in jax.tree.leaves(arguments):
-            if isinstance(leaf, jax.core.Tracer):
-                raise RunRefused(
-                    f"PrivateData.run is called inside jit, vmap or grad at {current_line()}: one run is one charge; "
-                    "put the transformation into the program, around the calls of the oracle"
-                )
-            if isinstance(leaf, PrivateData) or self._is_table(leaf):
-                raise RecordsRefused(
-                    f"an argument of the program at {current_line()} is the table itself: "
-                    "arguments are public; ask the oracle instead"
-                )
-        return jax.tree.map(_array, arguments)
-
-    def _prepare(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> _Prepared:
-        leaves, structure = jax.tree.flatten(arguments)
-        shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-        signature = (
-            structure,
-            tuple((shape.shape, shape.dtype) for shape in shapes),
-            jax.dtypes.canonicalize_dtype(np.float64),
-        )
-        identity = (program, model, signature)
-        with suppress(TypeError):  # a program that cannot be hashed is traced every time
-            if identity in self._cache:
-                return self._cache[identity]
-        oracle = Oracle(self._facts, model)
-
-        def flat_program(*flat: Any) -> Any:
-            return program(oracle, *jax.tree.unflatten(structure, flat))
-
-        try:
-            traced, outputs = jax.make_jaxpr(flat_program, return_shape=True)(*shapes)
-        except TypeError as error:  # JAX refuses what is no array by itself, where it does not ask first
-            if "PrivateData" not in str(error):
-                raise
-            raise RecordsRefused(f"records are used outside a release at {line_of_error(error)}: {error}") from error
-        audited = audit(traced, self._facts, self._is_table)
-        key = jax.eval_shape(lambda: rng.insecure_key(0))
-        function, place = executable(traced, audited, self._facts), self._placement
-        records = place.shapes(self._records)
-
-        @cache
-        def lower_once() -> Any:
-            with jax.disable_jit(False):
-                return place.lower(function, records, key, shapes)
-
-        text, compile_once = cache(lambda: lower_once().as_text()), cache(lambda: lower_once().compile())
-        prepared = _Prepared(audited, jax.tree.structure(outputs), text, compile_once)
-        with suppress(TypeError):
-            self._cache[identity] = prepared
-        if len(self._cache) > PROGRAMS_KEPT:
-            del self._cache[next(iter(self._cache))]
-        return prepared
-
-    def _is_table(self, array: Any) -> bool:
-        """Say whether an array is, or shares memory with, one that this vault was given: by address, not by value."""
-        sources = [source for reference in self._sources if (source := reference()) is not None]
-        if any(source is array for source in sources):
-            return True
-        if isinstance(array, jax.Array) and not jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-            array = np.asarray(array) if array.devices() == {jax.devices("cpu")[0]} else None
-        return isinstance(array, np.ndarray) and any(
-            np.may_share_memory(array, source) for source in sources if isinstance(source, np.ndarray)
         )
 
     def __repr__(self) -> str:
@@ -360,20 +274,3 @@ def _public_size(adjacency: Adjacency, stated: int | None, counted: int) -> int:
             "give a round number that is known without the data"
         )
     return validation.integer("public_size", stated, at_least=1)
-
-
-def _reference(leaf: Any) -> Any:
-    """Return a weak reference to an array that the owner still holds, to recognise it in a program."""
-    try:
-        return weakref.ref(leaf)
-    except TypeError:
-        return None
-
-
-def _array(leaf: Any) -> jax.Array:
-    """Return one argument of a program as an array whose type is its own."""
-    try:
-        array = jnp.asarray(leaf)
-    except TypeError as error:
-        raise InvalidArgument(f"an argument of the program is a {type(leaf).__name__}; expected arrays") from error
-    return jnp.asarray(array, dtype=array.dtype)

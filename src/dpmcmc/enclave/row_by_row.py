@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import primitives
 
 from dpmcmc.enclave.factors import ELEMENTWISE
 from dpmcmc.enclave.mechanisms.base import Contribution
@@ -97,8 +96,7 @@ def _is_known(equation: Equation, shapes: Sequence[tuple[int, ...]], length: int
         return batched == ((), ()) and (sizes == [length, length]) == (prod(shapes[equation.outputs[0]]) == 1)
     if equation.primitive in _UNCHANGED:
         return len(equation.inputs) == 1
-    known = equation.primitive in _REDUCTIONS or equation.primitive is primitives.add_jaxvals_p
-    return known or equation.primitive in ELEMENTWISE
+    return equation.primitive in _REDUCTIONS or equation.primitive in ELEMENTWISE
 
 
 def _perform(
@@ -113,8 +111,6 @@ def _perform(
         product = apply(lax.mul_p, *operands)
         both = all(prod(shapes[array]) == length for array in equation.inputs)
         return _reduced(lax.reduce_sum_p, product, there) if both else product
-    if primitive is primitives.add_jaxvals_p:
-        return apply(lax.add_p, *operands)
     return apply(primitive, *operands, **equation.parameters)
 
 

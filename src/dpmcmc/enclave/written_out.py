@@ -172,7 +172,9 @@ class Program:
                 results = self.add(called.jaxpr, called.consts, operands)
             else:
                 results = [self.array(variable.aval) for variable in equation.outvars]
-                self.equations.append(Equation(equation.primitive, equation.params, operands, tuple(results)))
+                adds = equation.primitive is primitives.add_jaxvals_p
+                primitive = lax.add_p if adds else equation.primitive
+                self.equations.append(Equation(primitive, equation.params, operands, tuple(results)))
             numbers.update(zip(equation.outvars, results, strict=True))
         return [number(atom) for atom in jaxpr.outvars]
 
@@ -227,10 +229,6 @@ def _map(function: Callable[..., Any], operands: Sequence[Numbers], shape: tuple
 
 def _elementwise(equation: Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
     return _map(lambda *entries: apply(equation.primitive, *entries, **equation.parameters), operands, shape)
-
-
-def _as_sum(_: Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
-    return _map(lambda a, b: apply(lax.add_p, a, b), operands, shape)
 
 
 def _reshaped(_: Equation, operands: Sequence[Numbers], shape: tuple[int, ...]) -> Numbers:
@@ -308,7 +306,6 @@ def total(combine: Any, entries: Sequence[Any]) -> Any:
 
 
 _RULES: dict[Any, Callable[[Equation, Sequence[Numbers], tuple[int, ...]], Numbers]] = {
-    primitives.add_jaxvals_p: _as_sum,
     lax.broadcast_in_dim_p: _spread,
     lax.concatenate_p: _joined,
     lax.copy_p: _reshaped,

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from dpmcmc import validation
 from dpmcmc.accounting.event import Approximation, Event, LogisticBit, NonPrivate
 from dpmcmc.enclave.lattice import Lattice, Wide, add, from_float, logistic_lattice, quantise_scalar, sum_chunks
+from dpmcmc.enclave.logistic_coin import LOGISTIC_ERROR, bernoulli_logistic
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.exact import exact_sum
 from dpmcmc.enclave.mechanisms.lattice_sum import CLIPS_MOVED
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
-from dpmcmc.enclave.noise import LOGISTIC_ERROR, bernoulli_logistic
 from dpmcmc.enclave.shards import num_rows, sum_parts
 
 
