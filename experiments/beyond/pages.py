@@ -63,7 +63,7 @@ def make_coverage(tables: Tables, configuration: Configuration) -> Product:
     found = found[found["method"].isin(list(COVERED))]
     caption = (
         f"How often {LEVEL:.0%} intervals of private posteriors hold the parameter that made the records, over "
-        f"coordinates and repeats (40 for the Gaussian and d = 10, else {configuration['num_repeats']}); delta = "
+        f"coordinates and repeats; delta = "
         f"{configuration['delta']:g}, replace-one. Grey: 92 to 98 %."
     )
     wide = found.pivot_table(

@@ -28,29 +28,56 @@ FREE = ("private_laplace", "sketch")
 def cells(configuration: Configuration) -> list[Cell]:
     """Return one cell a repeat, problem, method, epsilon and length of a chain; every repeat has its own records."""
     c = configuration
-    return [
-        {
-            "problem": label,
-            "dimension": problem["dimension"],
-            "num_records": problem["num_records"],
-            "method": method,
-            "epsilon": epsilon,
-            "num_steps": num_steps,
-            "repeat": repeat,
-            "name": problem["name"],
-            "delta": c["delta"],
-            "num_reference": c["num_reference"],
-            "most_draws": c["most_draws"],
-            "seed": c["seed"],
-        }
-        for repeat in range(max(problem.get("num_repeats", c["num_repeats"]) for problem in c["problems"].values()))
-        for label, problem in c["problems"].items()
-        if repeat < problem.get("num_repeats", c["num_repeats"])
-        for method in (*problem["methods"], *(problem.get("chains", ()) if repeat < c["num_repeats"] else ()))
-        for epsilon in problem["epsilons"]
-        if method in problem["methods"] or epsilon in problem["chain_epsilons"]
-        for num_steps in c["num_steps"].get(method, [c["most_draws"]])
+    own = [cell for repeat in range(_most(c)) for label in c["problems"] for cell in _own(c, label, repeat)]
+    chains = [
+        cell for repeat in range(c["num_repeats"]) for label in c["problems"] for cell in _chains(c, label, repeat)
     ]
+    return own + chains
+
+
+def _own(c: Configuration, label: str, repeat: int) -> list[Cell]:
+    problem = c["problems"][label]
+    if repeat >= problem.get("num_repeats", c["num_repeats"]):
+        return []
+    has_floor = problem["has_floor"] and repeat < c["num_repeats"]
+    methods = [*problem["methods"], FLOOR] if has_floor else problem["methods"]
+    return [
+        _cell(c, label, repeat, method, epsilon, c["most_draws"])
+        for method in methods
+        for epsilon in problem["epsilons"]
+    ]
+
+
+def _chains(c: Configuration, label: str, repeat: int) -> list[Cell]:
+    problem = c["problems"][label]
+    return [
+        _cell(c, label, repeat, method, epsilon, num_steps)
+        for method in problem.get("chains", ())
+        for epsilon in problem["chain_epsilons"]
+        for num_steps in c["num_steps"][method]
+    ]
+
+
+def _most(c: Configuration) -> int:
+    return max(problem.get("num_repeats", c["num_repeats"]) for problem in c["problems"].values())
+
+
+def _cell(c: Configuration, label: str, repeat: int, method: str, epsilon: float, num_steps: int) -> Cell:
+    problem = c["problems"][label]
+    return {
+        "problem": label,
+        "dimension": problem["dimension"],
+        "num_records": problem["num_records"],
+        "method": method,
+        "epsilon": epsilon,
+        "num_steps": num_steps,
+        "repeat": repeat,
+        "name": problem["name"],
+        "delta": c["delta"],
+        "num_reference": c["num_reference"],
+        "most_draws": c["most_draws"],
+        "seed": c["seed"],
+    }
 
 
 def run(cell: Cell) -> Rows:
@@ -60,6 +87,10 @@ def run(cell: Cell) -> Rows:
         return [_mixture(cell, problem, rng)]
     law = problems.regular(problem)
     reference = (law or problem.law).draw(rng, cell["num_reference"])
+    if law is not None and cell["method"] == FLOOR:
+        shift = best_shift(law, cell["epsilon"], cell["delta"], rng)
+        draws = law.draw(rng, cell["most_draws"], shift)
+        return [_row(FLOOR, draws, reference, problem, rng) | {"seconds": 0.0}]
     begun = time.perf_counter()
     post = _fit(cell, problem)
     seconds = time.perf_counter() - begun
@@ -70,10 +101,6 @@ def run(cell: Cell) -> Rows:
         scale = post.settings["stages"][0]["scale"]
         bare = draws.mean(axis=0) + (draws - draws.mean(axis=0)) / scale
         rows.append(_row(PLUG_IN, bare, reference, problem, rng) | {"seconds": seconds})
-    if law is not None and cell["method"] in FREE:
-        shift = best_shift(law, cell["epsilon"], cell["delta"], rng)
-        exact = law.draw(rng, len(draws), shift)
-        rows.append(_row(FLOOR, exact, reference, problem, rng) | {"seconds": 0.0})
     return rows
 
 
