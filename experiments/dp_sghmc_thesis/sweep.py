@@ -98,8 +98,8 @@ def _summary(found: pd.DataFrame) -> str:
     word = "**Holds**" if largest.accuracy.max() < long.accuracy.min() - 0.1 else "**Does not hold**"
     lines = [
         f"{word}: accuracies fall at large steps above C = {BREAKS_ABOVE}, to {largest.accuracy.min():.3f}, and not "
-        f"before. With beta of {LONG_ENOUGH:g} and more they are {long.accuracy.min():.3f} to {long.accuracy.max():.3f} up to C = {long.friction.max():g}; "
-        "smaller steps have not got there after so many.",
+        f"before. With beta of {LONG_ENOUGH:g} and more they are {long.accuracy.min():.3f} to "
+        f"{long.accuracy.max():.3f} up to C = {long.friction.max():g}; smaller steps have not got there after so many.",
         "",
         "| beta | C | accuracy | difference of deviations | epsilon, " + " | epsilon, ".join(READINGS.values()) + " |",
         "|---" * 6 + "|",
