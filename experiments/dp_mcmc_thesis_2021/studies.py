@@ -29,7 +29,7 @@ def _study(name: str, models: tuple[str, ...], samplers: tuple[str, ...], epsilo
                 sampler,
                 block,
             )
-            | {"alone": True}
+            | {"alone": True, "start_scale": c["models"][model]["start_scale"]}
             for block in range(c["num_blocks"])
             for sampler in samplers
             for model in models
