@@ -67,11 +67,11 @@ def make(tables: Tables, configuration: Configuration) -> Product:
             pictures.dress(ax, xlabel="epsilon" if row == len(rows) - 1 else "", ylabel=ylabel, title=title)
             if row:
                 ax.set_title("")
-            if measure == "mmd":
-                ax.set_ylim(bottom=0)
-            else:
+            if measure != "mmd":
                 ax.set_yscale("log")
-    pictures.legend_above(figure, panels[0, 1], 4, panels[0, 2])
+    for ax in panels[: len(models), 0]:  # shared by the row, so not before all of it is drawn
+        ax.set_ylim(bottom=0)
+    pictures.legend_above(figure, panels[0, 1], 4, panels[0, 2], panels[1, 2])
     c = configuration
     found = medians(table)
     caption = (

@@ -75,7 +75,8 @@ def lines(
                     ylabel=ylabel if column == 0 else "",
                     title=model + counted,
                 )
-                ax.set_ylim(bottom=0)
+        for ax in panels[:, 0]:  # shared by the row, so not before all of it is drawn
+            ax.set_ylim(bottom=0)
         pictures.legend_above(figure, panels[0, 0], 3)
         caption = f"{ylabel[0].upper()}{ylabel[1:]} against epsilon. {setting(table, configuration)}"
         if measure == "mmd":
@@ -85,9 +86,22 @@ def lines(
             )
         if "clipped" in measure:
             caption += " Shares are exact counts over the whole chain, which only simulated records allow."
-        return Product(caption, compare(table, measure), figure, medians(table, measure))
+        best = f"{winners(table)}\n\n" if measure == "mmd" else ""
+        return Product(caption, best + compare(table, measure), figure, medians(table, measure))
 
     return make
+
+
+def winners(table: pd.DataFrame) -> str:
+    """Say who has the lowest median, as published and with the best count, and at how many epsilons."""
+    lines = []
+    for title, readings in (("as published", ("published",)), ("best count", ("tight", "accept bit"))):
+        part = table[table.reading.isin(readings)]
+        middle = part.groupby(["model", "epsilon", "sampler"], sort=False).mmd.median().unstack()
+        first = middle.idxmin(axis=1).groupby("model", sort=False).value_counts(sort=False)
+        named = [f"{model} {LABELS[sampler]} at {count}" for (model, sampler), count in first.items()]
+        lines.append(f"- Lowest median, {title}, at how many epsilons: {', '.join(named)}.")
+    return "\n".join(lines)
 
 
 def medians(table: pd.DataFrame, measure: str) -> pd.DataFrame:

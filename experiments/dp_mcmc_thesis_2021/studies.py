@@ -22,20 +22,19 @@ def _study(name: str, models: tuple[str, ...], samplers: tuple[str, ...], epsilo
     def cells(configuration: Configuration) -> list[Cell]:
         c = configuration
         return [
-            budget_cell(
-                {**c, "epsilons": list(epsilons), "num_records": c["models"][model]["num_records"]},
-                model,
-                c["models"][model]["problem"],
-                sampler,
-                block,
-            )
-            | {"alone": True}
+            _cell({**c, **c["models"][model], "epsilons": list(epsilons)}, model, sampler, block)
             for block in range(c["num_blocks"])
             for sampler in samplers
             for model in models
         ]
 
     return Study(name, cells, run_budget_cell, run_budget_cells)
+
+
+def _cell(settings: Configuration, model: str, sampler: str, block: int) -> Cell:
+    """Return one block of chains, each judged by itself."""
+    cell = budget_cell(settings, model, settings["problem"], sampler, block) | {"alone": True}
+    return cell | ({"start_scale": settings["start_scale"]} if "start_scale" in settings else {})
 
 
 SIX = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)

@@ -83,7 +83,7 @@ def run_budget_cells(cells: list[Cell]) -> list[Rows]:
     most = min(cell["most_steps"], max(end[-1] for end in ends))
     seed = int(np.random.SeedSequence([cell["data_seed"], *repeats, 3]).generate_state(1)[0])
     starts = np.concatenate([place.starts(repeat, cell["num_chains"]) for repeat in repeats])
-    segment = min(cell["segment"], most)
+    segment = -(-most // -(-most // cell["segment"]))  # equal parts, so that hardly a step is run for nothing
     run = run_chains(chosen.kernel, place, starts, num_steps=most, seed=seed, segment=segment, model=chosen.model)
     apart = zip(cells, run.groups(cell["num_chains"]), strict=True)
     return [_judged(chains, one, place, chosen.kernel.settings, ends) for one, chains in apart]

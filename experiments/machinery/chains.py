@@ -30,7 +30,12 @@ def of_cell(cell: Mapping[str, Any]) -> "Bench":
     """Return the problem of a cell."""
     mean = cell.get("mean")
     return bench(
-        cell["problem"], cell["num_records"], cell["data_seed"], cell["num_reference"], tuple(mean) if mean else None
+        cell["problem"],
+        cell["num_records"],
+        cell["data_seed"],
+        cell["num_reference"],
+        tuple(mean) if mean else None,
+        cell.get("start_scale"),
     )
 
 
@@ -132,13 +137,20 @@ def shifted(problem: zoo.Problem, mean: Sequence[float]) -> zoo.Problem:
 
 @lru_cache(maxsize=4)
 def bench(
-    name: str, num_records: int, seed: int, num_reference: int = 1000, mean: tuple[float, ...] | None = None
+    name: str,
+    num_records: int,
+    seed: int,
+    num_reference: int = 1000,
+    mean: tuple[float, ...] | None = None,
+    start_scale: float | None = None,
 ) -> Bench:
     """Return a problem by name; one process keeps it, and everything that was compiled for it.
 
     `mean` moves the records of a banana to the mean that a paper's own records had: its posterior is then the paper's.
+    `start_scale` spreads start points otherwise than the problem says.
     """
     problem = zoo.problem(name, np.random.default_rng([seed, 0]), num_records=num_records)
+    problem = problem if start_scale is None else replace(problem, start_scale=start_scale)
     problem = problem if mean is None else shifted(problem, mean)
     problem = natural(problem) if isinstance(problem.law, Normal) else problem
     vault = dp.PrivateData.without_guarantee(problem.records, bounds=problem.bounds, noise=NOISE)
