@@ -74,10 +74,11 @@ def make_coverage(tables: Tables, configuration: Configuration) -> Product:
 
 def _distances(found: pd.DataFrame) -> Any:
     problems = list(dict.fromkeys(found["problem"]))
-    figure, axes = pictures.grid(-(-len(problems) // 3), 3, height=3.6, width=5.0)
+    figure, axes = pictures.grid(-(-len(problems) // 4), 4, height=3.4, width=4.2, sharey=True)
     for ax, problem in zip(axes.flat, problems, strict=False):
         ax.set_xscale("log")
         ax.set_yscale("log")
+        ax.set(xlim=(0.08, 20), ylim=(8e-4, 1.1))
         own = found[found["problem"] == problem]
         for index, (method, name) in enumerate(NAMES.items()):
             one = own[own["method"] == method].sort_values("epsilon")
@@ -90,9 +91,7 @@ def _distances(found: pd.DataFrame) -> Any:
         aims = {epsilon: aim for (name, epsilon), aim in TARGETS.items() if name == problem}
         ax.plot(list(aims), list(aims.values()), "k_", markersize=16, markeredgewidth=2, label="aim")
         distance = "total variation" if problem.startswith("mixture") else "MMD"
-        ticks = sorted(own["epsilon"].unique())
-        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        ax.minorticks_off()
+        _mark(ax, own)
         pictures.dress(ax, xlabel="epsilon", ylabel=distance, title=problem.replace("_", " "))
     for ax in axes.flat[len(problems) :]:
         ax.set_visible(False)
@@ -111,14 +110,20 @@ def _coverage(found: pd.DataFrame) -> Any:
             one = own[own["method"] == method].sort_values("epsilon")
             if not one.empty:
                 ax.plot(one["epsilon"], one["coverage95"], label=name, **pictures.style(index))
-        ticks = sorted(own["epsilon"].unique())
-        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        ax.minorticks_off()
+        _mark(ax, own)
         pictures.dress(ax, xlabel="epsilon", ylabel="held", title=problem.replace("_", " "))
     for ax in axes.flat[len(problems) :]:
         ax.set_visible(False)
     _legend(figure, axes)
     return figure
+
+
+def _mark(ax: Any, own: pd.DataFrame) -> None:
+    """Write the epsilons of a problem under its panel; those that would run into the next are left out."""
+    ticks = sorted(own["epsilon"].unique())
+    shown = [tick for tick, after in zip(ticks, [*ticks[1:], math.inf], strict=True) if after > 2 * tick]
+    ax.set_xticks(shown, [f"{tick:g}" for tick in shown])
+    ax.set_xticks([], minor=True)
 
 
 def _legend(figure: Any, axes: Any) -> None:
