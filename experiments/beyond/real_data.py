@@ -145,12 +145,13 @@ def make(tables: Tables, configuration: Configuration) -> Product:
         seconds=("seconds", "median"),
         repeats=("repeat", "nunique"),
     ).reset_index()
+    c = configuration["real_data"]
     caption = (
-        f"Coefficients of regressions on public tables at epsilon in all, delta = {configuration['real_data']['delta']:g}, "
-        f"replace-one (diffprivlib: delta = 0). Above: how far they are from the posterior means without privacy, in its "
-        f"standard deviations, median over coefficients. Below: how much of its 95 % intervals those of fit share. "
-        f"Medians and quartiles of {table['repeat'].nunique()} repeats of the noise. Of the peers the setting that turned "
-        f"out best. Rings: announced as useless beforehand."
+        f"Coefficients of regressions on public tables at epsilon in all, delta = {c['delta']:g}, replace-one "
+        f"(diffprivlib: delta = 0). Above: how far they are from the posterior means without privacy, in its standard "
+        f"deviations, median over coefficients. Below: how much of its 95 % intervals those of fit share. Medians and "
+        f"quartiles of {table['repeat'].nunique()} repeats of the noise. Of the peers the best setting with hindsight. "
+        f"Rings: announced as useless beforehand."
     )
     return Product(caption, _words(summary, tables.get("real_references")), _figure(table, summary), summary)
 
@@ -199,14 +200,14 @@ def _figure(table: pd.DataFrame, summary: pd.DataFrame) -> Any:
 
 def _words(summary: pd.DataFrame, references: pd.DataFrame | None) -> str:
     lines = [
-        "| table | epsilon | method | error, median / largest | shared interval | seconds | announced |",
-        "|---|---|---|---|---|---|---|",
+        "| table | epsilon | method | error, median / largest | shared interval | width | seconds | announced |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in summary.sort_values(["table", "epsilon"], kind="stable").itertuples():
-        shared = "" if np.isnan(row.overlap) else f"{row.overlap:.2f}"
+        shared, width = ("" if np.isnan(value) else f"{value:.2f}" for value in (row.overlap, row.width))
         lines.append(
             f"| {row.table} | {row.epsilon:g} | {NAMES[row.method]}: {row.setting} | {row.median_error:.2f} / "
-            f"{row.largest_error:.2f} | {shared} | {row.seconds:.1f} | {'useless' if row.announced else ''} |"
+            f"{row.largest_error:.2f} | {shared} | {width} | {row.seconds:.1f} | {'useless' if row.announced else ''} |"
         )
     if references is not None:
         lines += [

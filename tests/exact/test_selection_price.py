@@ -106,7 +106,7 @@ def test_the_bound_holds_for_the_exact_law_of_the_best_bit_and_is_near() -> None
 
 @pytest.mark.parametrize(
     "mutant",
-    [lambda base, g, s: base, without(second=0.0), without(second=0.5), without(halting=0.0)],
+    [lambda base, *_: base, without(second=0.0), without(second=0.5), without(halting=0.0)],
     ids=["one run", "no second order", "half of it", "no halting"],
 )
 def test_a_bound_with_a_part_left_out_is_caught(mutant) -> None:

@@ -124,7 +124,7 @@ def test_why_runs_failed_is_not_said_and_the_charge_stands(data, book):
 def test_a_run_that_fails_or_has_no_score_loses(data):
     nowhere = Attempt(ONE, lambda paid: (paid.run(total)[0] * np.nan, "nothing"))
     best = data.select([noisy(fails=True), nowhere, noisy()], mean=8.0, shape=1.0, insecure_seed=3)
-    assert best.index == 2
+    assert best.candidate == 2
 
 
 def is_law(drawn, chances) -> bool:
@@ -138,7 +138,7 @@ def is_law(drawn, chances) -> bool:
 @pytest.mark.parametrize("shape", [0.0, 1.0])
 def test_the_number_of_runs_is_drawn_from_the_law_that_is_paid_for(shape):
     (chosen,) = (part for part in counts(repeat_and_select([ONE], 4.0, shape)) if isinstance(part, Selected))
-    dice = random.Random(1)
+    dice = random.Random(1)  # noqa: S311
     drawn = [number_of_runs(chosen, dice) for _ in range(4000)]
     assert is_law(drawn, list(probabilities(chosen.halting, shape)))
     assert not is_law(drawn, list(probabilities(chosen.halting * 1.5, shape)))

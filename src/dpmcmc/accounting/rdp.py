@@ -160,7 +160,7 @@ def _log_binomial(n: NDArray[np.float64], k: NDArray[np.float64]) -> NDArray[np.
 
 
 def _ratio_approximation(orders: Orders, event: RatioApproximation) -> NDArray[np.float64]:
-    """Return what factors of e^-r and e^r on the probabilities of both neighbours add: r (2 alpha - 1) / (alpha - 1)."""
+    """Return what factors of e^-r and e^r on all probabilities add: r (2 alpha - 1) / (alpha - 1)."""
     return event.log_ratio * (2 * orders - 1) / (orders - 1)
 
 

@@ -22,9 +22,9 @@ class Attempt(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The best of all runs: which candidate it was of, its score, its result, and the price of the selection."""
+    """The best of all runs: the place of its candidate, its score, its result, and the price of the selection."""
 
-    index: int
+    candidate: int
     score: float
     result: Any
     event: Event

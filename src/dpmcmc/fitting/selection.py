@@ -11,7 +11,16 @@ import numpy as np
 from jax.scipy.special import logsumexp
 
 from dpmcmc import validation
-from dpmcmc.accounting import Certificate, Event, Gaussian, NonPrivate, accountants, noise_for, repeat_and_select
+from dpmcmc.accounting import (
+    Budget,
+    Certificate,
+    Event,
+    Gaussian,
+    NonPrivate,
+    accountants,
+    noise_for,
+    repeat_and_select,
+)
 from dpmcmc.enclave import Attempt, Oracle, PaidRun, PrivateData, Sum
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument
 from dpmcmc.fitting.prepare import PreparedFit, prepare_fit
@@ -115,8 +124,8 @@ def select(
         score_range: what one record's log predictive density is held to; what one record may move. For a yes or no
             ``(-5, 0)`` is a good one: from certain and wrong to certain and right.
         mean_runs: how many runs there are on average; four for each candidate unless stated.
-        shape: of the distribution of the number of runs: 0 the logarithmic one, 1 the geometric one, which is dearer and
-            varies less.
+        shape: of the distribution of the number of runs: 0 the logarithmic one, 1 the geometric one, which costs more
+            and varies less.
         insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
 
     Raises:
@@ -130,43 +139,41 @@ def select(
         validation.refuse("score_range", score_range, "must be a lower and a higher finite number")
     mean = RUNS_PER_CANDIDATE * len(candidates) if mean_runs is None else validation.positive("mean_runs", mean_runs)
     noise = noise_for(lambda z: repeat_and_select([Gaussian(z)], mean, shape), epsilon * (1 - MARGIN), delta)
-    mechanism = Sum((upper - lower) / 2, noise / math.sqrt(SCORE_SHARE))
-    each = float(accountants.epsilon(Gaussian(noise / math.sqrt(1 - SCORE_SHARE)), delta))
+    mechanism, middle = Sum((upper - lower) / 2, noise / math.sqrt(SCORE_SHARE)), (lower + upper) / 2
+    each = Budget(float(accountants.epsilon(Gaussian(noise / math.sqrt(1 - SCORE_SHARE)), delta)), delta)
     prepared = {
-        name: _prepared(name, options, data, each, delta, mechanism, (lower + upper) / 2, insecure_seed)
+        name: _prepared(name, options, data, each, mechanism, middle, insecure_seed)
         for name, options in candidates.items()
     }
-    attempts = [Attempt(one.event, one.run) for one in prepared.values()]
-    price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
-    if accountants.epsilon(price, delta) > epsilon:
+    attempts, names = [Attempt(one.event, one.run) for one in prepared.values()], list(prepared)
+    price = float(accountants.epsilon(repeat_and_select([one.event for one in attempts], mean, shape), delta))
+    if price > epsilon:
         raise BudgetUnreachable(
-            f"a selection between {', '.join(prepared)} would cost epsilon = {accountants.epsilon(price, delta):.4g}: its "
-            "price follows from Renyi divergences, in which a sampler among them is dear; take sampler='auto'. Nothing "
-            "was spent"
+            f"a selection between {', '.join(names)} would cost epsilon = {price:.4g}: its price follows from Renyi "
+            "divergences, in which a sampler among them costs more; take sampler='auto'. Nothing was spent"
         )
-    names = list(prepared)
-    best = data.select(
-        attempts, mean=mean, shape=shape, what=f"the best of {len(names)} fits", insecure_seed=insecure_seed
-    )
+    what = f"the best of {len(names)} fits"
+    best = data.select(attempts, mean=mean, shape=shape, what=what, insecure_seed=insecure_seed)
     found: Posterior = best.result
+    selection = {
+        "selected": names[best.candidate],
+        "candidates": names,
+        "score": best.score + data.facts.size * middle,
+        "score_sd": float(jnp.sqrt(mechanism.variance(data.facts, []))),
+        "mean_runs": mean,
+        "shape": shape,
+    }
+    words = (
+        f"That was one run. {names[best.candidate]} was selected from {', '.join(names)} by its noisy log predictive "
+        f"density; the selection costs epsilon = {price:.4g} in all."
+    )
+    asked: Mapping[str, Any] = found.settings["request"]
+    request = {**asked, "epsilon": epsilon, "description": f"{asked['description']}\n{words}"}
     spent = best.event if insecure_seed is None else best.event + NonPrivate()
-    words = f"{names[best.index]} was selected, by its noisy log predictive density, from {', '.join(names)}."
-    request = {**found.settings["request"], "epsilon": epsilon, "delta": delta}
     return replace(
         found,
         certificate=Certificate(spent, data.facts.adjacency, delta, data.assumptions, unit=data.unit),
-        settings={
-            **found.settings,
-            "request": {**request, "description": f"{request['description']}\nOf a selection: {words}"},
-            "selection": {
-                "selected": names[best.index],
-                "candidates": names,
-                "score": best.score + data.facts.size * (lower + upper) / 2,
-                "score_sd": float(jnp.sqrt(mechanism.variance(data.facts, []))),
-                "mean_runs": mean,
-                "shape": shape,
-            },
-        },
+        settings={**found.settings, "request": request, "selection": selection},
     )
 
 
@@ -174,8 +181,7 @@ def _prepared(
     name: str,
     options: Mapping[str, Any],
     data: PrivateData,
-    epsilon: float,
-    delta: float,
+    budget: Budget,
     mechanism: Sum,
     middle: float,
     insecure_seed: int | None,
@@ -184,9 +190,10 @@ def _prepared(
     unknown = [option for option in options if option not in OPTIONS]
     if unknown or "model" not in options:
         raise InvalidArgument(
-            f"candidates[{name!r}] has {', '.join(options)}; expected model, and of {', '.join(OPTIONS[1:])} what differs"
+            f"candidates[{name!r}] has {', '.join(options)}; expected model, and what differs of "
+            f"{', '.join(OPTIONS[1:])}"
         )
-    fit = prepare_fit(data=data, epsilon=epsilon, delta=delta, insecure_seed=insecure_seed, **options)
+    fit = prepare_fit(data=data, epsilon=budget.epsilon, delta=budget.delta, insecure_seed=insecure_seed, **options)
     if fit.model.sample_prior is None:
         raise InvalidArgument(f"candidates[{name!r}] has a model whose prior cannot be drawn from; state sample_prior")
     layout = Layout.of(jax.eval_shape(fit.model.sample_prior, jax.random.key(0)))
