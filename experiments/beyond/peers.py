@@ -48,7 +48,7 @@ def diffprivlib(
 
 
 def dp_sgd(
-    question: Question, epsilon: float, delta: float, seed: int, settings: dict[str, list[float]]
+    question: Question, epsilon: float, seed: int, settings: dict[str, list[float]], delta: float
 ) -> Iterator[tuple[str, Any]]:
     """Return what gradient descent with jax_privacy's clipped and noised gradients finds, setting by setting.
 

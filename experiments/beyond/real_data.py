@@ -3,6 +3,8 @@
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +14,7 @@ import pandas as pd
 
 import dpmcmc as dp
 from dpmcmc.errors import BudgetUnreachable
+from dpmcmc.fitting import prepare_fit
 from dpmcmc.zoo.reference import nuts_reference
 from experiments.beyond import peers
 from experiments.beyond.real_tables import Question, question
@@ -47,51 +50,62 @@ def cells(configuration: Configuration) -> list[Cell]:
 
 def run(cell: Cell) -> Rows:
     """Fit once, by one method, and say how far off it is."""
+    return run_together([cell])[0]
+
+
+def run_together(repeats: list[Cell]) -> list[Rows]:
+    """Run repeats of one setting: programs of `fit` are traced and compiled once, and its budget divided once."""
+    cell = repeats[0]
     asked = question(cell["table"], cell["formula"], cell["family"])
-    seed = int(np.random.SeedSequence([cell["seed"], cell["repeat"]]).generate_state(1)[0] >> 1)
+    sequences = [np.random.SeedSequence([cell["seed"], each["repeat"]]) for each in repeats]
+    seeds = [int(one.generate_state(1)[0] >> 1) for one in sequences]
     if cell["method"] == "fit":
-        return [_fitted(asked, cell, seed)]
-    rows = []
+        return [[row] for row in _fitted(asked, cell, seeds)]
+    return [list(_estimated(asked, cell, seed)) for seed in seeds]
+
+
+def _estimated(asked: Question, cell: Cell, seed: int) -> Iterator[dict[str, Any]]:
+    """Return what a peer finds, setting by setting."""
+    options = (asked, cell["epsilon"], seed, cell["settings"])
+    found = peers.dp_sgd(*options, cell["delta"]) if cell["method"] == "dp_sgd" else peers.diffprivlib(*options)
     started = time.perf_counter()
-    for setting, position in _estimates(asked, cell, seed):
-        found = asked.named(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], position)).iloc[0]
+    for setting, position in found:
+        estimate = asked.named(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], position)).iloc[0]
         seconds = time.perf_counter() - started
-        rows.append({"setting": setting, "announced": False, **_errors(asked, found), "seconds": seconds})
+        yield {"setting": setting, "announced": False, **_errors(asked, estimate), "seconds": seconds}
         started = time.perf_counter()
-    return rows
 
 
-def _estimates(asked: Question, cell: Cell, seed: int) -> Iterator[tuple[str, Any]]:
-    if cell["method"] == "dp_sgd":
-        return peers.dp_sgd(asked, cell["epsilon"], cell["delta"], seed, cell["settings"])
-    return peers.diffprivlib(asked, cell["epsilon"], seed, cell["settings"])
-
-
-def _fitted(asked: Question, cell: Cell, seed: int) -> dict[str, Any]:
+def _fitted(asked: Question, cell: Cell, seeds: list[int]) -> Iterator[dict[str, Any]]:
     """Fit with the sampler that is chosen by itself; where it announces that it would be useless, all the same."""
-    options = {"family": asked.family, "epsilon": cell["epsilon"], "delta": cell["delta"], "progress": False}
     data = dp.PrivateData.without_guarantee(asked.records, bounds=asked.schema.bounds, schema=asked.schema)
-    announced = False
+    prepare = partial(
+        prepare_fit, asked.formula, data, family=asked.family, epsilon=cell["epsilon"], delta=cell["delta"]
+    )
+    exact = asked.exact[asked.coefficients].quantile(TAILS)
+    lengths = exact.iloc[1] - exact.iloc[0]
     started = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            post = dp.fit(asked.formula, data, insecure_seed=seed, **options)
-        except BudgetUnreachable:
-            announced = True
-            post = dp.fit(asked.formula, data, insecure_seed=seed, even_if_useless=True, **options)
-    seconds = time.perf_counter() - started
-    draws = post.to_pandas()
-    exact, found = (each[asked.coefficients].quantile(TAILS) for each in (asked.exact, draws))
-    shared = np.minimum(exact.iloc[1], found.iloc[1]) - np.maximum(exact.iloc[0], found.iloc[0])
-    return {
-        "setting": post.settings["request"]["sampler"],
-        "announced": announced,
-        **_errors(asked, draws[list(asked.exact)].mean()),
-        "overlap": float(np.mean(np.maximum(shared, 0.0) / (exact.iloc[1] - exact.iloc[0]))),
-        "width": float(((found.iloc[1] - found.iloc[0]) / (exact.iloc[1] - exact.iloc[0])).median()),
-        "seconds": seconds,
-    }
+    try:
+        prepared, announced = prepare(), False
+    except BudgetUnreachable:
+        prepared, announced = prepare(even_if_useless=True), True
+    for seed in seeds:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            post = replace(prepared, seed=seed, insecure_seed=seed).run(progress=False)
+        seconds = time.perf_counter() - started
+        draws = post.to_pandas()
+        found = draws[asked.coefficients].quantile(TAILS)
+        shared = np.minimum(exact.iloc[1], found.iloc[1]) - np.maximum(exact.iloc[0], found.iloc[0])
+        yield {
+            "setting": prepared.sampler,
+            "announced": announced,
+            **_errors(asked, draws[list(asked.exact)].mean()),
+            "overlap": float(np.mean(np.maximum(shared, 0.0) / lengths)),
+            "width": float(((found.iloc[1] - found.iloc[0]) / lengths).median()),
+            "seconds": seconds,
+        }
+        started = time.perf_counter()
 
 
 def _errors(asked: Question, found: "pd.Series[float]") -> dict[str, float]:
@@ -100,7 +114,7 @@ def _errors(asked: Question, found: "pd.Series[float]") -> dict[str, float]:
     return {"median_error": float(off.median()), "largest_error": float(off.max())}
 
 
-STUDY = Study("real_posteriors", cells, run)
+STUDY = Study("real_posteriors", cells, run, run_together)
 
 
 def reference_cells(configuration: Configuration) -> list[Cell]:
