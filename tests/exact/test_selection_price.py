@@ -13,7 +13,17 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import stats
 from scipy.special import logsumexp
 
-from dpmcmc.accounting import Approximation, Gaussian, NonPrivate, RatioApproximation, Selected, epsilon
+from dpmcmc.accounting import (
+    AcceptBit,
+    Adjacency,
+    Approximation,
+    Certificate,
+    Gaussian,
+    NonPrivate,
+    RatioApproximation,
+    Selected,
+    epsilon,
+)
 from dpmcmc.accounting import repeat_and_select as selected
 from dpmcmc.accounting.rdp import ORDERS
 from dpmcmc.accounting.selection import divergences, halting_for, mean_runs, probabilities
@@ -146,6 +156,17 @@ def test_the_dearest_candidate_counts_and_slack_grows_with_the_runs() -> None:
     assert float(alone) <= float(epsilon(price, 1e-6)) < 1.001 * alone
     far = epsilon(selected([Gaussian(20.0) + RatioApproximation(0.01)], 5.0), 1e-6)
     assert far > 1.05 * epsilon(selected([Gaussian(20.0)], 5.0), 1e-6)
+
+
+def test_what_a_run_rests_on_its_selection_rests_on() -> None:
+    price = selected([AcceptBit(20.0) * 3, Gaussian(10.0)], 2.0)
+    words = " ".join(Certificate(price, Adjacency.REPLACE_ONE, 1e-6).holds_if)
+    assert "only the decisions were shown" in words
+    assert "only the best was shown" in words
+    assert {Selected, AcceptBit, Gaussian, Approximation} == price.held
+    later = price + Gaussian(5.0)
+    assert later.gaussian_mean == Gaussian(5.0).gaussian_mean
+    assert epsilon(later, 1e-6).accountant == "rdp"
 
 
 def test_many_runs_are_cheaper_than_their_sum() -> None:

@@ -250,8 +250,8 @@ class Composed(Event):
     def __init__(self, parts: Mapping[Event, int]) -> None:
         for times in parts.values():
             validation.integer("count", times, at_least=0)
-        held = frozenset(type(part) for part, times in parts.items() if times)
-        if Composed in held:
+        held = frozenset[type[Event]]().union(*(part.held for part, times in parts.items() if times))
+        if any(isinstance(part, Composed) for part, times in parts.items() if times):
             raise InvalidArgument("a Composed event holds elementary events alone; add composed events with +")
         adjacencies = {part.required_adjacency for part, times in parts.items() if times} - {None}
         if len(adjacencies) > 1:
