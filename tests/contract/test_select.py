@@ -93,9 +93,9 @@ def test_the_score_is_the_clipped_log_predictive_density() -> None:
 
 @pytest.mark.slow
 def test_the_better_model_wins() -> None:
-    """The scores differ by many of their standard deviations; with this seed both models are tried."""
+    """The scores differ by many of their standard deviations; with this seed each is run once, the worse one first."""
     read = read_table(table(20_000), SCHEMA)
     data = dp.PrivateData.without_guarantee(read.records, bounds=read.bounds, schema=SCHEMA)
-    post = dp.select(CANDIDATES, data, epsilon=2.0, delta=1e-6, score_range=(-5, 0), mean_runs=6.0, insecure_seed=2)
+    post = dp.select(CANDIDATES, data, epsilon=2.0, delta=1e-6, score_range=(-5, 0), mean_runs=6.0, insecure_seed=5)
     assert post.settings["selection"]["selected"] == "age"
     assert NonPrivate in post.certificate.event.held
