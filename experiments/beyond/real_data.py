@@ -24,6 +24,9 @@ from experiments.machinery.study import Cell, Configuration, Product, Rows, Stud
 TAILS = (0.025, 0.975)
 """Of a 95 % interval."""
 
+ERRORS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""Marked on the axis."""
+
 NAMES = {"fit": "fit (dpmcmc)", "dp_sgd": "DP-SGD (jax_privacy)", "diffprivlib": "diffprivlib"}
 
 
@@ -201,7 +204,9 @@ def _figure(table: pd.DataFrame, summary: pd.DataFrame) -> Any:
         lines = summary[(summary["table"] == name) & (summary["method"] == "fit") & summary["announced"]]
         for ax, what, shift in ((above, "median_error", -0.02 * (len(methods) - 1)), (below, "overlap", 0.0)):
             ring = {"s": 260, "facecolors": "none", "edgecolors": "0.25", "linewidths": 1.6}
-            ax.scatter(lines["epsilon"] * (1 + 2 * shift), lines[what], **ring)
+            ax.scatter(lines["epsilon"] * (1 + shift), lines[what], **ring)
+        above.set_yticks(ERRORS, [f"{error:g}" for error in ERRORS])
+        above.minorticks_off()
         below.set_ylim(0.0, 1.05)
         ticks = sorted(own["epsilon"].unique())
         below.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
