@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from experiments.beyond import pages
+from experiments.beyond import pages, real_data
 from experiments.machinery.study import Paper
 
 PAPER = Paper(
     name="beyond",
     title="this library",
     folder=Path(__file__).parent,
-    targets=(pages.SUMMARY, pages.COVERAGE),
+    targets=(pages.SUMMARY, pages.COVERAGE, real_data.TARGET),
 )

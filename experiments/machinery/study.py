@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 Configuration: TypeAlias = Mapping[str, Any]
-"""What configuration.toml says, by section."""
+"""What configuration.toml says, by section, and other TOML files beside it."""
 
 Cell: TypeAlias = dict[str, Any]
 """One setting and one repeat, in plain values: all that its result depends on, the seed included."""
@@ -79,9 +79,10 @@ class Paper:
         return place
 
     def configuration(self, *, quick: bool = False) -> dict[str, Any]:
-        """Return configuration.toml; where `quick`, with the values of its section of that name put in place."""
-        with (self.folder / "configuration.toml").open("rb") as file:
-            sections = tomllib.load(file)
+        """Return what the TOML files of the folder say together; where `quick`, with their sections of that name."""
+        sections: dict[str, Any] = {}
+        for place in sorted(self.folder.glob("*.toml")):
+            sections = merged(sections, tomllib.loads(place.read_text(encoding="utf-8")))
         reduced = sections.pop("quick", {})
         return merged(sections, reduced) if quick else sections
 

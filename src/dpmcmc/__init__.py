@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         WithoutReplacement,
     )
     from dpmcmc.estimators import PrivateBayesClassifier, PrivateBayesRegressor
-    from dpmcmc.fitting import fit, resume
+    from dpmcmc.fitting import fit, resume, select
     from dpmcmc.kernels import (
         Stage,
         citation,
@@ -77,7 +77,7 @@ _HOMES = {
         "surrogate_hmc",
     ),
     "estimators": ("PrivateBayesClassifier", "PrivateBayesRegressor"),
-    "fitting": ("fit", "resume"),
+    "fitting": ("fit", "resume", "select"),
     "model": (
         "FormulaModel",
         "Model",
@@ -145,6 +145,7 @@ __all__ = [
     "remainder",
     "resume",
     "sample",
+    "select",
     "surrogate_hmc",
     "taylor_terms",
 ]

@@ -10,6 +10,7 @@
     ├── NotConverged           a long run that was to be a reference did not pass its checks
     ├── RunInterrupted         a run was stopped and can be resumed; its charge stands
     ├── ResumeRefused          a run that was stopped cannot go on: other records, another program, no key
+    ├── SelectionFailed        no run of a selection gave a result; its charge stands
     ├── AuditError             a program was refused before it read a record; nothing was charged
     │   ├── RecordsRefused     records, or what looks like them, outside a release
     │   ├── OperationRefused   a callback, or an operation that may not be applied to records
@@ -65,6 +66,10 @@ class RunInterrupted(DpmcmcError):
 
 class ResumeRefused(DpmcmcError):
     """A run that was stopped cannot go on. Its charge stands; nothing further was released."""
+
+
+class SelectionFailed(DpmcmcError):
+    """Every run of a selection failed. Its charge stands, and why is not said: it may tell of what is not released."""
 
 
 class AuditError(DpmcmcError):

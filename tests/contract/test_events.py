@@ -26,6 +26,7 @@ from dpmcmc.accounting import (
     NonPrivate,
     PoissonGaussian,
     RatioApproximation,
+    Selected,
     compose,
 )
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
@@ -41,6 +42,7 @@ EXAMPLES = [
     Approximation(1e-9),
     RatioApproximation(1e-9),
     NonPrivate(),
+    Selected((Gaussian(2.0), AcceptBit(3.0) * 4 + RatioApproximation(1e-9)), 0.1, 0.5),
     Composed({}),
     Gaussian(2.0) * 3 + AcceptBit(4.0),
 ]
@@ -54,6 +56,7 @@ elementary = st.one_of(
     st.builds(PoissonGaussian, st.sampled_from([0.1, 1.0]), noises, st.just(Adjacency.REPLACE_ONE)),
     st.builds(BarkerTest, st.integers(1, 3), st.integers(3, 5), st.just(2.0), st.just(1.0)),
     st.builds(Approximation, st.sampled_from([1e-9, 1e-12])),
+    st.builds(Selected, st.tuples(st.builds(Gaussian, noises)), st.sampled_from([0.1, 1.0]), st.just(0.5)),
     st.builds(NonPrivate),
 )
 events = st.one_of(

@@ -80,6 +80,18 @@ def test_configurations_of_quick_runs_change_what_they_name(tmp_path) -> None:
     paper = Paper("p", "P", tmp_path)
     assert paper.configuration() == {"a": 1, "b": {"c": 2, "d": 3}}
     assert paper.configuration(quick=True) == {"a": 5, "b": {"c": 2, "d": 7}}
+    (tmp_path / "more.toml").write_text("[e]\nf = 1\n[quick.e]\nf = 2\n")
+    assert paper.configuration() == {"a": 1, "b": {"c": 2, "d": 3}, "e": {"f": 1}}
+    assert paper.configuration(quick=True) == {"a": 5, "b": {"c": 2, "d": 7}, "e": {"f": 2}}
+
+
+def test_a_peer_that_is_not_installed_says_how_to_get_it(monkeypatch) -> None:
+    from experiments.beyond.peers import diffprivlib
+    from experiments.beyond.real_tables import Question
+
+    monkeypatch.setitem(sys.modules, "diffprivlib.models", None)
+    with pytest.raises(InvalidArgument, match=r"diffprivlib cannot be imported.*dpmcmc\[peers\]"):
+        next(diffprivlib(Question("adult", "over_50k ~ age", "bernoulli"), 1.0, 0, {}))
 
 
 def test_every_target_is_listed_and_wrong_names_are_refused() -> None:

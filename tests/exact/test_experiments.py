@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpmcmc import zoo
@@ -95,3 +96,25 @@ def test_a_banana_whose_records_were_moved_has_the_posterior_of_their_mean() -> 
     precision = 5000 / np.array([2000.0, 2500.0])
     np.testing.assert_allclose(moved.law.normal.mean, precision * [0.1333, 2.9338] / (precision + 1 / 1000), rtol=1e-6)
     assert moved.start_scale == pytest.approx(np.mean(np.sqrt(moved.law.variances)))
+
+
+def test_a_peer_is_shown_with_the_setting_that_was_best_at_each_epsilon() -> None:
+    from experiments.beyond.real_data import with_hindsight
+
+    rows = [
+        {"table": "t", "method": method, "epsilon": epsilon, "setting": setting, "median_error": error}
+        for method, epsilon, setting, errors in (
+            ("fit", 1.0, "private_laplace", (9.0, 8.0, 7.0)),
+            ("dp_sgd", 1.0, "a", (0.1, 3.0, 4.0)),
+            ("dp_sgd", 1.0, "b", (2.0, 2.0, 2.0)),
+            ("dp_sgd", 4.0, "a", (0.5, 0.5, 0.5)),
+            ("dp_sgd", 4.0, "b", (2.0, 2.0, 2.0)),
+        )
+        for error in errors
+    ]
+    found = with_hindsight(pd.DataFrame(rows)).groupby(["method", "epsilon"])["setting"].unique()
+    assert {key: list(value) for key, value in found.items()} == {
+        ("fit", 1.0): ["private_laplace"],
+        ("dp_sgd", 1.0): ["b"],
+        ("dp_sgd", 4.0): ["a"],
+    }

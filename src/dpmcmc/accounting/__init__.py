@@ -24,6 +24,7 @@ from dpmcmc.accounting.event import (
     compose,
 )
 from dpmcmc.accounting.ledger import Ledger
+from dpmcmc.accounting.selection import Selected, repeat_and_select
 
 __all__ = [
     "ACCOUNTANTS",
@@ -43,11 +44,13 @@ __all__ = [
     "NonPrivate",
     "PoissonGaussian",
     "RatioApproximation",
+    "Selected",
     "compose",
     "delta",
     "epsilon",
     "log_delta",
     "max_steps",
     "noise_for",
+    "repeat_and_select",
     "split",
 ]

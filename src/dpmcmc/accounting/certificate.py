@@ -27,6 +27,7 @@ from dpmcmc.accounting.event import (
     RatioApproximation,
     counts,
 )
+from dpmcmc.accounting.selection import Selected
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
 _LARGEST_EXPONENT = 700.0
@@ -43,6 +44,7 @@ _BY_KIND: Mapping[type[Event], str] = {
     BarkerTest: "every batch was drawn uniformly without replacement, and its members stayed secret",
     AcceptBit: "of the accept tests only the decisions were shown, not the noisy ratios or acceptance probabilities",
     LogisticBit: "of the Barker tests only the decisions were shown, not the log-ratios or acceptance probabilities",
+    Selected: "how many runs were made stayed secret, their time included, and of the runs only the best was shown",
     Approximation: "samplers stay within the stated total variation of their ideal law; it is counted in delta",
     RatioApproximation: "samplers stay within the stated factor of the probabilities of their ideal law; it is counted",
 }

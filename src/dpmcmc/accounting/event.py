@@ -41,6 +41,11 @@ class Event:
         """Mean privacy loss of the Gaussians in this event: the sum of count / (2 noise_multiplier^2)."""
         return 0.0
 
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """By what it is sorted among other events."""
+        return type(self).__name__, *(getattr(self, name) for name in _field_names(type(self)))
+
     def __add__(self, other: object) -> "Event":
         return compose((self, other)) if isinstance(other, Event) else NotImplemented
 
@@ -245,8 +250,8 @@ class Composed(Event):
     def __init__(self, parts: Mapping[Event, int]) -> None:
         for times in parts.values():
             validation.integer("count", times, at_least=0)
-        held = frozenset(type(part) for part, times in parts.items() if times)
-        if Composed in held:
+        held = frozenset[type[Event]]().union(*(part.held for part, times in parts.items() if times))
+        if any(isinstance(part, Composed) for part, times in parts.items() if times):
             raise InvalidArgument("a Composed event holds elementary events alone; add composed events with +")
         adjacencies = {part.required_adjacency for part, times in parts.items() if times} - {None}
         if len(adjacencies) > 1:
@@ -255,7 +260,7 @@ class Composed(Event):
                 "one guarantee needs one adjacency; build every event under the adjacency of the data"
             )
         kept = [(part, times) for part, times in parts.items() if times]
-        kept.sort(key=lambda item: _order(item[0]))
+        kept.sort(key=lambda item: item[0].order)
         # what accountants ask of a long schedule is summed up once, here
         mean = math.fsum(times * part.gaussian_mean for part, times in kept) if Gaussian in held else 0.0
         self._set(parts=tuple(kept), held=held, gaussian_mean=mean)
@@ -307,10 +312,6 @@ def _canonical(parts: Mapping[Event, int]) -> Event:
     if len(parts) == 1 and 1 in parts.values():
         return next(iter(parts))
     return Composed(parts)
-
-
-def _order(event: Event) -> tuple[Any, ...]:
-    return type(event).__name__, *(getattr(event, name) for name in _field_names(type(event)))
 
 
 @cache

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpmcmc.accounting import barker, decisions, schedule
+from dpmcmc.accounting import barker, decisions, schedule, selection
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import (
     AcceptBit,
@@ -24,8 +24,10 @@ from dpmcmc.accounting.event import (
     Gaussian,
     LogisticBit,
     PoissonGaussian,
+    RatioApproximation,
     counts,
 )
+from dpmcmc.accounting.selection import Selected
 
 Orders: TypeAlias = NDArray[np.float64]
 Curve: TypeAlias = Callable[[Orders, Any], NDArray[np.float64]]
@@ -57,12 +59,17 @@ class RenyiCurve:
 
 def curve(event: Event) -> RenyiCurve | None:
     """Return the curve of the composition at `ORDERS`; None if an event in it has no Renyi bound."""
+    total = _composed(event)
+    return None if total is None else RenyiCurve(ORDERS, total)
+
+
+def _composed(event: Event) -> NDArray[np.float64] | None:
     total = np.zeros_like(ORDERS)
     for part, times in schedule.shortened(counts(event)).items():
         if type(part) not in _CURVES:
             return None
         total += times * _elementary(part)
-    return RenyiCurve(ORDERS, total)
+    return total
 
 
 @lru_cache(maxsize=1024)
@@ -152,6 +159,21 @@ def _log_binomial(n: NDArray[np.float64], k: NDArray[np.float64]) -> NDArray[np.
     return np.where(k <= n, value, -np.inf)
 
 
+def _ratio_approximation(orders: Orders, event: RatioApproximation) -> NDArray[np.float64]:
+    """Return what factors of e^-r and e^r on all probabilities add: r (2 alpha - 1) / (alpha - 1)."""
+    return event.log_ratio * (2 * orders - 1) / (orders - 1)
+
+
+def _selected(orders: Orders, event: Selected) -> NDArray[np.float64]:
+    """Return the curve of the best of many runs; of one run that of the dearest candidate at each order.
+
+    The candidate is drawn whatever the records are, so the moment of one run is a mean of those of the candidates.
+    """
+    curves = [_composed(candidate) for candidate in event.candidates]
+    dearest = np.max([np.full_like(orders, np.inf) if one is None else one for one in curves], axis=0)
+    return selection.divergences(orders, dearest, event.halting, event.shape)
+
+
 _CURVES: dict[type[Event], Curve] = {
     Gaussian: _gaussian,
     AcceptBit: _accept_bit,
@@ -159,4 +181,6 @@ _CURVES: dict[type[Event], Curve] = {
     PoissonGaussian: _poisson,
     FixedBatchGaussian: _fixed_batch,
     BarkerTest: _barker,
+    RatioApproximation: _ratio_approximation,
+    Selected: _selected,
 }

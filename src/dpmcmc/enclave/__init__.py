@@ -20,11 +20,14 @@ from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.enclave.oracle import Noisy, Oracle
 from dpmcmc.enclave.paid import PaidRun
 from dpmcmc.enclave.sampling import Poisson, WithoutReplacement
+from dpmcmc.enclave.selection import Attempt, Best
 
 __all__ = [
+    "Attempt",
     "Audit",
     "BarkerBit",
     "BarkerTest",
+    "Best",
     "Charge",
     "CurvatureSum",
     "ExactBarkerBit",

@@ -17,6 +17,7 @@ from dpmcmc import validation
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate
+from dpmcmc.accounting.selection import repeat_and_select
 from dpmcmc.enclave.audit import Audit
 from dpmcmc.enclave.journal import Journal, reservation_of
 from dpmcmc.enclave.mechanisms.base import Facts
@@ -27,6 +28,7 @@ from dpmcmc.enclave.payer import NobodyPays, Payer, choose_payer, settle
 from dpmcmc.enclave.programs import Program, Programs, recogniser
 from dpmcmc.enclave.schema import admit, as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.sealed import sealed
+from dpmcmc.enclave.selection import Attempt, Best, best_of
 from dpmcmc.enclave.shards import Placement
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
@@ -227,6 +229,32 @@ class PrivateData:
             raise
         if settle(reservation, paid.close()):
             journal.forget()
+
+    def select(
+        self,
+        attempts: Sequence[Attempt],
+        *,
+        mean: float,
+        shape: float = 0.0,
+        what: str = "selection",
+        insecure_seed: int | None = None,
+    ) -> Best:
+        """Run attempts a secret random number of times, `mean` on average, and return the best run alone.
+
+        The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
+        secret. selection.md has the proof.
+        """
+        price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
+        charge = price if insecure_seed is None else price + NonPrivate()
+        reservation = self._payer.reserve(self._dataset, charge, what=what, adjacency=self._facts.adjacency)
+
+        def begin(event: Event, seed: int | None) -> PaidRun:
+            return PaidRun(event, self._ready, seed, entry=reservation.entry)
+
+        try:
+            return best_of(attempts, price, begin, insecure_seed)
+        finally:
+            settle(reservation, charge)
 
     def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""

@@ -25,10 +25,16 @@ class Choice:
     @property
     def words(self) -> str:
         """How it was chosen."""
-        off = ", ".join(f"{name} {practice.error:.2g}" for name, practice in self.tried.items())
         if len(self.tried) > 1:
+            off = ", ".join(f"{name} {practice.error:.2g}" for name, practice in self.tried.items())
             return f"{self.name} was chosen by simulation; off in standard deviations, mean and width together: {off}."
-        return f"{self.name} was asked for." + (f" In a simulation it was off by {off}." if off else "")
+        found = self.tried.get(self.name)
+        if found is None:
+            return f"{self.name} was asked for."
+        return (
+            f"{self.name} was asked for; in a simulation it was off by {found.error:.2g} standard deviations, mean and "
+            "width together."
+        )
 
 
 def choose(sampler: str, facts: Facts, num_steps: int | None, num_chains: int, budget: Budget, pilot: Event) -> Choice:

@@ -18,6 +18,7 @@ from dpmcmc.accounting.event import (
     PoissonGaussian,
     counts,
 )
+from dpmcmc.accounting.selection import Selected
 from dpmcmc.schema import Schema
 
 _KINDS: dict[type[Event], str] = {
@@ -27,6 +28,7 @@ _KINDS: dict[type[Event], str] = {
     BarkerTest: "an accept decision of a Barker test on a secret batch",
     PoissonGaussian: "a sum over a secret batch of independent coins, with Gaussian noise",
     FixedBatchGaussian: "a sum over a secret batch of fixed size, with Gaussian noise",
+    Selected: "the best of a secret number of runs, each of them noisy, and none of the others",
     Approximation: "room for the distance of the samplers of noise from their ideal laws",
     NonPrivate: "something exact: no guarantee",
 }

@@ -1,0 +1,200 @@
+"""Choose between models, or settings, on the private records themselves, and pay for it: repeat and select."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+
+from dpmcmc import validation
+from dpmcmc.accounting import (
+    Budget,
+    Certificate,
+    Event,
+    Gaussian,
+    NonPrivate,
+    accountants,
+    noise_for,
+    repeat_and_select,
+)
+from dpmcmc.enclave import Attempt, Oracle, PaidRun, PrivateData, Sum
+from dpmcmc.errors import BudgetUnreachable, InvalidArgument
+from dpmcmc.fitting.prepare import PreparedFit, prepare_fit
+from dpmcmc.fitting.spending import MARGIN
+from dpmcmc.model import Model
+from dpmcmc.posterior import Posterior
+from dpmcmc.run.program import Layout
+from dpmcmc.run.sampling import delta_of
+
+SCORE_SHARE = 0.1
+"""What of a run's mean privacy loss its score takes."""
+
+SCORE_DRAWS = 32
+"""How many draws stand for a posterior in its score."""
+
+RUNS_PER_CANDIDATE = 4.0
+OPTIONS = ("model", "family", "priors", "sampler", "num_chains", "num_steps", "init", "even_if_useless")
+"""What may differ between candidates: arguments of `fit`."""
+
+
+@dataclass(frozen=True)
+class LogPredictive:
+    """The noisy sum over records of the log predictive density: ``score(oracle, positions)``.
+
+    What one record adds is held to an interval, whose middle is taken off, so that `mechanism` clips no more.
+    """
+
+    model: Model
+    layout: Layout
+    mechanism: Sum
+    middle: float
+
+    def __call__(self, oracle: Oracle, positions: jax.Array) -> jax.Array:
+        """Return the score of a posterior that the positions are draws of."""
+
+        def density(positions: jax.Array, record: Any) -> jax.Array:
+            each = jax.vmap(lambda one: self.model.log_likelihood(self.layout.unravel(one), record))(positions)
+            value = logsumexp(each) - math.log(SCORE_DRAWS) - self.middle
+            return jnp.clip(value, -self.mechanism.clip, self.mechanism.clip)
+
+        return oracle.sum(self.mechanism, density, positions).value[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A fit that may be chosen, and how it is judged."""
+
+    fit: PreparedFit
+    score: LogPredictive
+
+    @property
+    def event(self) -> Event:
+        """What one run releases, its score included."""
+        somewhere = jnp.zeros((SCORE_DRAWS, self.score.layout.dimension))
+        return self.fit.event + self.fit.data.price(self.score, somewhere, model=self.score.model)
+
+    def run(self, paid: PaidRun) -> tuple[float, Posterior]:
+        """Fit once, and judge it."""
+        with self.fit.watched(progress=False) as watcher:
+            posterior = self.fit.draw(paid, watcher, lambda: False)
+        return float(paid.run(self.score, self._positions(posterior), model=self.score.model)), posterior
+
+    def _positions(self, posterior: Posterior) -> jax.Array:
+        """Return draws, evenly spread over all that there are, as vectors."""
+        model, layout = self.score.model, self.score.layout
+        pooled = [posterior[name].reshape(-1, *posterior[name].shape[2:]) for name in posterior.draws]
+        kept = np.linspace(0, len(pooled[0]) - 1, SCORE_DRAWS).round().astype(int)
+        position = jax.tree.unflatten(layout.structure, [jax.ShapeDtypeStruct(shape, float) for shape in layout.shapes])
+        structure = jax.tree.structure(jax.eval_shape(model.constrain, position))
+        parameters = jax.tree.unflatten(structure, [jnp.asarray(leaf[kept]) for leaf in pooled])
+        return jax.vmap(lambda one: layout.ravel(model.unconstrain(one)))(parameters)
+
+
+def select(
+    candidates: Mapping[str, Mapping[str, Any]],
+    data: PrivateData,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    score_range: tuple[float, float],
+    mean_runs: float | None = None,
+    shape: float = 0.0,
+    insecure_seed: int | None = None,
+) -> Posterior:
+    """Spend (epsilon, delta) on the best of several fits, judged by the private records.
+
+    A random number of times one of the candidates, drawn uniformly, is fitted and given a noisy score: the sum over the
+    records of the log predictive density. The fit with the highest score is returned, and nothing of the others. The
+    price (Papernot and Steinke 2022) does not depend on how many runs there were. That number must stay secret: the
+    time that the call takes tells about it, so take it where the time is not watched by those who see the result.
+
+    Every run has about half of epsilon, whatever the number of candidates. Where public facts or simulated records
+    tell which model to take, they tell for nothing.
+
+    Args:
+        candidates: arguments of `fit` by the name of the candidate: ``{"age": {"model": "y ~ age", "family":
+            "bernoulli"}, ...}``. All must be models of the same response on the same scale, or scores mean nothing.
+        data: the records.
+        epsilon: the budget of everything.
+        delta: that of the data's budget unless stated.
+        score_range: what one record's log predictive density is held to; what one record may move. For a yes or no
+            ``(-5, 0)`` is a good one: from certain and wrong to certain and right.
+        mean_runs: how many runs there are on average; four for each candidate unless stated.
+        shape: of the distribution of the number of runs: 0 the logarithmic one, 1 the geometric one, which costs more
+            and varies less.
+        insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
+
+    Raises:
+        BudgetUnreachable: a candidate would be useless, or cannot be priced within the budget; nothing was spent.
+        SelectionFailed: no run gave a result; the charge stands.
+    """
+    delta = delta_of(delta, data)
+    epsilon = validation.positive("epsilon", epsilon)
+    lower, upper = (validation.number("score_range", bound) for bound in score_range)
+    if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper):
+        validation.refuse("score_range", score_range, "must be a lower and a higher finite number")
+    mean = RUNS_PER_CANDIDATE * len(candidates) if mean_runs is None else validation.positive("mean_runs", mean_runs)
+    noise = noise_for(lambda z: repeat_and_select([Gaussian(z)], mean, shape), epsilon * (1 - MARGIN), delta)
+    mechanism, middle = Sum((upper - lower) / 2, noise / math.sqrt(SCORE_SHARE)), (lower + upper) / 2
+    each = Budget(float(accountants.epsilon(Gaussian(noise / math.sqrt(1 - SCORE_SHARE)), delta)), delta)
+    prepared = {
+        name: _prepared(name, options, data, each, mechanism, middle, insecure_seed)
+        for name, options in candidates.items()
+    }
+    attempts, names = [Attempt(one.event, one.run) for one in prepared.values()], list(prepared)
+    price = float(accountants.epsilon(repeat_and_select([one.event for one in attempts], mean, shape), delta))
+    if price > epsilon:
+        raise BudgetUnreachable(
+            f"a selection between {', '.join(names)} would cost epsilon = {price:.4g}: its price follows from Renyi "
+            "divergences, in which a sampler among them costs more; take sampler='auto'. Nothing was spent"
+        )
+    what = f"the best of {len(names)} fits"
+    best = data.select(attempts, mean=mean, shape=shape, what=what, insecure_seed=insecure_seed)
+    found: Posterior = best.result
+    selection = {
+        "selected": names[best.candidate],
+        "candidates": names,
+        "score": best.score + data.facts.size * middle,
+        "score_sd": float(jnp.sqrt(mechanism.variance(data.facts, []))),
+        "mean_runs": mean,
+        "shape": shape,
+    }
+    words = (
+        f"That was one run. {names[best.candidate]} was selected from {', '.join(names)} by its noisy log predictive "
+        f"density; the selection costs epsilon = {price:.4g} in all."
+    )
+    asked: Mapping[str, Any] = found.settings["request"]
+    request = {**asked, "epsilon": epsilon, "description": f"{asked['description']}\n{words}"}
+    spent = best.event if insecure_seed is None else best.event + NonPrivate()
+    return replace(
+        found,
+        certificate=Certificate(spent, data.facts.adjacency, delta, data.assumptions, unit=data.unit),
+        settings={**found.settings, "request": request, "selection": selection},
+    )
+
+
+def _prepared(
+    name: str,
+    options: Mapping[str, Any],
+    data: PrivateData,
+    budget: Budget,
+    mechanism: Sum,
+    middle: float,
+    insecure_seed: int | None,
+) -> Candidate:
+    """Return a candidate that was checked and priced."""
+    unknown = [option for option in options if option not in OPTIONS]
+    if unknown or "model" not in options:
+        raise InvalidArgument(
+            f"candidates[{name!r}] has {', '.join(options)}; expected model, and what differs of "
+            f"{', '.join(OPTIONS[1:])}"
+        )
+    fit = prepare_fit(data=data, epsilon=budget.epsilon, delta=budget.delta, insecure_seed=insecure_seed, **options)
+    if fit.model.sample_prior is None:
+        raise InvalidArgument(f"candidates[{name!r}] has a model whose prior cannot be drawn from; state sample_prior")
+    layout = Layout.of(jax.eval_shape(fit.model.sample_prior, jax.random.key(0)))
+    return Candidate(fit, LogPredictive(fit.model, layout, mechanism, middle))

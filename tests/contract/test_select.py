@@ -1,0 +1,101 @@
+"""`select`: what it takes, what it charges before any run, and what it shows of them."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpmcmc as dp
+from dpmcmc.accounting import NonPrivate, Selected
+from dpmcmc.enclave.table.readers import read_table
+from dpmcmc.errors import BudgetUnreachable, InvalidArgument
+from dpmcmc.fitting.selection import SCORE_DRAWS, LogPredictive
+from dpmcmc.run.program import Layout
+
+SCHEMA = dp.Schema(
+    {
+        "age": dp.Column(kind="number", lower=18, upper=90),
+        "smoker": dp.Column(kind="boolean"),
+        "readmitted": dp.Column(kind="boolean"),
+    }
+)
+SMALL = {"family": "bernoulli", "sampler": "private_laplace", "num_steps": 20, "even_if_useless": True}
+CANDIDATES = {name: {"model": f"readmitted ~ {name}", **SMALL} for name in ("smoker", "age")}
+
+
+def table(size: int = 3000) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    age, smoker = rng.uniform(18, 90, size).round(1), rng.random(size) < 0.4
+    readmitted = rng.random(size) < 1 / (1 + np.exp(0.5 - 0.06 * (age - 54)))
+    return pd.DataFrame({"age": age, "smoker": smoker, "readmitted": readmitted})
+
+
+def vault(allowed: float = 4.0) -> dp.PrivateData:
+    return dp.PrivateData.from_table(table(), schema=SCHEMA, budget=dp.Budget(allowed, 1e-6))
+
+
+def test_everything_is_charged_once_and_one_fit_is_shown() -> None:
+    data = vault()
+    post = dp.select(CANDIDATES, data, epsilon=3.0, score_range=(-5, 0), mean_runs=1.0)
+    chosen = post.settings["selection"]["selected"]
+    assert post.settings["selection"]["candidates"] == ["smoker", "age"]
+    assert set(post.draws) == {"intercept", chosen}
+    assert Selected in post.certificate.event.held
+    assert 2.9 < float(post.certificate.epsilon) <= 3.0
+    assert data.account.spent == post.certificate.event
+    assert any("only the best was shown" in words for words in post.certificate.holds_if)
+    assert f"{chosen} was selected from smoker, age" in post.settings["request"]["description"]
+    assert dp.Certificate.from_json(post.certificate.to_json()) == post.certificate
+
+
+@pytest.mark.parametrize(
+    ("candidates", "changes", "words"),
+    [
+        ({"a": {"family": "bernoulli"}}, {}, "expected model"),
+        ({"a": {"model": "readmitted ~ age", "epsilon": 1.0}}, {}, "has model, epsilon"),
+        (CANDIDATES, {"score_range": (0, -5)}, "score_range"),
+        (CANDIDATES, {"score_range": (-np.inf, 0)}, "score_range"),
+        (CANDIDATES, {"mean_runs": 0.5}, "mean=0.5"),
+        (CANDIDATES, {"shape": -1.0}, "shape=-1.0"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_charge(candidates, changes, words) -> None:
+    data = vault()
+    with pytest.raises(InvalidArgument, match=words):
+        dp.select(candidates, data, **{"epsilon": 3.0, "score_range": (-5, 0), **changes})
+    assert data.account.epsilon_spent == 0
+
+
+def test_useless_and_dear_candidates_are_refused_before_any_charge() -> None:
+    data = vault()
+    with pytest.raises(BudgetUnreachable, match="too little"):
+        dp.select({"a": {"model": "readmitted ~ age", "family": "bernoulli"}}, data, epsilon=0.2, score_range=(-5, 0))
+    batches = {**SMALL, "model": "readmitted ~ age", "sampler": "dp_sgld"}  # Poisson batches have no small divergence
+    with pytest.raises(BudgetUnreachable, match="Renyi divergences"):
+        dp.select({"a": batches}, data, epsilon=3.0, score_range=(-5, 0))
+    assert data.account.epsilon_spent == 0
+
+
+def test_the_score_is_the_clipped_log_predictive_density() -> None:
+    data = dp.PrivateData.without_guarantee(read_table(table(200), SCHEMA).records)
+    model = dp.from_formula("readmitted ~ age", SCHEMA, family="bernoulli")
+    layout = Layout.of(jax.eval_shape(model.sample_prior, jax.random.key(0)))
+    positions = 6 * jax.random.normal(jax.random.key(1), (SCORE_DRAWS, 2))
+    score = LogPredictive(model, layout, dp.Sum(0.5, 0.002), middle=-0.5)
+    found = float(data.run(score, positions, model=model))
+    age, readmitted = (np.asarray(table(200)[name], float) for name in ("age", "readmitted"))
+    predictor = np.asarray(positions) @ np.stack([np.ones_like(age), (age - 54) / 36])
+    chance = np.mean(1 / (1 + np.exp(-predictor)), axis=0)
+    each = np.clip(np.log(np.where(readmitted > 0, chance, 1 - chance)), -1.0, 0.0) + 0.5
+    assert np.any(each == -0.5)
+    assert found == pytest.approx(each.sum(), abs=0.05)
+
+
+@pytest.mark.slow
+def test_the_better_model_wins() -> None:
+    """The scores differ by many of their standard deviations; with this seed each is run once, the worse one first."""
+    read = read_table(table(20_000), SCHEMA)
+    data = dp.PrivateData.without_guarantee(read.records, bounds=read.bounds, schema=SCHEMA)
+    post = dp.select(CANDIDATES, data, epsilon=2.0, delta=1e-6, score_range=(-5, 0), mean_runs=6.0, insecure_seed=5)
+    assert post.settings["selection"]["selected"] == "age"
+    assert NonPrivate in post.certificate.event.held
