@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.interpreters import partial_eval
 
 from dpmcmc.enclave import PrivateData
 from dpmcmc.fitting.round import Summit
@@ -50,6 +49,10 @@ def public_curvature(model: Model, layout: Layout, data: PrivateData) -> PublicC
     """Return the curvature where the traced Hessian of a record's log-likelihood does not read the record."""
     facts = data.facts
     position = jax.ShapeDtypeStruct((layout.dimension,), jnp.float32)
-    traced = jax.make_jaxpr(jax.hessian(log_likelihood(model, layout)))(position, facts.record)
-    _, is_read = partial_eval.dce_jaxpr(traced.jaxpr, [True])
-    return None if any(is_read[1:]) else PublicCurvature(model, layout, facts.record, facts.size)
+    traced = jax.make_jaxpr(jax.hessian(log_likelihood(model, layout)))(position, facts.record).jaxpr
+    needed = set(map(id, traced.outvars))
+    for equation in reversed(traced.eqns):
+        if any(id(variable) in needed for variable in equation.outvars):
+            needed.update(map(id, equation.invars))
+    is_read = any(id(variable) in needed for variable in traced.invars[1:])
+    return None if is_read else PublicCurvature(model, layout, facts.record, facts.size)
