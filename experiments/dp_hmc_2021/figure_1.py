@@ -4,6 +4,7 @@ import math
 
 import pandas as pd
 
+from experiments.dp_hmc_2021.pairs import paired
 from experiments.dp_hmc_2021.published import compare, orderings
 from experiments.machinery import pictures
 from experiments.machinery.budgets import budget_cells, run_budget_cell, run_budget_cells
@@ -86,7 +87,7 @@ def make(tables: Tables, configuration: Configuration) -> Product:
         f"{c['most_steps']['dp_sgld']:,} steps. `fit` is drawn where it was run: epsilon "
         f"{', '.join(f'{epsilon:g}' for epsilon in c['fit']['epsilons'])}."
     )
-    parts = [orderings(found), compare(table), summary(found)]
+    parts = [orderings(found), paired(table), compare(table), summary(found)]
     return Product(caption, "\n\n".join(part for part in parts if part), figure, found)
 
 
