@@ -143,6 +143,16 @@ def test_stages_hand_over() -> None:
     assert [stage["kernel"] for stage in posterior.settings["stages"]] == ["dp_penalty", "dp_hmc", "dp_hmc"]
 
 
+def fisher_information(theta):
+    return 200.0 * jnp.eye(2) + theta[0] ** 2
+
+
+def test_a_function_is_written_down_by_its_name() -> None:
+    kernel = dp.dp_langevin(dp.GradientSum(0.1, 1.0), step_size=0.1, metric=fisher_information)
+    posterior = dp.sample(kernel, MODEL, vault(), num_steps=2, init=START, progress=False)
+    assert posterior.settings["stages"][0]["metric"] == "function fisher_information", "not by where it lies in memory"
+
+
 def test_starts() -> None:
     from_prior = dp.sample(WALK, MODEL, vault(), num_steps=1, num_chains=3, num_warmup=0, progress=False)
     assert len(np.unique(from_prior["position"][:, 0, 0])) == 3

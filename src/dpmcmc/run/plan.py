@@ -1,5 +1,6 @@
 """A run before it starts: everything about it that is public; and how it goes on, once it is paid for."""
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -193,5 +194,10 @@ def _ledger(account: DatasetAccount) -> dict[str, Any]:
 
 
 def _plain(kernel: Kernel) -> dict[str, Any]:
-    kinds = (bool, int, float, str)
-    return {name: value if isinstance(value, kinds) else repr(value) for name, value in kernel.settings.items()}
+    return {name: _in_words(value) for name, value in kernel.settings.items()}
+
+
+def _in_words(value: Any) -> bool | float | str:
+    if isinstance(value, bool | int | float | str):
+        return value
+    return f"function {value.__qualname__}" if inspect.isfunction(value) else repr(value)

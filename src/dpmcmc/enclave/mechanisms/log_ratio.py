@@ -87,26 +87,23 @@ class LogRatio:
         return [noisy_lattice_sum(quantise_scalar, lattices, facts, contribution, records, queries, keys)]
 
 
-@certified
-@dataclass(frozen=True)
-class PenaltyTest:
+class PenaltyDecision:
     """The decision of a penalty test alone: accept if log u < R + noise - variance / 2 + the public rest.
 
     R is the sum that `LogRatio` releases; here it stays in the enclave, and so does u, which makes the release cheaper
-    (`AcceptBit`).
+    (`AcceptBit`). How far one record's ratio is held is left to the mechanisms: their `lattice` says it.
     """
 
-    clip: float
     noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "clip", validation.positive("clip", self.clip))
-        object.__setattr__(self, "noise_multiplier", validation.positive("noise_multiplier", self.noise_multiplier))
 
     @property
     def acceptance(self) -> str:
         """The rule that the bit obeys."""
         return "penalty"
+
+    def lattice(self, facts: Facts, positions: Sequence[jax.Array]) -> Lattice:
+        """Return the lattice of one chain: its granularity follows the positions, bound and scale are constants."""
+        raise NotImplementedError
 
     def output(self, facts: Facts, term: Term, queries: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:  # noqa: ARG002
         """Return one bit."""
@@ -126,7 +123,24 @@ class PenaltyTest:
         """Return the decision of each chain."""
         *positions, public = queries
         of_noise, of_test = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
-        lattices = jax.vmap(lambda one: ratio_lattice(self.clip, self.noise_multiplier, facts, one))(positions)
+        lattices = jax.vmap(lambda one: self.lattice(facts, one))(positions)
         noisy = noisy_lattice_sum(quantise_scalar, lattices, facts, contribution, records, queries, of_noise)[:, 0]
         minus_log_uniform = jax.vmap(jax.random.exponential)(of_test)
         return [-minus_log_uniform < noisy - noise_variance(lattices) / 2 + public]
+
+
+@certified
+@dataclass(frozen=True)
+class PenaltyTest(PenaltyDecision):
+    """The decision of a penalty test on the ratio that `LogRatio` releases, whose clip follows the distance."""
+
+    clip: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clip", validation.positive("clip", self.clip))
+        object.__setattr__(self, "noise_multiplier", validation.positive("noise_multiplier", self.noise_multiplier))
+
+    def lattice(self, facts: Facts, positions: Sequence[jax.Array]) -> Lattice:
+        """Return the lattice of one chain: that of `LogRatio`."""
+        return ratio_lattice(self.clip, self.noise_multiplier, facts, positions)
