@@ -33,10 +33,10 @@ docs: $(DOCUMENTATION)  ## the documentation as a site, in site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 unit: $(DEVELOPMENT) $(BROWSER)
-	$(BIN)/pytest --numprocesses auto --dist loadfile
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 test-slow: $(DEVELOPMENT) $(BROWSER)  ## the long statistical tests as well
-	$(BIN)/pytest --numprocesses auto --dist loadfile -m "slow or not slow"
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "slow or not slow"
 
 figures: $(DEVELOPMENT)  ## make the pictures in docs/figures again
 	$(BIN)/python docs/figures/accountants.py

@@ -64,7 +64,7 @@ def statistic(oracle, mechanism, position):
 
 
 def curvature(oracle, mechanism, position):
-    return oracle.curvature(mechanism, jnp.repeat(position, 2), jnp.eye(2)).value[0, 0]
+    return oracle.curvature(mechanism, jnp.repeat(position, 2), jnp.eye(2)[:, :1]).value[0, 0]
 
 
 def signal_to_noise(mechanism, ask, adjacency):

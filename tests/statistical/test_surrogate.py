@@ -16,7 +16,7 @@ from scipy import stats
 from stationarity import CLEARLY, advance, over_thresholds
 
 from dpmcmc.enclave import BarkerBit, ExactSum, LogRatio, PrivateData, RemainderTest
-from dpmcmc.enclave.mechanisms import remainder_test
+from dpmcmc.enclave.mechanisms import log_ratio
 from dpmcmc.enclave.oracle import Oracle
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.kernels import Stage, surrogate_hmc
@@ -165,7 +165,7 @@ def without_log_correction(*given, accept=MODULE.accept):
 
 
 MUTANTS = {
-    "no penalty": (remainder_test, "noise_variance", lambda lattice: jnp.zeros_like(lattice.granularity)),
+    "no penalty": (log_ratio, "noise_variance", lambda lattice: jnp.zeros_like(lattice.granularity)),
     "surrogate counted twice": (MODULE, "accept", without_log_correction),
     "no test on the surrogate": (MODULE, "penalty_test", lambda *_: jnp.asarray(True)),
 }
@@ -198,5 +198,5 @@ def joint_law():
 
 def test_the_joint_law_is_kept(monkeypatch):
     assert joint_law() < 1
-    monkeypatch.setattr(remainder_test, "noise_variance", lambda lattice: jnp.zeros_like(lattice.granularity))
+    monkeypatch.setattr(log_ratio, "noise_variance", lambda lattice: jnp.zeros_like(lattice.granularity))
     assert joint_law() > CLEARLY, "no penalty"
