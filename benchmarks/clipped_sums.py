@@ -37,7 +37,7 @@ if importlib.util.find_spec("tomli_w") is None:
 
 from dpmcmc.accounting.adjacency import Adjacency  # noqa: E402
 from dpmcmc.enclave.column_kernel import Columns  # noqa: E402
-from dpmcmc.enclave.data import PrivateData  # noqa: E402
+from dpmcmc.enclave.data import CHUNK_SIZE, PrivateData  # noqa: E402
 from dpmcmc.enclave.mechanisms.base import Facts, Term  # noqa: E402
 from dpmcmc.enclave.mechanisms.gradient import GradientSum  # noqa: E402
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio  # noqa: E402
@@ -81,7 +81,7 @@ def table(n: int, d: int) -> Records:
 def facts_of(records: Records) -> Facts:
     """Return what is public about the records."""
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), records)
-    return Facts(Adjacency.REPLACE_ONE, len(records["x"]), one, {}, 2000)
+    return Facts(Adjacency.REPLACE_ONE, len(records["x"]), one, {}, CHUNK_SIZE)
 
 
 # --- the methods: each returns a function without arguments, and the bytes it holds or zero ---------------------------

@@ -93,7 +93,7 @@ class NoiseKeyRefused(AuditError):
 
 
 class RunRefused(AuditError):
-    """A run that would escape the count: inside jit, vmap or grad."""
+    """A run that would escape the count, inside jit, vmap or grad; or on a machine that is known to add up wrongly."""
 
 
 class LedgerError(DpmcmcError):

@@ -166,7 +166,7 @@ def test_memory_is_flat_in_the_number_of_records():
         (prepared,) = data._programs.kept.values()
         return prepared.compile().memory_analysis().temp_size_in_bytes
 
-    assert temporary(64_000) <= temporary(4_000) + 4096
+    assert temporary(800_000) <= temporary(80_000) + 4096
 
 
 # Events.

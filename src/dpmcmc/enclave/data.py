@@ -20,6 +20,7 @@ from dpmcmc.accounting.event import Event, NonPrivate
 from dpmcmc.accounting.selection import repeat_and_select
 from dpmcmc.enclave.audit import Audit
 from dpmcmc.enclave.journal import Journal, reservation_of
+from dpmcmc.enclave.machine import refuse_wrong_sums
 from dpmcmc.enclave.mechanisms.base import Facts
 from dpmcmc.enclave.noise import MODES, Claim
 from dpmcmc.enclave.oracle import LogDensity
@@ -36,6 +37,9 @@ from dpmcmc.schema import Schema
 if TYPE_CHECKING:
     from dpmcmc.accounting.ledger import DatasetAccount
 
+CHUNK_SIZE = 20_000
+"""Shorter loops keep one core of a processor busy and not the others."""
+
 
 @sealed
 class PrivateData:
@@ -49,8 +53,8 @@ class PrivateData:
         ledger: the book that pays, with the name of the `dataset` in it.
         dataset: the name under which the ledger knows these records.
         budget: instead of a ledger, a budget that lives as long as this object.
-        chunk_size: how many records a mechanism holds at once. Changes speed and memory, and results by no more than
-            how XLA rounds what one record adds: without a linear predictor that may depend on the chunk's shape.
+        chunk_size: how many records a mechanism holds at once at most. Changes speed and memory, and results by no
+            more than how XLA rounds what one record adds: without a linear predictor the chunk's shape may matter.
         noise: how noise is drawn: ``exact``; ``hardened`` floating point, which results say; or ``float``, for tests,
             for which nothing is claimed and nobody pays.
         devices: devices over which the rows are spread; one, where JAX puts them, unless stated. Changes no release.
@@ -78,11 +82,12 @@ class PrivateData:
         ledger: Payer | None = None,
         dataset: str | None = None,
         budget: Budget | None = None,
-        chunk_size: int = 2000,
+        chunk_size: int = CHUNK_SIZE,
         noise: str = "exact",
         devices: Sequence[Any] | None = None,
         schema: Schema | None = None,
     ) -> None:
+        refuse_wrong_sums()
         relation = Adjacency.parse("adjacency", adjacency)
         records = as_tree(records)
         names = leaf_names(records)

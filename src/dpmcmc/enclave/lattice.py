@@ -243,6 +243,11 @@ def sum_chunks(
     return total
 
 
+def even_chunks(rows: int, most: int) -> int:
+    """Return the size of chunks of at most so many rows, for which the last one is nearly full."""
+    return -(-rows // -(-rows // most))
+
+
 def sum_across(value: Wide, axis_name: str) -> Wide:
     """Return the exact sum over a mapped axis (at most 2^15 shards): the collective adds up 16-bit words."""
     parts = (value.low & 0xFFFF, value.low >> 16, value.high)

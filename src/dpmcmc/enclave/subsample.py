@@ -28,7 +28,7 @@ from jax.typing import ArrayLike
 from scipy import special
 
 from dpmcmc import validation
-from dpmcmc.enclave.lattice import Lattice, Wide, magnitude, quantise_scalar, sum_chunks
+from dpmcmc.enclave.lattice import Lattice, Wide, even_chunks, magnitude, quantise_scalar, sum_chunks
 from dpmcmc.enclave.limbs import Limbs, limbs, minus, times
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts
 from dpmcmc.enclave.shards import num_rows, sum_parts
@@ -235,7 +235,7 @@ def sum_batch(
             return jax.vmap(of_chain, in_axes=(0, 1, 1), out_axes=1)(chains, chunk.indices, chunk.mask)
 
         within = batch.within(first, part)
-        size = min(chunk_size, batch.indices.shape[1])
+        size = even_chunks(batch.indices.shape[1], chunk_size)
         return sum_chunks(of_chunk, Batch(within.indices.T, within.mask.T), size, bound)
 
     return sum_parts(of_part, records)
@@ -268,7 +268,8 @@ def batch_moments(
         whole = quantise_scalar(jax.vmap(contribution, in_axes=(None, 0))(queries, rows)[:, 0], lattice)
         return jnp.stack([whole, whole * whole], axis=1)
 
-    sums = sum_batch(steps, (list(queries), lattices), records, batch, facts.chunk_size, lattices.bound**2)
+    at_once = facts.at_once(2 * len(batch.indices))
+    sums = sum_batch(steps, (list(queries), lattices), records, batch, at_once, lattices.bound**2)
     total, squares = (Wide(sums.high[:, column], sums.low[:, column]) for column in (0, 1))
     size = limbs(magnitude(total))
     return Moments(total, minus(times(limbs(batch.indices.shape[1]), limbs(squares)), times(size, size)))

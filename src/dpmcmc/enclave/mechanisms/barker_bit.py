@@ -9,7 +9,16 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import Approximation, Event, LogisticBit, NonPrivate
-from dpmcmc.enclave.lattice import Lattice, Wide, add, from_float, logistic_lattice, quantise_scalar, sum_chunks
+from dpmcmc.enclave.lattice import (
+    Lattice,
+    Wide,
+    add,
+    even_chunks,
+    from_float,
+    logistic_lattice,
+    quantise_scalar,
+    sum_chunks,
+)
 from dpmcmc.enclave.logistic_coin import LOGISTIC_ERROR, bernoulli_logistic
 from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.exact import exact_sum
@@ -69,7 +78,7 @@ class BarkerBit:
 
             return jax.vmap(of_chain, out_axes=1)(list(queries))
 
-        chunk_size = min(facts.chunk_size, num_rows(records))  # of one shape on all devices
+        chunk_size = even_chunks(num_rows(records), facts.at_once(len(queries[-1])))  # of one shape on all devices
         total = sum_parts(lambda rows, _: sum_chunks(steps, rows, chunk_size, lattice.bound), records)
         return add(total, public_steps(queries[-1], float(lattice.granularity))), lattice  # pyright: ignore[reportArgumentType]
 

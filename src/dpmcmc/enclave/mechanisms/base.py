@@ -15,6 +15,9 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import Event
 from dpmcmc.enclave.schema import Bounds
 
+ENTRIES_IN_CACHE, FEWEST_AT_ONCE = 2**20, 64
+"""How many entries of contributions a mechanism holds at once at most, unless the second so many records have more."""
+
 
 @dataclass(frozen=True, eq=False)
 class Facts:
@@ -29,10 +32,14 @@ class Facts:
 
     bounds: Bounds
     chunk_size: int
-    """How many records a mechanism holds at once: a matter of speed and memory."""
+    """How many records a mechanism holds at once at most: a matter of speed and memory."""
 
     noise: str = "exact"
     """How privacy noise is drawn: one of `noise.MODES`."""
+
+    def at_once(self, entries: int) -> int:
+        """Return how many records to hold at once at most where each adds so many entries: large ones only a few."""
+        return min(self.chunk_size, max(ENTRIES_IN_CACHE // max(entries, 1), FEWEST_AT_ONCE))
 
 
 @dataclass(frozen=True)

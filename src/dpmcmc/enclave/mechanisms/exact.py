@@ -29,10 +29,6 @@ def exact_sum(
 def _sum_part(
     facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], num_chains: int
 ) -> jax.Array:
-    rows = num_rows(records)
-    chunk_size = min(facts.chunk_size, rows)
-    whole = rows - rows % chunk_size
-
     def of_chunk(chunk: Any) -> jax.Array:
         def of_chain(queries: Sequence[jax.Array], _: jax.Array) -> jax.Array:
             vectors = jax.vmap(contribution, in_axes=(None, 0))(queries, chunk)
@@ -41,8 +37,11 @@ def _sum_part(
 
         return jax.vmap(of_chain)(list(queries), jnp.arange(num_chains))
 
-    chunks = jax.tree.map(lambda leaf: leaf[:whole].reshape(-1, chunk_size, *leaf.shape[1:]), records)
+    rows = num_rows(records)
     shape = jax.eval_shape(of_chunk, jax.tree.map(lambda leaf: leaf[:1], records))
+    chunk_size = min(facts.at_once(shape.size), rows)
+    whole = rows - rows % chunk_size
+    chunks = jax.tree.map(lambda leaf: leaf[:whole].reshape(-1, chunk_size, *leaf.shape[1:]), records)
     start = jnp.zeros(shape.shape, shape.dtype)
     total, _ = jax.lax.scan(lambda total, chunk: (total + of_chunk(chunk), None), start, chunks)
     return total if whole == rows else total + of_chunk(jax.tree.map(lambda leaf: leaf[whole:], records))

@@ -18,6 +18,7 @@ from dpmcmc.enclave.lattice import (
     Lattice,
     Wide,
     add,
+    even_chunks,
     gradient_lattice,
     noise_over_clip,
     quantise_vector,
@@ -36,8 +37,8 @@ CLIPS_MOVED = {Adjacency.REPLACE_ONE: 2, Adjacency.ADD_OR_REMOVE_ONE: 1}
 """By how many clips a neighbour moves a clipped sum: one record leaves and another enters, or only one of the two."""
 
 
-ENTRIES_AT_ONCE, ENTRIES_IN_CACHE = 2**24, 2**20
-"""How many entries of contributions a GPU holds at least, since short loops would leave it idle, and a CPU at most."""
+ENTRIES_AT_ONCE = 2**24
+"""How many entries of contributions a GPU holds at least, since short loops would leave it idle."""
 
 SHARE_AT_ONCE = 16
 """A GPU holds as many entries of contributions as this part of the table has: little memory beside it, few loops."""
@@ -115,12 +116,11 @@ def noisy_lattice_sum(
         return jax.vmap(of_chain)(list(queries), lattices)
 
     entries = len(keys) * jax.eval_shape(contribution, [query[0] for query in queries], facts.record).size
+    chunk_size = facts.at_once(entries)
     if on_gpu():
         in_table = num_rows(records) * sum(leaf.size for leaf in jax.tree.leaves(facts.record))
-        chunk_size = max(facts.chunk_size, max(ENTRIES_AT_ONCE, in_table // SHARE_AT_ONCE) // entries)
-    else:
-        chunk_size = min(facts.chunk_size, max(ENTRIES_IN_CACHE // entries, 64))
-    chunk_size = min(chunk_size, num_rows(records))  # of one shape on all devices
+        chunk_size = max(chunk_size, max(ENTRIES_AT_ONCE, in_table // SHARE_AT_ONCE) // entries)
+    chunk_size = even_chunks(num_rows(records), chunk_size)  # of one shape on all devices
     total = sum_parts(lambda rows, _: sum_chunks(steps, rows, chunk_size, lattices.bound, axis=1), records)
     return _with_noise(facts, total, lattices, keys)
 

@@ -104,7 +104,8 @@ class SubsampledGradientSum:
         def steps(queries: Sequence[jax.Array], rows: Any) -> jax.Array:
             return quantise_vector(jax.vmap(contribution, in_axes=(None, 0))(queries, rows), lattice)
 
-        return sum_batch(steps, list(queries), records, batch, facts.chunk_size, lattice.bound), lattice
+        at_once = facts.at_once(sum(query.size for query in queries))
+        return sum_batch(steps, list(queries), records, batch, at_once, lattice.bound), lattice
 
     def compute(
         self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array

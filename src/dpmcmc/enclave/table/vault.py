@@ -7,7 +7,7 @@ from typing import Any
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.ledger import Ledger
-from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.data import CHUNK_SIZE, PrivateData
 from dpmcmc.enclave.payer import Payer
 from dpmcmc.enclave.table.readers import read_table
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
@@ -23,7 +23,7 @@ def from_table(
     budget: Budget | None = None,
     adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
     public_size: int | None = None,
-    chunk_size: int = 1000,
+    chunk_size: int = CHUNK_SIZE,
 ) -> PrivateData:
     """Put a table into a vault. What pays for it is found, or refused, before a row is read.
 
@@ -36,7 +36,7 @@ def from_table(
             the table, and then the book is made where there is none.
         adjacency: which data sets are neighbours: of records, that is rows or, where the schema names persons, persons.
         public_size: a stated number of records, required under ``add_or_remove_one``, where the true one is private.
-        chunk_size: how many records a mechanism holds at once; changes speed and memory, never a result.
+        chunk_size: how many records a mechanism holds at once at most, as for `PrivateData`.
     """
     stated = Schema.read(schema)
     relation = Adjacency.parse("adjacency", adjacency)
