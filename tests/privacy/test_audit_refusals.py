@@ -104,7 +104,9 @@ def test_custom_reduction_over_records(check_refused, data):
     def program(oracle, theta):
         return jax.lax.reduce(data, 0.0, jax.lax.add, (0,))  # custom reduction
 
-    check_refused(program, THETA, error=RecordsRefused, operation="a JAX operation|reduce_sum", marker="custom reduction")
+    check_refused(
+        program, THETA, error=RecordsRefused, operation="a JAX operation|reduce_sum", marker="custom reduction"
+    )
 
 
 def test_records_in_the_carry(check_refused, data):
