@@ -16,6 +16,9 @@ from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import AcceptBit, Approximation, Gaussian, NonPrivate, counts
 from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.lattice import sum_chunks
+from dpmcmc.enclave.mechanisms import barker_bit, lattice_sum
+from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit
 from dpmcmc.enclave.mechanisms.base import Term
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, ExactLogRatio, ExactSum
@@ -167,6 +170,24 @@ def test_memory_is_flat_in_the_number_of_records():
         return prepared.compile().memory_analysis().temp_size_in_bytes
 
     assert temporary(800_000) <= temporary(80_000) + 4096
+
+
+@pytest.mark.parametrize("module", [lattice_sum, barker_bit])
+def test_the_shape_of_chunks_is_public(module, monkeypatch):
+    """XLA may round what a record adds by the shape of its chunk: one record more or less must not change that."""
+    sizes = []
+
+    def watched(steps, rows, chunk_size, *arguments, **options):
+        sizes.append(chunk_size)
+        return sum_chunks(steps, rows, chunk_size, *arguments, **options)
+
+    monkeypatch.setattr(module, "sum_chunks", watched)
+    for rows in (30, 31, 64, 65):
+        data = vault(np.zeros((rows, 3), np.float32), adjacency="add_or_remove_one", public_size=50, chunk_size=32)
+        mechanism = BarkerBit(0.1) if module is barker_bit else PenaltyTest(2.0, 3.0)
+        data.run(lambda o, a, b, mechanism=mechanism: o.accept(mechanism, a, b), THETA, OTHER, model=MODEL)
+    assert sizes
+    assert set(sizes) == {25}, "two even chunks of the stated size"
 
 
 # Events.

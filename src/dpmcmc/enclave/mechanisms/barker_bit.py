@@ -24,7 +24,7 @@ from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
 from dpmcmc.enclave.mechanisms.exact import exact_sum
 from dpmcmc.enclave.mechanisms.lattice_sum import CLIPS_MOVED
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
-from dpmcmc.enclave.shards import num_rows, sum_parts
+from dpmcmc.enclave.shards import sum_parts
 
 
 def public_steps(public: jax.Array, granularity: float) -> Wide:
@@ -78,7 +78,8 @@ class BarkerBit:
 
             return jax.vmap(of_chain, out_axes=1)(list(queries))
 
-        chunk_size = even_chunks(num_rows(records), facts.at_once(len(queries[-1])))  # of one shape on all devices
+        # of one shape on all devices, and for all neighbours
+        chunk_size = even_chunks(facts.size, facts.at_once(len(queries[-1])))
         total = sum_parts(lambda rows, _: sum_chunks(steps, rows, chunk_size, lattice.bound), records)
         return add(total, public_steps(queries[-1], float(lattice.granularity))), lattice  # pyright: ignore[reportArgumentType]
 

@@ -31,7 +31,7 @@ from dpmcmc.enclave.noise import approximation, draw_noise, total_variation_boun
 from dpmcmc.enclave.rank_one import RankOne, for_roots, sum_squares
 from dpmcmc.enclave.rounding import is_rounded, quantise_rounded
 from dpmcmc.enclave.rows import Rows, on_gpu
-from dpmcmc.enclave.shards import Shards, num_rows, sum_parts
+from dpmcmc.enclave.shards import Shards, sum_parts
 
 CLIPS_MOVED = {Adjacency.REPLACE_ONE: 2, Adjacency.ADD_OR_REMOVE_ONE: 1}
 """By how many clips a neighbour moves a clipped sum: one record leaves and another enters, or only one of the two."""
@@ -118,9 +118,10 @@ def noisy_lattice_sum(
     entries = len(keys) * jax.eval_shape(contribution, [query[0] for query in queries], facts.record).size
     chunk_size = facts.at_once(entries)
     if on_gpu():
-        in_table = num_rows(records) * sum(leaf.size for leaf in jax.tree.leaves(facts.record))
+        in_table = facts.size * sum(leaf.size for leaf in jax.tree.leaves(facts.record))
         chunk_size = max(chunk_size, max(ENTRIES_AT_ONCE, in_table // SHARE_AT_ONCE) // entries)
-    chunk_size = even_chunks(num_rows(records), chunk_size)  # of one shape on all devices
+    # of one shape on all devices, and for all neighbours: XLA may round what a record adds by the shape of its chunk
+    chunk_size = even_chunks(facts.size, chunk_size)
     total = sum_parts(lambda rows, _: sum_chunks(steps, rows, chunk_size, lattices.bound, axis=1), records)
     return _with_noise(facts, total, lattices, keys)
 
