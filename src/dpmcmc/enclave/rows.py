@@ -26,7 +26,7 @@ ROW_BOUND = 127 * 256
 """The largest norm of a row in integers, and so of an entry: two signed bytes, neither of them -128."""
 
 ROWS_IN_TILE = 512
-"""On a CPU, where there are so many. A constant, whatever the number of records: see `linear_predictor._predict`."""
+"""On a CPU. A constant, whatever the number of records: see `linear_predictor._predict`."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["records", "tiles", "units"], meta_fields=["factors", "fused"])
@@ -195,7 +195,7 @@ def rows_in_tile(width: int, num_records: int, fused: bool) -> int:
     if fused:
         return ROWS_AT_ONCE
     if not on_gpu():
-        return min(ROWS_IN_TILE, -(-num_records // 128) * 128)
+        return ROWS_IN_TILE
     num_tiles = -(-num_records // _rows_at_once(width))
     return -(-num_records // (num_tiles * 128)) * 128
 
