@@ -37,12 +37,12 @@ if importlib.util.find_spec("tomli_w") is None:
 
 from dpmcmc.accounting.adjacency import Adjacency  # noqa: E402
 from dpmcmc.enclave.column_kernel import Columns  # noqa: E402
-from dpmcmc.enclave.data import CHUNK_SIZE, PrivateData  # noqa: E402
-from dpmcmc.enclave.mechanisms.base import Facts, Term  # noqa: E402
+from dpmcmc.enclave.core.vault import CHUNK_SIZE, PrivateData  # noqa: E402
+from dpmcmc.enclave.core.mechanism import Facts, Term  # noqa: E402
 from dpmcmc.enclave.mechanisms.gradient import GradientSum  # noqa: E402
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio  # noqa: E402
-from dpmcmc.enclave.rng import insecure_key  # noqa: E402
-from dpmcmc.enclave.rows import Rows  # noqa: E402
+from dpmcmc.enclave.noise.chacha20 import insecure_key  # noqa: E402
+from dpmcmc.enclave.accelerate.linear.rows import Rows  # noqa: E402
 
 COLUMNS = ["date", "device", "model", "n", "d", "chains", "method", "seconds", "reads", "ratio_to_plain_gradient"]
 COLUMNS += ["peak_mb"]

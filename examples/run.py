@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import dpmcmc as dp
-from dpmcmc.enclave.table.readers import read_table
+from dpmcmc.enclave.tables.readers import read_table
 from dpmcmc.errors import BudgetUnreachable
 from dpmcmc.fitting import RECIPES
 from dpmcmc.zoo.reference import nuts_reference

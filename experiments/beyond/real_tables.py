@@ -12,7 +12,7 @@ import pandas as pd
 from jax.flatten_util import ravel_pytree
 
 import dpmcmc as dp
-from dpmcmc.enclave.table.readers import read_table
+from dpmcmc.enclave.tables.readers import read_table
 from examples.public_tables import SOURCES, fetch
 
 SCHEMAS = Path(__file__).parents[2] / "examples"

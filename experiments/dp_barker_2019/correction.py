@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from dpmcmc.enclave.correction import Correction, gaussian_mixture, linear_program, ridge
+from dpmcmc.enclave.mechanisms.correction import Correction, gaussian_mixture, linear_program, ridge
 from experiments.machinery import pictures
 from experiments.machinery.study import Cell, Configuration, Product, Rows, Study, Tables, Target
 

@@ -43,7 +43,7 @@ SEGMENTS_AN_EPOCH = 4
 def kernel_and_model(reading: str, c: dict[str, Any], num_records: int) -> tuple[Any, Any]:
     """Return the sampler in one reading: drift eta / N times the gradient; noise eta / N published, 2 eta / N right."""
     from dpmcmc.enclave.mechanisms.subsampled_gradient import ExactSubsampledGradientSum, SubsampledGradientSum
-    from dpmcmc.enclave.sampling import Poisson
+    from dpmcmc.enclave.batches.sampling import Poisson
     from dpmcmc.kernels.dp_sgld import dp_sgld
     from dpmcmc.model.model import Model
 
@@ -59,7 +59,7 @@ def kernel_and_model(reading: str, c: dict[str, Any], num_records: int) -> tuple
 
 def run(c: dict[str, Any]) -> list[dict[str, Any]]:
     """Run one chain and return a row an epoch: of the last draw alone, and of the draws of the second half so far."""
-    from dpmcmc.enclave.data import PrivateData
+    from dpmcmc.enclave.core.vault import PrivateData
     from dpmcmc.run.program import Advance, Begin, Layout
 
     data = mnist.load(c["num_train"], c["num_test"])

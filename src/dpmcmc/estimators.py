@@ -16,7 +16,7 @@ import pandas as pd
 from dpmcmc import validation
 from dpmcmc.accounting import Budget
 from dpmcmc.enclave import PrivateData
-from dpmcmc.enclave.table import read_table
+from dpmcmc.enclave.tables import read_table
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting import fit
 from dpmcmc.model import FormulaModel, from_formula

@@ -92,7 +92,7 @@ def charges() -> int:
         ({"schema": "absent"}, "--data 'patients.csv' has no column height; the schema names it"),
         ({"data": "broken.parquet"}, "--data 'broken.parquet' cannot be read; expected a whole Parquet file"),
         ({"data": "nowhere.csv"}, "--data 'nowhere.csv' cannot be read: no such file"),
-        ({"adjacency": "add_or_remove_one"}, "--public-size must be stated under add_or_remove_one"),
+        ({"adjacency": "add_or_remove_one"}, "--capacity must be stated under add_or_remove_one"),
         ({"prior": "ward[east]=normal(0, 1)", "schema": "wards"}, "priors has ward[east]"),
         ({"epsilon": "4.5"}, "dataset='patients' has spent epsilon=0 of 4"),
     ],

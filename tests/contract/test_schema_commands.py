@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dpmcmc.cli.main import run
-from dpmcmc.enclave.table import read_table
+from dpmcmc.enclave.tables import read_table
 from dpmcmc.schema import Column, Schema
 
 COLUMNS = "age:number:0:120:unit=years,ward:category:a|b|c:missing=category, smoker:boolean,visits:integer:0:50"

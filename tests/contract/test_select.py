@@ -7,7 +7,7 @@ import pytest
 
 import dpmcmc as dp
 from dpmcmc.accounting import NonPrivate, Selected
-from dpmcmc.enclave.table.readers import read_table
+from dpmcmc.enclave.tables.readers import read_table
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument
 from dpmcmc.fitting.selection import SCORE_DRAWS, LogPredictive
 from dpmcmc.run.program import Layout

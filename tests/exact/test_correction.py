@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.special import expit, ndtr
 
 from dpmcmc.enclave import correction as correction_module
-from dpmcmc.enclave.correction import LOGISTIC_VARIANCE, Correction, gaussian_mixture, linear_program, ridge
+from dpmcmc.enclave.mechanisms.correction import LOGISTIC_VARIANCE, Correction, gaussian_mixture, linear_program, ridge
 from dpmcmc.errors import InvalidArgument
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "golden.json"

@@ -17,9 +17,9 @@ from numpyro.infer.util import potential_energy
 from scipy import stats
 
 from dpmcmc.enclave import GradientSum, PrivateData
-from dpmcmc.enclave.factors import factorise
-from dpmcmc.enclave.linear_predictor import find_rows
-from dpmcmc.enclave.mechanisms.base import Term
+from dpmcmc.enclave.accelerate.linear.form import factorise
+from dpmcmc.enclave.accelerate.linear.sums import find_rows
+from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula import FormulaModel, from_formula

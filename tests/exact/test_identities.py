@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpmcmc.enclave.equations import Equations
-from dpmcmc.enclave.identities import shortened
+from dpmcmc.enclave.accelerate.jaxpr import Equations
+from dpmcmc.enclave.accelerate.linear.identities import shortened
 
 POSITIONS = np.array([-80.0, -20.0, -1.5, 0.0, 0.3, 4.0, 30.0, 85.0], np.float32)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpmcmc.enclave import noise
-from dpmcmc.enclave.lattice import penalty_lattice
+from dpmcmc.enclave.arithmetic.lattice import penalty_lattice
 
 ROWS = json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["rows"]
 DISCRETE = [row for row in ROWS if row["name"].startswith("L_accept_discrete")]

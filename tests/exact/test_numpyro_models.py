@@ -14,8 +14,8 @@ from numpyro.infer.util import constrain_fn, potential_energy
 
 from dpmcmc.accounting import Gaussian
 from dpmcmc.enclave import GradientSum, PrivateData
-from dpmcmc.enclave.factors import factorise
-from dpmcmc.enclave.mechanisms.base import Term
+from dpmcmc.enclave.accelerate.linear.form import factorise
+from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.model import from_numpyro
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "statistical"))

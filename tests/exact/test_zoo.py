@@ -13,8 +13,8 @@ from scipy.special import logsumexp
 
 from dpmcmc import zoo
 from dpmcmc.enclave import GradientSum, LogRatio, PrivateData
-from dpmcmc.enclave.factors import factorise
-from dpmcmc.enclave.mechanisms.base import Term
+from dpmcmc.enclave.accelerate.linear.form import factorise
+from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import Model

@@ -25,7 +25,7 @@ import jax
 jax.config.update("jax_compilation_cache_dir", {cache!r})
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 from dpmcmc.cli.main import run
-from dpmcmc.enclave.journal import Journal
+from dpmcmc.enclave.resume.journal import Journal
 
 usual_begin, usual_keep = Journal.begin, Journal.keep
 

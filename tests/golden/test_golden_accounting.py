@@ -39,7 +39,7 @@ from dpmcmc.accounting import (
     samplers,
     zcdp,
 )
-from dpmcmc.enclave.correction import Correction, linear_program
+from dpmcmc.enclave.mechanisms.correction import Correction, linear_program
 
 ROWS = json.loads((Path(__file__).parent / "golden.json").read_text())["rows"]
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from toy import Book, GaussianModel
 
-from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.core.vault import PrivateData
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpmcmc.enclave.table import DuckDBQuery
+from dpmcmc.enclave.tables import DuckDBQuery
 from dpmcmc.schema import Column, Schema
 
 AGE = Column(kind="number", lower=0, upper=120, missing="indicator", fill=40)

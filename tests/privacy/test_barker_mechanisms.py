@@ -16,21 +16,21 @@ from toy import GaussianModel
 
 from dpmcmc.accounting.event import Approximation, LogisticBit, NonPrivate, counts
 from dpmcmc.accounting.event import BarkerTest as BarkerEvent
-from dpmcmc.enclave.correction import linear_program
-from dpmcmc.enclave.data import PrivateData
-from dpmcmc.enclave.lattice import Wide, to_int64
-from dpmcmc.enclave.limbs import limbs
+from dpmcmc.enclave.mechanisms.correction import linear_program
+from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.arithmetic.lattice import Wide, to_int64
+from dpmcmc.enclave.arithmetic.limbs import limbs
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit, ExactBarkerBit, public_steps
 from dpmcmc.enclave.mechanisms.barker_test import BOUND, BarkerTest, decision_error, draw_correction
-from dpmcmc.enclave.mechanisms.base import Term
-from dpmcmc.enclave.noise import discrete_gaussian
-from dpmcmc.enclave.rng import insecure_key
-from dpmcmc.enclave.subsample import Batch, Moments
+from dpmcmc.enclave.core.mechanism import Term
+from dpmcmc.enclave.noise.discrete_gaussian import discrete_gaussian
+from dpmcmc.enclave.noise.chacha20 import insecure_key
+from dpmcmc.enclave.batches.subsample import Batch, Moments
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
 MODEL = GaussianModel()
 THETA, OTHER = jnp.array([0.1, -0.2, 0.3]), jnp.array([0.2, -0.1, 0.1])
-ADDED = {"adjacency": "add_or_remove_one", "public_size": 60}
+ADDED = {"adjacency": "add_or_remove_one", "capacity": 60}
 STRUCTURE = jax.tree.structure((0,))
 DRAWS = 20_000
 ALARM = 4.5  # standard errors: ten comparisons raise a false alarm once in 14,000

@@ -13,13 +13,13 @@ from test_linear_predictor import GLMS, OTHERS, VALUES, D, logistic, records, ro
 from dpmcmc.accounting import accountants
 from dpmcmc.accounting.event import Gaussian
 from dpmcmc.enclave import CurvatureSum, PrivateData, Sum
-from dpmcmc.enclave.lattice import Lattice, to_int64
+from dpmcmc.enclave.arithmetic.lattice import Lattice, to_int64
 from dpmcmc.enclave.mechanisms import curvature
-from dpmcmc.enclave.mechanisms.base import Term
+from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.mechanisms.curvature import symmetric
 from dpmcmc.enclave.mechanisms.lattice_sum import vector_lattice
-from dpmcmc.enclave.rank_one import MOST_ROOT, OFF_DIAGONAL, ON_DIAGONAL, _square, find_rank_one, for_roots, sum_squares
-from dpmcmc.enclave.rng import insecure_key
+from dpmcmc.enclave.accelerate.linear.rank_one import MOST_ROOT, OFF_DIAGONAL, ON_DIAGONAL, _square, find_rank_one, for_roots, sum_squares
+from dpmcmc.enclave.noise.chacha20 import insecure_key
 from dpmcmc.errors import InvalidArgument, ReleaseRefused
 
 ONE_RESIDUAL = [name for name, (_, _, num_residuals, _) in GLMS.items() if num_residuals == 1]

@@ -9,7 +9,7 @@ from jax.experimental import hijax
 from toy import GaussianModel
 
 from dpmcmc.enclave import GradientSum, LogRatio, PrivateData, Sum
-from dpmcmc.enclave.audit import _EXPANDABLE
+from dpmcmc.enclave.core.audit import _EXPANDABLE
 from dpmcmc.errors import OperationRefused
 
 THETA = jnp.array([0.4, -0.2, 0.1])

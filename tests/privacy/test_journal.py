@@ -25,7 +25,7 @@ from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Gaussian, compose
 from dpmcmc.accounting.ledger import Ledger
 from dpmcmc.enclave import Journal, PrivateData, journal, private_file, rng
-from dpmcmc.enclave.journal import UNFINISHED, has_private_part
+from dpmcmc.enclave.resume.journal import UNFINISHED, has_private_part
 from dpmcmc.errors import AuditError, BudgetExceeded, InvalidArgument, ResumeRefused, UnknownRun
 
 ONE = Gaussian(2.0)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpmcmc.enclave import lattice as lat
-from dpmcmc.enclave.lattice import Lattice, Wide
+from dpmcmc.enclave.arithmetic.lattice import Lattice, Wide
 from dpmcmc.errors import InvalidArgument
 
 FLOAT32_MAX = 3.4028235e38

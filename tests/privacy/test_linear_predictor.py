@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from jax.scipy.special import gammaln
 
 from dpmcmc.enclave import linear_predictor
-from dpmcmc.enclave.data import PrivateData
-from dpmcmc.enclave.factors import factorise
-from dpmcmc.enclave.lattice import Lattice, to_int64
-from dpmcmc.enclave.linear_predictor import MOST_BOUND, finer, sum_rows
-from dpmcmc.enclave.mechanisms.base import Term
+from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.accelerate.linear.form import factorise
+from dpmcmc.enclave.arithmetic.lattice import Lattice, to_int64
+from dpmcmc.enclave.accelerate.linear.sums import MOST_BOUND, finer, sum_rows
+from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, exact_sum
 from dpmcmc.enclave.mechanisms.gradient import GradientSum, flat_gradient
 from dpmcmc.enclave.mechanisms.lattice_sum import noisy_vector_sum, vector_lattice
-from dpmcmc.enclave.rng import insecure_key
-from dpmcmc.enclave.rows import (
+from dpmcmc.enclave.noise.chacha20 import insecure_key
+from dpmcmc.enclave.accelerate.linear.rows import (
     ROW_BOUND,
     ROWS_IN_TILE,
     Rows,
@@ -248,7 +248,7 @@ SEEDED = """
 import sys; sys.path[:0] = {path!r}
 import jax, numpy as np
 import test_linear_predictor as tests
-from dpmcmc.enclave.lattice import sum_across, to_int64
+from dpmcmc.enclave.arithmetic.lattice import sum_across, to_int64
 from jax.sharding import Mesh, PartitionSpec
 contribution, facts, table, queries = tests.problem(tests.logistic, tests.VECTOR, 4000)
 factors = tests.find(contribution, facts, queries)

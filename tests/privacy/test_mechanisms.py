@@ -15,11 +15,11 @@ from toy import GaussianModel, run_chains
 from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import AcceptBit, Approximation, Gaussian, NonPrivate, counts
-from dpmcmc.enclave.data import PrivateData
-from dpmcmc.enclave.lattice import sum_chunks
+from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.arithmetic.lattice import sum_chunks
 from dpmcmc.enclave.mechanisms import barker_bit, lattice_sum
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit
-from dpmcmc.enclave.mechanisms.base import Term
+from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, ExactLogRatio, ExactSum
 from dpmcmc.enclave.mechanisms.gradient import GradientSum
@@ -28,14 +28,14 @@ from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount
 from dpmcmc.enclave.mechanisms.remainder_test import RemainderTest
 from dpmcmc.enclave.mechanisms.subsampled_gradient import SubsampledGradientSum
 from dpmcmc.enclave.mechanisms.sum import Sum
-from dpmcmc.enclave.rng import insecure_key
-from dpmcmc.enclave.schema import admit
+from dpmcmc.enclave.noise.chacha20 import insecure_key
+from dpmcmc.enclave.core.metadata import admit
 from dpmcmc.errors import BudgetExceeded, InvalidArgument
 
 MODEL = GaussianModel()
 THETA, OTHER = jnp.array([0.1, -0.2, 0.3]), jnp.array([0.2, -0.1, 0.1])
 QUIET = 0.002  # about the least noise that a lattice holds: a standard deviation of 0.006 at a clip of 1.5
-ADJACENCIES = [{"adjacency": "replace_one"}, {"adjacency": "add_or_remove_one", "public_size": 60}]
+ADJACENCIES = [{"adjacency": "replace_one"}, {"adjacency": "add_or_remove_one", "capacity": 60}]
 
 
 def vault(records, **facts):
@@ -183,7 +183,7 @@ def test_the_shape_of_chunks_is_public(module, monkeypatch):
 
     monkeypatch.setattr(module, "sum_chunks", watched)
     for rows in (30, 31, 64, 65):
-        data = vault(np.zeros((rows, 3), np.float32), adjacency="add_or_remove_one", public_size=50, chunk_size=32)
+        data = vault(np.zeros((rows, 3), np.float32), adjacency="add_or_remove_one", capacity=50, chunk_size=32)
         mechanism = BarkerBit(0.1) if module is barker_bit else PenaltyTest(2.0, 3.0)
         data.run(lambda o, a, b, mechanism=mechanism: o.accept(mechanism, a, b), THETA, OTHER, model=MODEL)
     assert sizes

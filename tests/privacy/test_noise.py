@@ -15,7 +15,7 @@ from scipy import stats
 from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.enclave import lattice as lat
 from dpmcmc.enclave import logistic_coin, noise
-from dpmcmc.enclave.rng import insecure_key
+from dpmcmc.enclave.noise.chacha20 import insecure_key
 from dpmcmc.errors import InvalidArgument
 
 FALSE_ALARM = 1e-4

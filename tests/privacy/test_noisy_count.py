@@ -10,15 +10,15 @@ from toy import GaussianModel
 
 from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.accounting.event import Gaussian
-from dpmcmc.enclave.data import PrivateData
-from dpmcmc.enclave.lattice import sum_records, to_int64
-from dpmcmc.enclave.mechanisms.base import Term
+from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.arithmetic.lattice import sum_records, to_int64
+from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount, whole_steps
 from dpmcmc.errors import InvalidArgument
 
 MODEL = GaussianModel()
 THETA = jnp.array([0.1, -0.2, 0.3])
-ADJACENCIES = [{"adjacency": "replace_one"}, {"adjacency": "add_or_remove_one", "public_size": 60}]
+ADJACENCIES = [{"adjacency": "replace_one"}, {"adjacency": "add_or_remove_one", "capacity": 60}]
 
 
 def vault(records, **facts):

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpmcmc.enclave import GradientSum, LogRatio, PrivateData
-from dpmcmc.enclave.mechanisms.base import Term
-from dpmcmc.enclave.rng import insecure_key
-from dpmcmc.enclave.table import read_table
+from dpmcmc.enclave.core.mechanism import Term
+from dpmcmc.enclave.noise.chacha20 import insecure_key
+from dpmcmc.enclave.tables import read_table
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import Model
 from dpmcmc.model.persons import per_person

@@ -16,7 +16,7 @@ from toy import ToyGradient, ToySum
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Gaussian
-from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.mechanisms.exact import ExactSum
 from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.errors import BudgetExceeded, InvalidArgument, LedgerUnavailable, RecordsRefused
@@ -48,10 +48,10 @@ def test_repr_shows_public_facts_only(secret):
 
 def test_repr_hides_the_number_of_records_where_it_is_private(book):
     data = PrivateData(
-        np.zeros((1234, 2)), adjacency="add_or_remove_one", public_size=1000, ledger=book, dataset="people"
+        np.zeros((1234, 2)), adjacency="add_or_remove_one", capacity=1000, ledger=book, dataset="people"
     )
     assert "1234" not in repr(data) + repr(data.facts)
-    assert "public_size=1000" in repr(data)
+    assert "capacity=1000" in repr(data)
     assert data.facts.size == 1000
 
 
@@ -175,9 +175,9 @@ def test_integers_beyond_the_precision_saturate():
         (np.zeros(3, np.int32), {"bounds": {"records": (0.2, 0.8)}}, "hold no value of the type int32"),
         (np.zeros(3), {"bounds": {"age": (0, 1)}}, "no such leaf: age; the records have records"),
         (np.zeros(3), {"adjacency": "friends"}, "adjacency='friends' must be one of"),
-        (np.zeros(3), {"adjacency": "add_or_remove_one"}, "public_size=None must be stated"),
-        (np.zeros(3), {"adjacency": "add_or_remove_one", "public_size": 0}, "public_size=0 must be >= 1"),
-        (np.zeros(3), {"public_size": 3}, "public_size must be left out"),
+        (np.zeros(3), {"adjacency": "add_or_remove_one"}, "capacity=None must be stated"),
+        (np.zeros(3), {"adjacency": "add_or_remove_one", "capacity": 0}, "capacity=0 must be >= 1"),
+        (np.zeros(3), {"capacity": 3}, "capacity must be left out"),
         (np.zeros(3), {"chunk_size": 0}, "chunk_size=0 must be >= 1"),
     ],
 )
@@ -262,14 +262,14 @@ def test_the_ledger_is_told_the_adjacency(book):
             return book.reserve(dataset, event, what=what, adjacency=adjacency)
 
     data = PrivateData(
-        np.zeros((3, 2)), adjacency="add_or_remove_one", public_size=9, ledger=Listening(), dataset="people"
+        np.zeros((3, 2)), adjacency="add_or_remove_one", capacity=9, ledger=Listening(), dataset="people"
     )
     data.run(lambda oracle: oracle.sum(ASK, lambda record: record).value, what="a pilot")
     assert told == [("people", "a pilot", Adjacency.ADD_OR_REMOVE_ONE)]
 
 
 def test_pricing_reads_no_record(secret, monkeypatch):
-    monkeypatch.setattr("dpmcmc.enclave.data.jax.jit", None)  # whatever executes would need it
+    monkeypatch.setattr("dpmcmc.enclave.core.vault.jax.jit", None)  # whatever executes would need it
     assert secret.price(total) == Gaussian(2.0)
 
 

@@ -41,8 +41,8 @@ class Bent(Steep):
 def released(mechanism, ask, record, adjacency):
     """Return RELEASES values released from a table of one ordinary record and, unless it is None, one extreme one."""
     rows = [0.0] if record is None else [0.0, record]
-    public_size = {} if adjacency == "replace_one" else {"public_size": 2}
-    data = PrivateData.without_guarantee(np.array(rows), adjacency=adjacency, **public_size)
+    capacity = {} if adjacency == "replace_one" else {"capacity": 2}
+    data = PrivateData.without_guarantee(np.array(rows), adjacency=adjacency, **capacity)
 
     def program(oracle, positions):
         return jax.vmap(lambda position: ask(oracle, mechanism, position))(positions)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from dpmcmc.enclave import rng
+from dpmcmc.enclave.noise import chacha20 as rng
 
 BITS, SPLIT, FOLD_IN = 1, 2, 3
 

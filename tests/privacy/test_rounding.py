@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from test_column_kernel import ENTRY, NASTY
 
 from dpmcmc.enclave import rounding
-from dpmcmc.enclave.lattice import Lattice, quantise_vector
-from dpmcmc.enclave.rounding import is_rounded, quantise_rounded
+from dpmcmc.enclave.arithmetic.lattice import Lattice, quantise_vector
+from dpmcmc.enclave.arithmetic.quantise import is_rounded, quantise_rounded
 
 BOUND = 2**20
 STEPS = jax.jit(lambda y, granularity: quantise_rounded(y, Lattice(granularity, BOUND)))

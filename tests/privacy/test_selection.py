@@ -14,7 +14,7 @@ from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import NonPrivate, counts
 from dpmcmc.accounting.selection import probabilities
 from dpmcmc.enclave import Attempt, PrivateData
-from dpmcmc.enclave.selection import number_of_runs
+from dpmcmc.enclave.select import number_of_runs
 from dpmcmc.errors import BudgetExceeded, SelectionFailed
 
 ONE = Gaussian(2.0)

@@ -138,7 +138,7 @@ def no_device_holds_the_table():
 
 def fewer_records_than_devices():
     check_same_bits(full_data, Logistic(), 3, 8)
-    private = {"adjacency": "add_or_remove_one", "public_size": 5}
+    private = {"adjacency": "add_or_remove_one", "capacity": 5}
     assert "devices=8" in repr(PrivateData.without_guarantee(table(3), devices=jax.devices(), **private))
 
 
@@ -189,7 +189,7 @@ CASES = {
     "general": lambda: check_same_bits(full_data, Mixture(), 803, 8),
     "general, on three": lambda: check_same_bits(full_data, Mixture(), 803, 3),
     "private number of records": lambda: check_same_bits(
-        full_data, Mixture(), 803, 8, adjacency="add_or_remove_one", public_size=1000
+        full_data, Mixture(), 803, 8, adjacency="add_or_remove_one", capacity=1000
     ),
     "batches": lambda: check_same_bits(subsampled, Mixture(), 803, 8),
     "exact": lambda: check_same_bits(exact, Mixture(), 803, 8, tolerance=1e-4),

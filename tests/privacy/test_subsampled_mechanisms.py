@@ -21,19 +21,19 @@ from dpmcmc.accounting.event import (
     counts,
 )
 from dpmcmc.enclave import limbs, subsample
-from dpmcmc.enclave.data import PrivateData
-from dpmcmc.enclave.lattice import Wide, to_float, to_int64
-from dpmcmc.enclave.mechanisms.base import Term
+from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.arithmetic.lattice import Wide, to_float, to_int64
+from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.mechanisms.minibatch_log_ratio import MinibatchLogRatio, constants, minibatch_sensitivity
 from dpmcmc.enclave.mechanisms.subsampled_gradient import ExactSubsampledGradientSum, SubsampledGradientSum
-from dpmcmc.enclave.rng import insecure_key
-from dpmcmc.enclave.sampling import Poisson, WithoutReplacement, draw_batches
-from dpmcmc.enclave.subsample import Batch
+from dpmcmc.enclave.noise.chacha20 import insecure_key
+from dpmcmc.enclave.batches.sampling import Poisson, WithoutReplacement, draw_batches
+from dpmcmc.enclave.batches.subsample import Batch
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
 MODEL = GaussianModel()
 THETA, OTHER = jnp.array([0.1, -0.2, 0.3]), jnp.array([0.2, -0.1, 0.1])
-ADDED = {"adjacency": "add_or_remove_one", "public_size": 60}
+ADDED = {"adjacency": "add_or_remove_one", "capacity": 60}
 STRUCTURE = jax.tree.structure((0,))
 TERM = Term(MODEL.log_likelihood, STRUCTURE)
 

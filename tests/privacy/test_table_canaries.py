@@ -14,7 +14,7 @@ import pytest
 from tables import AGE, COLUMNS, FRAME, PERSONS, SCHEMA, sources, write_arrow
 
 from dpmcmc.accounting import Budget
-from dpmcmc.enclave.table import DuckDBQuery, from_table, read_table
+from dpmcmc.enclave.tables import DuckDBQuery, from_table, read_table
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
@@ -182,7 +182,7 @@ def test_a_data_file_given_for_a_schema(tmp_path):
 
 def test_an_error_of_another_library_anywhere_is_replaced(monkeypatch):
     """Whatever breaks while cells are read, and says what it read, is replaced."""
-    from dpmcmc.enclave.table import columns
+    from dpmcmc.enclave.tables import columns
 
     def broken(*_):
         warnings.warn(NAME, stacklevel=1)

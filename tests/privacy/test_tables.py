@@ -12,7 +12,7 @@ from tables import AGE, COLUMNS, CSV, FRAME, PERSONS, SCHEMA, WARD, check_same, 
 
 from dpmcmc.accounting import Budget, Ledger
 from dpmcmc.enclave import PrivateData
-from dpmcmc.enclave.table import from_table, read_table
+from dpmcmc.enclave.tables import from_table, read_table
 from dpmcmc.errors import AdjacencyMismatch, DatasetExists, InvalidArgument, UnknownDataset
 from dpmcmc.schema import Column, Schema
 
@@ -244,7 +244,7 @@ def test_a_budget_with_a_ledger_is_granted_once(tmp_path):
 
 
 def test_a_budget_without_a_ledger():
-    stated = {"adjacency": "add_or_remove_one", "public_size": 10}
+    stated = {"adjacency": "add_or_remove_one", "capacity": 10}
     data = from_table(FRAME, schema=SCHEMA, budget=BUDGET, chunk_size=2, **stated)
     assert (data.facts.size, data.facts.chunk_size) == (10, 2)
 
@@ -257,8 +257,8 @@ def test_what_pays_is_checked_before_a_row_is_read(tmp_path):
     with pytest.raises(UnknownDataset):
         from_table(nowhere, schema=SCHEMA, ledger=url, dataset="other")
     with pytest.raises(AdjacencyMismatch, match="say adjacency='replace_one'"):
-        from_table(nowhere, schema=SCHEMA, ledger=ledger, adjacency="add_or_remove_one", public_size=9)
-    with pytest.raises(InvalidArgument, match="public_size=None must be stated"):
+        from_table(nowhere, schema=SCHEMA, ledger=ledger, adjacency="add_or_remove_one", capacity=9)
+    with pytest.raises(InvalidArgument, match="capacity=None must be stated"):
         from_table(nowhere, schema=SCHEMA, ledger=ledger, adjacency="add_or_remove_one")
     with pytest.raises(InvalidArgument, match="say what pays"):
         from_table(nowhere, schema=SCHEMA)

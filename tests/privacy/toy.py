@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc.accounting.event import Event, Gaussian, compose
-from dpmcmc.enclave.mechanisms.base import certified
+from dpmcmc.enclave.core.mechanism import certified
 from dpmcmc.errors import BudgetExceeded
 
 

@@ -18,7 +18,7 @@ from stationarity import CLEARLY, over_thresholds
 
 from dpmcmc.accounting import samplers
 from dpmcmc.enclave import BarkerBit, GradientSum, LogRatio, PenaltyTest, PrivateData, rng
-from dpmcmc.enclave.audit import audit, executable
+from dpmcmc.enclave.core.audit import audit, executable
 from dpmcmc.enclave.mechanisms import log_ratio
 from dpmcmc.enclave.oracle import Oracle
 from dpmcmc.kernels import Stage, accept, dp_barker, dp_hmc, dp_langevin, dp_penalty, guided_walk

@@ -44,7 +44,7 @@ def records() -> np.ndarray:
 
 
 def vault(rows=None, adjacency="replace_one", **options) -> dp.PrivateData:
-    size = {"public_size": 2300} if adjacency == "add_or_remove_one" else {}
+    size = {"capacity": 2300} if adjacency == "add_or_remove_one" else {}
     rows = records() if rows is None else rows
     options = options or {"budget": dp.Budget(20.0, 1e-6)}
     return dp.PrivateData(rows, bounds=BOUNDS, adjacency=adjacency, **size, **options)

@@ -13,7 +13,7 @@ from stationarity import CLEARLY, advance, normal_target, worst
 import dpmcmc as dp
 from dpmcmc.accounting import epsilon, samplers
 from dpmcmc.diagnostics import mmd
-from dpmcmc.enclave.lattice import from_float
+from dpmcmc.enclave.arithmetic.lattice import from_float
 from dpmcmc.enclave.mechanisms import lattice_sum
 from dpmcmc.errors import BudgetExceeded, InvalidArgument
 

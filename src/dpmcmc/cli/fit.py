@@ -41,7 +41,10 @@ def fit(
     grant_epsilon: Annotated[float | None, typer.Option(help="Grant the table this budget if it has none.")] = None,
     grant_delta: Annotated[float | None, typer.Option(help="The delta of that budget.")] = None,
     adjacency: Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")] = Adjacency.REPLACE_ONE,
-    public_size: Annotated[int | None, typer.Option(help="Under add_or_remove_one: a stated number of rows.")] = None,
+    capacity: Annotated[
+        int | None,
+        typer.Option(help="Under add_or_remove_one: a stated number of rows, never below the true one."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and what it costs.")] = False,
     even_if_useless: Annotated[bool, typer.Option("--even-if-useless", help="Run it all the same.")] = False,
 ) -> None:
@@ -55,7 +58,7 @@ def fit(
     dataset = data.stem if dataset is None else dataset
     book = _book(ledger, dataset, is_for_show=dry_run and grant is not None)
     # JAX and the rest take a second to load; the other commands do without
-    from dpmcmc.enclave.table import from_table
+    from dpmcmc.enclave.tables import from_table
     from dpmcmc.fitting import prepare_fit, run_in_folder
 
     records = from_table(
@@ -65,7 +68,7 @@ def fit(
         dataset=dataset,
         budget=grant,
         adjacency=adjacency,
-        public_size=public_size,
+        capacity=capacity,
     )
     prepared = prepare_fit(
         chosen,
@@ -94,7 +97,7 @@ def fit(
         "ledger": ledger,
         "dataset": dataset,
         "adjacency": adjacency.value,
-        "public_size": public_size,
+        "capacity": capacity,
     }
     show(run_or_say_how_to_resume(folder, lambda: run_in_folder(prepared, folder, command=command)), folder)
 

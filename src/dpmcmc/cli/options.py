@@ -16,7 +16,7 @@ OPTIONS = {
     "num_chains": "--chains",
     "num_steps": "--steps",
     "priors": "--prior",
-    "public_size": "--public-size",
+    "capacity": "--capacity",
     "sampler": "--sampler",
     "schema": "--schema",
     "source": "--data",

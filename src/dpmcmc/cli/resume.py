@@ -23,7 +23,7 @@ def resume(
     # JAX and the rest take a second to load; the other commands do without
     from dpmcmc import fitting
     from dpmcmc.enclave import Journal
-    from dpmcmc.enclave.table import from_table
+    from dpmcmc.enclave.tables import from_table
     from dpmcmc.posterior import Posterior
     from dpmcmc.run.folder import is_finished
 
@@ -46,7 +46,7 @@ def resume(
         ledger=command["ledger"],
         dataset=command["dataset"],
         adjacency=command["adjacency"],
-        public_size=command["public_size"],
+        capacity=command["capacity"],
     )
     chosen = None if isinstance(model, str) else model
     posterior = run_or_say_how_to_resume(folder, lambda: fitting.resume(folder, records, chosen, stop=stop))

@@ -89,7 +89,7 @@ def infer(
     if output is None:
         raise InvalidArgument("--output is missing; expected the TOML file to write")
     _refuse_to_overwrite(output)
-    from dpmcmc.enclave.table.public import schema_of_public_data
+    from dpmcmc.enclave.tables.public import schema_of_public_data
 
     schema, left_out = schema_of_public_data(public_data, person, max_rows)
     _write(schema, output, INFERRED)

@@ -13,9 +13,10 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from dpmcmc.enclave.mechanisms.base import Decision, Facts, Mechanism, NoisySum, Term, is_certified
+from dpmcmc.enclave.core.mechanism import Decision, Mechanism, NoisySum, Term, contribution_of, is_certified, plan_of
+from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.release import current_line, release
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum, symmetric
-from dpmcmc.enclave.release import current_line, release
 from dpmcmc.errors import InvalidArgument, NoiseKeyRefused, ReleaseRefused
 
 
@@ -62,11 +63,10 @@ class Oracle:
     def force(self, mechanism: NoisySum, position: Any) -> Noisy:
         """Return the noisy gradient of the log-posterior, shaped like `position` (Räisä et al. 2021, Section 3.1)."""
         queries, structure = self._flat("position", position)
-        (total,) = self._release(mechanism, NoisySum, Term(self._log_likelihood, structure), queries)
+        term = Term(self._log_likelihood, structure)
+        (total,) = self._release(mechanism, NoisySum, term, queries)
         gradient = jax.tree.map(jnp.add, _nest(total, position), jax.grad(self._log_prior)(position))
-        with jax.ensure_compile_time_eval():  # known while the program is traced, where it depends on no query
-            variance = mechanism.variance(self.facts, queries)
-        return Noisy(gradient, variance)
+        return Noisy(gradient, self._variance(mechanism, term, queries))
 
     def curvature(self, mechanism: CurvatureSum, position: Any, factor: Any) -> Noisy:
         """Return the noisy -Hessian of the log-posterior at `position`, in the coordinates z of position + factor z.
@@ -84,8 +84,7 @@ class Oracle:
             return self._log_prior(jax.tree.map(jnp.add, position, _nest(factor @ along, position)))
 
         of_prior = jax.hessian(log_prior)(jnp.zeros(factor.shape[1]))
-        with jax.ensure_compile_time_eval():
-            variance = mechanism.variance(self.facts, [factor])
+        variance = self._variance(mechanism, term, [*queries, factor])
         return Noisy(symmetric(entries, factor.shape[1]) - of_prior, variance)
 
     def log_posterior_ratio(self, mechanism: NoisySum, current: Any, proposed: Any) -> Noisy:
@@ -93,7 +92,7 @@ class Oracle:
         queries, term = self._pair(current, proposed)
         (total,) = self._release(mechanism, NoisySum, term, queries)
         ratio = total[0] + self._log_prior(proposed) - self._log_prior(current)
-        return Noisy(ratio, mechanism.variance(self.facts, queries))
+        return Noisy(ratio, self._variance(mechanism, term, queries))
 
     def accept(self, mechanism: Decision, current: Any, proposed: Any, log_correction: Any = 0.0) -> jax.Array:
         """Return the bare decision of a test of `proposed` against `current`; its uniform stays in the enclave.
@@ -110,8 +109,9 @@ class Oracle:
         """Return the noisy sum of ``statistic(*arguments, record)`` over the records, each one clipped, flat."""
         queries, structure = jax.tree.flatten(arguments)
         queries = [_public(f"arguments[{index}]", query) for index, query in enumerate(queries)]
-        (total,) = self._release(mechanism, NoisySum, Term(statistic, structure), queries)
-        return Noisy(total, mechanism.variance(self.facts, queries))
+        term = Term(statistic, structure)
+        (total,) = self._release(mechanism, NoisySum, term, queries)
+        return Noisy(total, self._variance(mechanism, term, queries))
 
     def _log_prior(self, position: Any) -> jax.Array:
         return _real_number("log_prior", self.model.log_prior(position))
@@ -133,11 +133,19 @@ class Oracle:
             raise InvalidArgument(f"{name} holds no array; expected at least one real number")
         return [_public(name, leaf) for leaf in leaves], structure
 
+    def _variance(self, mechanism: NoisySum, term: Term, queries: Sequence[jax.Array]) -> jax.Array:
+        """Return the variance of the noise of a release: public, and free."""
+        plan = plan_of(mechanism, self.facts, contribution_of(mechanism, term), queries)
+        if plan.variance is None:
+            raise InvalidArgument(f"mechanism is a {type(mechanism).__name__}, which releases no noisy sum")
+        with jax.ensure_compile_time_eval():  # known while the program is traced, where it depends on no query
+            return plan.variance(queries)
+
     def _release(
         self, mechanism: Mechanism, kind: type[Any], term: Term, queries: Sequence[jax.Array]
     ) -> list[jax.Array]:
         _refuse_key("mechanism", mechanism)
-        if not is_certified(mechanism) or not isinstance(mechanism, kind):
+        if not is_certified(mechanism, self.facts.extra_mechanisms) or not isinstance(mechanism, kind):
             raise ReleaseRefused(
                 f"mechanism is a {type(mechanism).__name__} at {current_line()}; "
                 f"expected a certified mechanism of the kind {kind.__name__}"

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from dpmcmc.accounting import Adjacency
 from dpmcmc.enclave import PrivateData
 from dpmcmc.fitting.round import Summit
 from dpmcmc.model import Model
@@ -48,6 +49,8 @@ class PublicCurvature:
 def public_curvature(model: Model, layout: Layout, data: PrivateData) -> PublicCurvature | None:
     """Return the curvature where the traced Hessian of a record's log-likelihood does not read the record."""
     facts = data.facts
+    if facts.adjacency is not Adjacency.REPLACE_ONE:  # the number of records is private
+        return None
     position = jax.ShapeDtypeStruct((layout.dimension,), jnp.float32)
     traced = jax.make_jaxpr(jax.hessian(log_likelihood(model, layout)))(position, facts.record).jaxpr
     needed = set(map(id, traced.outvars))

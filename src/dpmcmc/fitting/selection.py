@@ -159,7 +159,7 @@ def select(
         "selected": names[best.candidate],
         "candidates": names,
         "score": best.score + data.facts.size * middle,
-        "score_sd": float(jnp.sqrt(mechanism.variance(data.facts, []))),
+        "score_sd": data.facts.clips_moved * mechanism.noise_multiplier * mechanism.clip,
         "mean_runs": mean,
         "shape": shape,
     }

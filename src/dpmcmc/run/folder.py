@@ -5,8 +5,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from dpmcmc.enclave.journal import UNFINISHED, has_private_part
-from dpmcmc.enclave.private_file import sync_folder
+from dpmcmc.enclave.resume.journal import UNFINISHED, has_private_part
+from dpmcmc.enclave.resume.private_file import sync_folder
 from dpmcmc.posterior import Posterior
 
 FILES = ("draws.nc", "summary.csv", "certificate.json", "config.toml")

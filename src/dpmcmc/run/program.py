@@ -88,12 +88,10 @@ class VectorOracle:
         return self.oracle.accept(mechanism, first, second, log_correction)
 
     def _score(self, mechanism: Sum | ExactSum, position: jax.Array, factor: jax.Array) -> Noisy:
-        model, facts = self.oracle.model, self.oracle.facts
+        model = self.oracle.model
         of_records = self.oracle.sum(mechanism, score(model, self.layout), position, factor)
         of_prior = jax.grad(lambda vector: model.log_prior(self.layout.unravel(vector)))(position)
-        with jax.ensure_compile_time_eval():  # known while the program is traced
-            variance = mechanism.variance(facts, [])
-        return Noisy(of_records.value + factor.T @ of_prior, variance)
+        return Noisy(of_records.value + factor.T @ of_prior, of_records.variance)
 
 
 def _sum_of_scores(mechanism: Any) -> Sum | ExactSum:

@@ -11,17 +11,22 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc import validation
-from dpmcmc.accounting.event import Approximation, Event
+from dpmcmc.accounting.event import Approximation
 from dpmcmc.accounting.event import BarkerTest as BarkerEvent
-from dpmcmc.enclave.correction import LOGISTIC_VARIANCE, Correction, linear_program
-from dpmcmc.enclave.lattice import Lattice, Wide, add, magnitude, shift_left, to_float
-from dpmcmc.enclave.limbs import Limbs, less, limbs, minus, times
+from dpmcmc.enclave.arithmetic.int64 import Wide, add, magnitude, shift_left, to_float
+from dpmcmc.enclave.arithmetic.lattice import Lattice
+from dpmcmc.enclave.arithmetic.limbs import Limbs, less, limbs, minus, times
+from dpmcmc.enclave.batches.sampling import WithoutReplacement, draw_batches
+from dpmcmc.enclave.batches.subsample import Batch, Moments, batch_moments, draw_index
+from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
+from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.places import Slots
+from dpmcmc.enclave.core.sums import per_chain
 from dpmcmc.enclave.mechanisms.barker_bit import public_steps
-from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
+from dpmcmc.enclave.mechanisms.correction import LOGISTIC_VARIANCE, Correction, linear_program
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
-from dpmcmc.enclave.noise import discrete_gaussian, draw_noise, gaussian_curve_gap, total_variation_bound
-from dpmcmc.enclave.sampling import WithoutReplacement, draw_batches
-from dpmcmc.enclave.subsample import Batch, Moments, batch_moments, draw_index
+from dpmcmc.enclave.noise.discrete_gaussian import discrete_gaussian, gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.noise.modes import draw_noise
 
 BOUND = 2**12
 """The steps B of the lattice that a clipped ratio of one record may take."""
@@ -55,8 +60,7 @@ def draw_correction(key: jax.Array, correction: Correction) -> jax.Array:
     )
 
 
-@certified
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BarkerTest:
     """Accept if lambda* + N(0, C - s^2) + V_cor + public rest > 0, on a batch without replacement; replace-one only.
 
@@ -90,17 +94,6 @@ class BarkerTest:
         """How the batch is drawn."""
         return WithoutReplacement(self.batch_size)
 
-    def output(self, facts: Facts, term: Term, queries: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:  # noqa: ARG002
-        """Return one bit."""
-        self.sampling.check(facts)
-        return (jax.ShapeDtypeStruct((), jnp.bool_),)
-
-    def event(self, facts: Facts, outputs: Sequence[jax.ShapeDtypeStruct]) -> Event:  # noqa: ARG002
-        """Return the Barker test on a batch; replace-one only."""
-        self.sampling.check(facts)
-        test = BarkerEvent(self.batch_size, facts.size, self.variance, self.clip_fraction)
-        return test + Approximation(decision_error() + self.sampling.distance(facts))
-
     def contribution(self, term: Term) -> Contribution:
         """Return the log-likelihood ratio of one record."""
         return log_ratio(term)
@@ -129,21 +122,29 @@ class BarkerTest:
         return jnp.where(positive == upward, positive, jnp.where(positive, less(right, left), less(left, right)))
 
     def batch_moments(
-        self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], batch: Batch
+        self, facts: Facts, contribution: Contribution, slots: Slots, queries: Sequence[jax.Array], batch: Batch
     ) -> Moments:
         """Return the exact moments of each chain's batch: private."""
-        lattices = Lattice(jnp.full(len(batch.indices), self.granularity(facts), jnp.float32), BOUND)
-        return batch_moments(lattices, facts, contribution, records, queries, batch)
+        lattice = per_chain(Lattice(self.granularity(facts), BOUND), len(batch.indices))
+        return batch_moments(lattice, facts, contribution, slots, queries, batch)
 
-    def compute(
-        self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
-    ) -> Sequence[jax.Array]:
-        """Return the decision of each chain, from a batch of its own."""
-        of_batch, of_noise, of_correction = jnp.moveaxis(jax.vmap(lambda key: jax.random.split(key, 3))(keys), 1, 0)
-        batch = draw_batches(self.sampling, of_batch, records)
-        moments = self.batch_moments(facts, contribution, records, queries, batch)
-        step = self.granularity(facts) * facts.size / self.batch_size  # of lambda*
-        correction = jax.vmap(lambda key: draw_correction(key, linear_program(self.variance)))(of_correction)
-        threshold = public_steps(queries[-1] + correction, step * 2.0**-_FRACTION_BITS)
-        normal = jax.vmap(lambda key: draw_noise(facts.noise, key, _NORMAL))(of_noise)
-        return [jax.vmap(lambda *chain: self.decide(facts, *chain))(moments, threshold, normal)]
+    def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:  # noqa: ARG002
+        """Return the plan: one bit, from a batch of its own for each chain; replace-one only."""
+        self.sampling.check(facts)
+
+        def draw(slots: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+            of_batch, of_noise, of_correction = jnp.moveaxis(jax.vmap(lambda key: jax.random.split(key, 3))(keys), 1, 0)
+            batch = draw_batches(self.sampling, of_batch, facts)
+            moments = self.batch_moments(facts, contribution, slots, queries, batch)
+            step = self.granularity(facts) * facts.size / self.batch_size  # of lambda*
+            correction = jax.vmap(lambda key: draw_correction(key, linear_program(self.variance)))(of_correction)
+            threshold = public_steps(queries[-1] + correction, step * 2.0**-_FRACTION_BITS)
+            normal = jax.vmap(lambda key: draw_noise(facts.noise, key, _NORMAL))(of_noise)
+            return [jax.vmap(lambda *chain: self.decide(facts, *chain))(moments, threshold, normal)]
+
+        test = BarkerEvent(self.batch_size, facts.size, self.variance, self.clip_fraction)
+        return ReleasePlan(
+            outputs=(jax.ShapeDtypeStruct((), jnp.bool_),),
+            event=test + Approximation(decision_error() + self.sampling.distance(facts)),
+            draw=draw,
+        )

@@ -9,21 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc import validation
-from dpmcmc.accounting.event import Event
-from dpmcmc.enclave.block_kernel import Blocks, find_blocks
-from dpmcmc.enclave.column_kernel import Columns, find_columns
-from dpmcmc.enclave.linear_predictor import MOST_RECORDS, find_rows, finer
-from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
-from dpmcmc.enclave.mechanisms.lattice_sum import (
-    lattice_event,
-    noise_variance,
-    noisy_kernel_sum,
-    noisy_row_sum,
-    noisy_vector_sum,
-    vector_lattice,
-)
-from dpmcmc.enclave.rows import Rows, on_gpu
-from dpmcmc.enclave.shards import consists_of, map_parts, num_rows
+from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
+from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.sums import SumRequest, vector_sum
 
 
 def num_coordinates(queries: Sequence[Any]) -> int:
@@ -41,8 +29,7 @@ def flat_gradient(term: Term) -> Contribution:
     return gradient
 
 
-@certified
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class GradientSum:
     """Sum over the records of clip(gradient of log-likelihood), with noise of `noise_multiplier` times the sensitivity.
 
@@ -57,46 +44,17 @@ class GradientSum:
         object.__setattr__(self, "clip", validation.positive("clip", self.clip))
         object.__setattr__(self, "noise_multiplier", validation.positive("noise_multiplier", self.noise_multiplier))
 
-    def output(self, facts: Facts, term: Term, queries: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:  # noqa: ARG002
-        """Return one vector with as many coordinates as the position."""
-        return (jax.ShapeDtypeStruct((num_coordinates(queries),), jnp.float32),)
-
-    def event(self, facts: Facts, outputs: Sequence[jax.ShapeDtypeStruct]) -> Event:
-        """Return the Gaussian of the noise multiplier, under either adjacency."""
-        return lattice_event(self.noise_multiplier, facts, outputs[0].shape[0])
-
-    def variance(self, facts: Facts, queries: Sequence[jax.Array]) -> jax.Array:
-        """Return the variance of the noise on each coordinate."""
-        return noise_variance(vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(queries)))
+    @property
+    def is_noisy_sum(self) -> bool:
+        """What is released is a sum with noise."""
+        return True
 
     def contribution(self, term: Term) -> Contribution:
         """Return the gradient of one record's log-likelihood."""
         return flat_gradient(term)
 
-    def prepare(self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[Any]) -> Any:
-        """Return the records as `compute` reads them best: rows in integers if there are rows, or for a GPU."""
-        lattice = vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(queries))
-        if num_rows(records) > MOST_RECORDS:
-            return records
-        found = None
-        if finer(lattice):
-            found = map_parts(lambda part: find_rows(facts, contribution, queries, part), records)
-        for find in (find_columns, find_blocks) if on_gpu() else ():
-            found = found or map_parts(
-                lambda part, find=find: find(facts, contribution, queries, part, lattice.bound), records
-            )
-        return found or records
-
-    def compute(
-        self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
-    ) -> Sequence[jax.Array]:
-        """Return the noisy gradient of each chain; `records` as they are, or prepared."""
-        of_one_chain = [query[0] for query in queries]
-        lattice = vector_lattice(self.clip, self.noise_multiplier, facts, num_coordinates(of_one_chain))
-        if not any(consists_of(records, kind) for kind in (Rows, Columns, Blocks)):
-            records = self.prepare(facts, contribution, records, of_one_chain)
-        if consists_of(records, Rows):
-            return [noisy_row_sum(lattice, facts, records, queries, keys)]
-        if consists_of(records, Columns) or consists_of(records, Blocks):
-            return [noisy_kernel_sum(lattice, facts, records, queries, keys)]
-        return [noisy_vector_sum(lattice, facts, contribution, records, queries, keys)]
+    def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:
+        """Return the plan: one vector with as many coordinates as the position; a Gaussian, under either adjacency."""
+        request = SumRequest("gradient", contribution, tuple(queries))
+        length = num_coordinates(queries)
+        return vector_sum(facts, self.clip, self.noise_multiplier, contribution, length, request)

@@ -3,7 +3,7 @@
 The proof is in log_ratio.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc import validation
-from dpmcmc.accounting.event import AcceptBit, Event
-from dpmcmc.enclave.lattice import Lattice, noise_over_clip, penalty_lattice, quantise_scalar
-from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
-from dpmcmc.enclave.mechanisms.lattice_sum import (
-    CLIPS_MOVED,
-    lattice_approximation,
-    lattice_event,
-    noise_variance,
-    noisy_lattice_sum,
-)
+from dpmcmc.accounting.event import AcceptBit
+from dpmcmc.enclave.arithmetic.lattice import Lattice, noise_over_clip, penalty_lattice
+from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
+from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.sums import add_noise, lattice_event, noise_variance, scalar_sum
+from dpmcmc.enclave.noise.discrete_gaussian import approximation
 
 
 def log_ratio(term: Term) -> Contribution:
@@ -41,13 +37,15 @@ def distance(queries: Sequence[jax.Array]) -> jax.Array:
 
 
 def ratio_lattice(clip: float, noise_multiplier: float, facts: Facts, queries: Sequence[jax.Array]) -> Lattice:
-    """Return the lattice of one chain: the clip is ``clip * distance``, so the granularity follows the positions."""
-    noise = noise_over_clip(noise_multiplier, CLIPS_MOVED[facts.adjacency])
+    """Return the lattice of one chain: the clip is ``clip * distance``, so the granularity follows the positions.
+
+    Bound and scale, which decide the privacy, follow from the multiplier and the adjacency alone.
+    """
+    noise = noise_over_clip(noise_multiplier, facts.clips_moved)
     return penalty_lattice(clip * distance(queries), noise, facts.size)
 
 
-@certified
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LogRatio:
     """Sum over the records of clip(log-likelihood ratio), with noise of `noise_multiplier` times the sensitivity.
 
@@ -63,75 +61,70 @@ class LogRatio:
         object.__setattr__(self, "clip", validation.positive("clip", self.clip))
         object.__setattr__(self, "noise_multiplier", validation.positive("noise_multiplier", self.noise_multiplier))
 
-    def output(self, facts: Facts, term: Term, queries: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:  # noqa: ARG002
-        """Return one number."""
-        return (jax.ShapeDtypeStruct((1,), jnp.float32),)
-
-    def event(self, facts: Facts, outputs: Sequence[jax.ShapeDtypeStruct]) -> Event:  # noqa: ARG002
-        """Return the Gaussian of the noise multiplier, under either adjacency."""
-        return lattice_event(self.noise_multiplier, facts, 1)
-
-    def variance(self, facts: Facts, queries: Sequence[jax.Array]) -> jax.Array:
-        """Return the variance of the noise: what a penalty test subtracts half of."""
-        return noise_variance(ratio_lattice(self.clip, self.noise_multiplier, facts, queries))
+    @property
+    def is_noisy_sum(self) -> bool:
+        """What is released is a sum with noise."""
+        return True
 
     def contribution(self, term: Term) -> Contribution:
         """Return the log-likelihood ratio of one record."""
         return log_ratio(term)
 
-    def compute(
-        self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
-    ) -> Sequence[jax.Array]:
-        """Return the noisy log-ratio of each chain."""
-        lattices = jax.vmap(lambda one: ratio_lattice(self.clip, self.noise_multiplier, facts, one))(list(queries))
-        return [noisy_lattice_sum(quantise_scalar, lattices, facts, contribution, records, queries, keys)]
+    def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:  # noqa: ARG002
+        """Return the plan: one number; the Gaussian of the noise multiplier, under either adjacency."""
+
+        def lattice(positions: Sequence[jax.Array]) -> Lattice:
+            return ratio_lattice(self.clip, self.noise_multiplier, facts, positions)
+
+        def draw(slots: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+            lattices = jax.vmap(lattice)(list(queries))
+            return [add_noise(facts, scalar_sum(facts, contribution, slots, queries, lattices), lattices, keys)]
+
+        return ReleasePlan(
+            outputs=(jax.ShapeDtypeStruct((1,), jnp.float32),),
+            event=lattice_event(self.noise_multiplier, 1, constant_lattice(self.noise_multiplier, facts)),
+            draw=draw,
+            variance=lambda queries: noise_variance(lattice(queries)),
+        )
 
 
-class PenaltyDecision:
-    """The decision of a penalty test alone: accept if log u < R + noise - variance / 2 + the public rest.
+def penalty_decision(
+    facts: Facts,
+    contribution: Contribution,
+    noise_multiplier: float,
+    lattice: Callable[[Sequence[jax.Array]], Lattice],
+) -> ReleasePlan:
+    """Return the plan of the decision of a penalty test: log u < R + noise - variance / 2 + the public rest.
 
     R is the sum that `LogRatio` releases; here it stays in the enclave, and so does u, which makes the release cheaper
-    (`AcceptBit`). How far one record's ratio is held is left to the mechanisms: their `lattice` says it.
+    (`AcceptBit`). How far one record's ratio is held is said by the `lattice` of one chain: its granularity follows the
+    positions, bound and scale are constants.
     """
 
-    noise_multiplier: float
-
-    @property
-    def acceptance(self) -> str:
-        """The rule that the bit obeys."""
-        return "penalty"
-
-    def lattice(self, facts: Facts, positions: Sequence[jax.Array]) -> Lattice:
-        """Return the lattice of one chain: its granularity follows the positions, bound and scale are constants."""
-        raise NotImplementedError
-
-    def output(self, facts: Facts, term: Term, queries: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:  # noqa: ARG002
-        """Return one bit."""
-        return (jax.ShapeDtypeStruct((), jnp.bool_),)
-
-    def event(self, facts: Facts, outputs: Sequence[jax.ShapeDtypeStruct]) -> Event:  # noqa: ARG002
-        """Return the accept bit of the noise multiplier, under either adjacency."""
-        return AcceptBit(self.noise_multiplier) + lattice_approximation(self.noise_multiplier, facts, 1)
-
-    def contribution(self, term: Term) -> Contribution:
-        """Return the log-likelihood ratio of one record."""
-        return log_ratio(term)
-
-    def compute(
-        self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
-    ) -> Sequence[jax.Array]:
-        """Return the decision of each chain."""
+    def draw(slots: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
         *positions, public = queries
         of_noise, of_test = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
-        lattices = jax.vmap(lambda one: self.lattice(facts, one))(positions)
-        noisy = noisy_lattice_sum(quantise_scalar, lattices, facts, contribution, records, queries, of_noise)[:, 0]
+        lattices = jax.vmap(lattice)(positions)
+        total = scalar_sum(facts, contribution, slots, queries, lattices)
+        noisy = add_noise(facts, total, lattices, of_noise)[:, 0]
         minus_log_uniform = jax.vmap(jax.random.exponential)(of_test)
         return [-minus_log_uniform < noisy - noise_variance(lattices) / 2 + public]
 
+    scale = constant_lattice(noise_multiplier, facts).scale
+    return ReleasePlan(
+        outputs=(jax.ShapeDtypeStruct((), jnp.bool_),),
+        event=AcceptBit(noise_multiplier) + approximation(1, scale),
+        draw=draw,
+    )
 
-@certified
-@dataclass(frozen=True)
-class PenaltyTest(PenaltyDecision):
+
+def constant_lattice(noise_multiplier: float, facts: Facts) -> Lattice:
+    """Return a lattice with the bound and the scale that the lattices of all positions have."""
+    return penalty_lattice(1.0, noise_over_clip(noise_multiplier, facts.clips_moved), facts.size)
+
+
+@dataclass(frozen=True, slots=True)
+class PenaltyTest:
     """The decision of a penalty test on the ratio that `LogRatio` releases, whose clip follows the distance."""
 
     clip: float
@@ -141,6 +134,19 @@ class PenaltyTest(PenaltyDecision):
         object.__setattr__(self, "clip", validation.positive("clip", self.clip))
         object.__setattr__(self, "noise_multiplier", validation.positive("noise_multiplier", self.noise_multiplier))
 
-    def lattice(self, facts: Facts, positions: Sequence[jax.Array]) -> Lattice:
-        """Return the lattice of one chain: that of `LogRatio`."""
-        return ratio_lattice(self.clip, self.noise_multiplier, facts, positions)
+    @property
+    def acceptance(self) -> str:
+        """The rule that the bit obeys."""
+        return "penalty"
+
+    def contribution(self, term: Term) -> Contribution:
+        """Return the log-likelihood ratio of one record."""
+        return log_ratio(term)
+
+    def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:  # noqa: ARG002
+        """Return the plan: one bit; the accept bit of the noise multiplier, under either adjacency."""
+
+        def lattice(positions: Sequence[jax.Array]) -> Lattice:
+            return ratio_lattice(self.clip, self.noise_multiplier, facts, positions)
+
+        return penalty_decision(facts, contribution, self.noise_multiplier, lattice)

@@ -11,28 +11,23 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc import validation
-from dpmcmc.accounting.event import Event, FixedBatchGaussian
-from dpmcmc.enclave.lattice import Lattice, Wide, add, magnitude, negate, to_float
-from dpmcmc.enclave.limbs import limbs, shifted_right, times
-from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
+from dpmcmc.accounting.event import FixedBatchGaussian
+from dpmcmc.enclave.arithmetic.int64 import Wide, add, magnitude, negate, to_float, zero
+from dpmcmc.enclave.arithmetic.lattice import Lattice
+from dpmcmc.enclave.arithmetic.limbs import limbs, shifted_right, times
+from dpmcmc.enclave.batches.sampling import WithoutReplacement, draw_batches
+from dpmcmc.enclave.batches.subsample import Batch, Moments, batch_moments
+from dpmcmc.enclave.core.gate import SCOPE, seal
+from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
+from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.places import Slots
 from dpmcmc.enclave.mechanisms.log_ratio import distance, log_ratio
-from dpmcmc.enclave.noise import approximation, draw_noise
-from dpmcmc.enclave.sampling import WithoutReplacement, draw_batches
-from dpmcmc.enclave.subsample import Batch, Moments, batch_moments
+from dpmcmc.enclave.noise.discrete_gaussian import approximation
+from dpmcmc.enclave.noise.modes import draw_noise
 
 _SENSITIVITY_BITS = 30  # of one record in steps of the lattice: what fits into an int32
 _SCALE_BITS = 44  # of the largest noise
 _FINEST = 2.0**-100  # granularity of two positions that are the same
-
-
-def minibatch_sensitivity(clip: float, weight: float, batch_size: int, unsampled: float = 1.0) -> float:
-    """Return by how much replacing one record moves ``weight * sum r - variance / 2``, where abs(r) <= clip.
-
-    It is 2 a L + 2 a^2 f (1 - 1/b) L^2 with a = weight, L = clip, f = unsampled, attained at r = L, r' = -L and all
-    other entries equal to L. Räisä (2021), Lemma 1, has 3 in place of the second 2, and f = 1.
-    """
-    linear = 2 * weight * clip
-    return linear + 2 * weight**2 * unsampled * (1 - 1 / batch_size) * clip**2
 
 
 class Constants(NamedTuple):
@@ -65,8 +60,7 @@ class Coefficients(NamedTuple):
     square: jax.Array
 
 
-@certified
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MinibatchLogRatio:
     """(n / b) sum over a batch of clip(log-ratio) - (its variance) / 2, with noise of `noise_multiplier` sensitivities.
 
@@ -91,29 +85,17 @@ class MinibatchLogRatio:
         """How the batch is drawn."""
         return WithoutReplacement(self.batch_size)
 
-    def output(self, facts: Facts, term: Term, queries: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:  # noqa: ARG002
-        """Return one number."""
-        self.sampling.check(facts)
-        return (jax.ShapeDtypeStruct((1,), jnp.float32),)
-
-    def event(self, facts: Facts, outputs: Sequence[jax.ShapeDtypeStruct]) -> Event:  # noqa: ARG002
-        """Return the Gaussian of the noise multiplier on a batch without replacement; replace-one only."""
-        self.sampling.check(facts)
-        scale = constants(self.batch_size, self.noise_multiplier).scale
-        batch = FixedBatchGaussian(self.batch_size, facts.size, self.noise_multiplier)
-        return batch + approximation(1, scale, self.sampling.distance(facts))
-
-    def variance(self, facts: Facts, queries: Sequence[jax.Array]) -> jax.Array:
-        """Return the variance of the noise: what a penalty test subtracts half of."""
-        scale = constants(self.batch_size, self.noise_multiplier).scale
-        return jnp.square(scale * self.coefficients(facts, queries).release)
+    @property
+    def is_noisy_sum(self) -> bool:
+        """What is released is a sum with noise."""
+        return True
 
     def contribution(self, term: Term) -> Contribution:
         """Return the log-likelihood ratio of one record."""
         return log_ratio(term)
 
     def coefficients(self, facts: Facts, queries: Sequence[jax.Array]) -> Coefficients:
-        """Return how the exact moments of one chain's batch are combined. 2 P B + R + 1 <= D holds in integers."""
+        """Return how the exact moments of one chain's batch are combined, from public values, in floating point."""
         fixed = constants(self.batch_size, self.noise_multiplier)
         weight, unsampled = facts.size / self.batch_size, 1 - self.batch_size / facts.size
         record = jnp.maximum(jnp.nan_to_num(self.clip * distance(queries) / fixed.bound), _FINEST)
@@ -125,33 +107,59 @@ class MinibatchLogRatio:
         square = jnp.clip(jnp.rint(jnp.minimum(square, 2.0**30)).astype(jnp.int32), 0, room)
         return Coefficients(record, weight * record / linear, linear, square)
 
-    def value(self, moments: Moments, coefficients: Coefficients) -> Wide:
+    def value(self, moments: Moments, linear: jax.Array, square: jax.Array) -> Wide:
         """Return P K - floor(R W / 2^e) of one chain: exact, private, without its noise."""
         shift = constants(self.batch_size, self.noise_multiplier).shift
-        size = shifted_right(times(limbs(coefficients.linear), limbs(magnitude(moments.total))), 0)
+        size = shifted_right(times(limbs(linear), limbs(magnitude(moments.total))), 0)
         opposite, negative = negate(size), moments.total.high < 0
-        linear = Wide(jnp.where(negative, opposite.high, size.high), jnp.where(negative, opposite.low, size.low))
-        return add(linear, negate(shifted_right(times(limbs(coefficients.square), moments.spread), shift)))
+        first = Wide(jnp.where(negative, opposite.high, size.high), jnp.where(negative, opposite.low, size.low))
+        return add(first, negate(shifted_right(times(limbs(square), moments.spread), shift)))
+
+    def gated(self, linear: jax.Array, square: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return P and R as they may be, whatever they were: 2 P B + R + 1 <= D holds of them, in integers."""
+        fixed = constants(self.batch_size, self.noise_multiplier)
+        linear = jnp.clip(linear, 1, (fixed.sensitivity - 1) // (2 * fixed.bound))
+        return linear, jnp.clip(square, 0, fixed.sensitivity - 1 - 2 * fixed.bound * linear)
 
     def batch_value(
-        self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], batch: Batch
+        self, facts: Facts, contribution: Contribution, slots: Slots, queries: Sequence[jax.Array], batch: Batch
     ) -> tuple[Wide, Coefficients]:
-        """Return the value of each chain on its batch in steps of the release's lattice: private, without its noise."""
+        """Return the value of each chain on its batch in steps of the release's lattice: private, without its noise.
+
+        P and R come from public values by floating point, so they are sealed like what records add: the P by which R is
+        held is the P that is multiplied with.
+        """
         bound = constants(self.batch_size, self.noise_multiplier).bound
         coefficients = jax.vmap(lambda one: self.coefficients(facts, one))(list(queries))
-        moments = batch_moments(Lattice(coefficients.record, bound), facts, contribution, records, queries, batch)
-        return jax.vmap(self.value)(moments, coefficients), coefficients
+        moments = batch_moments(Lattice(coefficients.record, bound), facts, contribution, slots, queries, batch)
+        made = (coefficients.linear, coefficients.square)
+        sealed = seal(slots.once, lambda _: made, jax.tree.map(jnp.zeros_like, made))
 
-    def compute(
-        self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
-    ) -> Sequence[jax.Array]:
-        """Return the noisy value of each chain, from a batch of its own."""
-        of_batch, of_noise = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
-        batch = draw_batches(self.sampling, of_batch, records)
-        value, coefficients = self.batch_value(facts, contribution, records, queries, batch)
+        def of_integers(_: jax.Array) -> Wide:
+            with jax.named_scope(SCOPE):
+                return jax.vmap(self.value)(moments, *self.gated(*sealed))
+
+        return seal(slots.once, of_integers, zero(made[0].shape)), coefficients
+
+    def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:  # noqa: ARG002
+        """Return the plan: one number; the Gaussian of the multiplier on a batch without replacement; replace-one."""
+        self.sampling.check(facts)
         scale = constants(self.batch_size, self.noise_multiplier).scale
 
-        def release(value: Wide, key: jax.Array, granularity: jax.Array) -> jax.Array:
-            return to_float(add(value, draw_noise(facts.noise, key, scale)), granularity).reshape(1)
+        def draw(slots: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+            of_batch, of_noise = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
+            batch = draw_batches(self.sampling, of_batch, facts)
+            value, coefficients = self.batch_value(facts, contribution, slots, queries, batch)
 
-        return [jax.vmap(release)(value, of_noise, coefficients.release)]
+            def release(value: Wide, key: jax.Array, granularity: jax.Array) -> jax.Array:
+                return to_float(add(value, draw_noise(facts.noise, key, scale)), granularity).reshape(1)
+
+            return [jax.vmap(release)(value, of_noise, coefficients.release)]
+
+        batch = FixedBatchGaussian(self.batch_size, facts.size, self.noise_multiplier)
+        return ReleasePlan(
+            outputs=(jax.ShapeDtypeStruct((1,), jnp.float32),),
+            event=batch + approximation(1, scale, self.sampling.distance(facts)),
+            draw=draw,
+            variance=lambda queries: jnp.square(scale * self.coefficients(facts, queries).release),
+        )

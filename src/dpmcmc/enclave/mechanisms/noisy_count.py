@@ -8,15 +8,17 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc import validation
-from dpmcmc.accounting.event import Event, Gaussian
-from dpmcmc.enclave.lattice import Lattice, gradient_lattice, noise_over_clip
-from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
-from dpmcmc.enclave.mechanisms.lattice_sum import noise_variance, noisy_lattice_sum
-from dpmcmc.enclave.noise import approximation
+from dpmcmc.accounting.event import Gaussian
+from dpmcmc.enclave.arithmetic import quantise
+from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip
+from dpmcmc.enclave.core.gate import Interval
+from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
+from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.sums import add_noise, noise_variance, per_chain, reference_sum
+from dpmcmc.enclave.noise.discrete_gaussian import approximation
 
 
-@certified
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NoisyCount:
     """How many records have a statistic of l2 norm above `clip`, with noise of `noise_multiplier` records.
 
@@ -37,17 +39,10 @@ class NoisyCount:
         lattice = gradient_lattice(1.0, noise_over_clip(self.noise_multiplier, 1), facts.size)
         return Lattice(1 / lattice.bound, lattice.bound, lattice.scale)
 
-    def output(self, facts: Facts, term: Term, queries: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:  # noqa: ARG002
-        """Return one number."""
-        return (jax.ShapeDtypeStruct((1,), jnp.float32),)
-
-    def event(self, facts: Facts, outputs: Sequence[jax.ShapeDtypeStruct]) -> Event:  # noqa: ARG002
-        """Return the Gaussian of the noise multiplier: under either adjacency one record moves the count by one."""
-        return Gaussian(self.noise_multiplier) + approximation(1, self.lattice(facts).scale)
-
-    def variance(self, facts: Facts, queries: Sequence[jax.Array]) -> jax.Array:  # noqa: ARG002
-        """Return the variance of the noise."""
-        return noise_variance(self.lattice(facts))
+    @property
+    def is_noisy_sum(self) -> bool:
+        """What is released is a sum with noise."""
+        return True
 
     def contribution(self, term: Term) -> Contribution:
         """Return one where the statistic of a record exceeds the clip or is not finite, zero elsewhere."""
@@ -59,15 +54,19 @@ class NoisyCount:
 
         return exceeds
 
-    def compute(
-        self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
-    ) -> Sequence[jax.Array]:
-        """Return the noisy count of each chain."""
+    def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:  # noqa: ARG002
+        """Return the plan: one number, which one record moves by one under either adjacency."""
         lattice = self.lattice(facts)
-        lattices = Lattice(jnp.full(keys.shape, lattice.granularity, jnp.float32), lattice.bound, lattice.scale)
-        return [noisy_lattice_sum(whole_steps, lattices, facts, contribution, records, queries, keys)]
+        gate = Interval(0, lattice.bound)
 
+        def draw(slots: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+            lattices = per_chain(lattice, len(keys))
+            total = reference_sum(facts, contribution, slots, queries, lattices, gate, quantise.count)
+            return [add_noise(facts, total, lattices, keys)]
 
-def whole_steps(contribution: jax.Array, lattice: Lattice) -> jax.Array:
-    """Return `bound` steps for each record that counts, and none for the others: nothing is rounded."""
-    return jnp.where(contribution > 0, jnp.int32(lattice.bound), jnp.int32(0))
+        return ReleasePlan(
+            outputs=(jax.ShapeDtypeStruct((1,), jnp.float32),),
+            event=Gaussian(self.noise_multiplier) + approximation(1, lattice.scale),
+            draw=draw,
+            variance=lambda _: noise_variance(lattice),
+        )

@@ -5,15 +5,16 @@ The proof is in remainder_test.md.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from dpmcmc import validation
-from dpmcmc.enclave.lattice import Lattice, noise_over_clip, penalty_lattice
-from dpmcmc.enclave.mechanisms.base import Facts, certified
-from dpmcmc.enclave.mechanisms.lattice_sum import CLIPS_MOVED
-from dpmcmc.enclave.mechanisms.log_ratio import PenaltyDecision, distance
+from dpmcmc.enclave.arithmetic.lattice import Lattice, noise_over_clip, penalty_lattice
+from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
+from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.mechanisms.log_ratio import distance, log_ratio, penalty_decision
 
 
 def largest_radius(queries: Sequence[jax.Array]) -> jax.Array:
@@ -23,9 +24,8 @@ def largest_radius(queries: Sequence[jax.Array]) -> jax.Array:
     return jnp.maximum(*(distance([*half, *origin]) for half in halves))
 
 
-@certified
-@dataclass(frozen=True)
-class RemainderTest(PenaltyDecision):
+@dataclass(frozen=True, slots=True)
+class RemainderTest:
     """The decision of a penalty test on what a quadratic around the origin leaves of each record's log-likelihood.
 
     One record's ratio is held to third_derivative / 2 * max(r, r')^2 * distance, r and r' being how far the positions
@@ -41,8 +41,21 @@ class RemainderTest(PenaltyDecision):
         object.__setattr__(self, "third_derivative", validation.positive("third_derivative", self.third_derivative))
         object.__setattr__(self, "noise_multiplier", validation.positive("noise_multiplier", self.noise_multiplier))
 
-    def lattice(self, facts: Facts, positions: Sequence[jax.Array]) -> Lattice:
-        """Return the lattice of one chain: its granularity follows the positions, bound and scale are constants."""
-        noise = noise_over_clip(self.noise_multiplier, CLIPS_MOVED[facts.adjacency])
-        clip = self.third_derivative / 2 * jnp.square(largest_radius(positions)) * distance(positions)
-        return penalty_lattice(clip, noise, facts.size)
+    @property
+    def acceptance(self) -> str:
+        """The rule that the bit obeys."""
+        return "penalty"
+
+    def contribution(self, term: Term) -> Contribution:
+        """Return the log-likelihood ratio of one record."""
+        return log_ratio(term)
+
+    def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:  # noqa: ARG002
+        """Return the plan: one bit; the accept bit of the noise multiplier, under either adjacency."""
+        noise = noise_over_clip(self.noise_multiplier, facts.clips_moved)
+
+        def lattice(positions: Sequence[jax.Array]) -> Lattice:
+            clip = self.third_derivative / 2 * jnp.square(largest_radius(positions)) * distance(positions)
+            return penalty_lattice(clip, noise, facts.size)
+
+        return penalty_decision(facts, contribution, self.noise_multiplier, lattice)

@@ -6,24 +6,24 @@ from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from dpmcmc import validation
-from dpmcmc.accounting.event import Event, NonPrivate
 from dpmcmc.accounting.samplers import sghmc_noise_over_clip, sgld_noise_over_clip
-from dpmcmc.enclave.lattice import Lattice, Wide, add, gradient_lattice, noise_over_clip, quantise_vector, to_float
-from dpmcmc.enclave.mechanisms.base import Contribution, Facts, Term, certified
-from dpmcmc.enclave.mechanisms.exact import exact_sum
+from dpmcmc.enclave.arithmetic import quantise
+from dpmcmc.enclave.arithmetic.int64 import Wide
+from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip
+from dpmcmc.enclave.batches.sampling import Poisson, Sampling, WithoutReplacement, as_sampling, draw_batches
+from dpmcmc.enclave.batches.subsample import Batch, sum_batch
+from dpmcmc.enclave.core.gate import Ball
+from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
+from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.places import Slots
+from dpmcmc.enclave.core.sums import add_noise, noise_variance, one_chain, per_chain
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient, num_coordinates
-from dpmcmc.enclave.mechanisms.lattice_sum import noise_variance
-from dpmcmc.enclave.noise import approximation, draw_noise
-from dpmcmc.enclave.sampling import Poisson, Sampling, WithoutReplacement, as_sampling, draw_batches
-from dpmcmc.enclave.shards import sum_parts
-from dpmcmc.enclave.subsample import Batch, sum_batch
+from dpmcmc.enclave.noise.discrete_gaussian import approximation
 
 
-@certified
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SubsampledGradientSum:
     """An estimate of the gradient sum from a batch: weight * (sum over the batch of clip(gradient) + noise).
 
@@ -41,7 +41,7 @@ class SubsampledGradientSum:
         object.__setattr__(self, "clip", validation.positive("clip", self.clip))
         object.__setattr__(self, "noise_over_clip", validation.positive("noise_over_clip", self.noise_over_clip))
         as_sampling("sampling", self.sampling)
-        self.lattice(1)
+        self.lattice()
 
     @classmethod
     def poisson(cls, clip: float, noise_over_clip: float, rate: float, max_batch_size: int | None = None) -> Self:
@@ -70,100 +70,52 @@ class SubsampledGradientSum:
         step_size, friction = validation.positive("step_size", step_size), validation.positive("friction", friction)
         return cls.poisson(clip, sghmc_noise_over_clip(rate, clip, step_size, friction), rate, max_batch_size)
 
-    def lattice(self, num_coordinates: int, num_rows: int = 1) -> Lattice:
+    def lattice(self, num_records: int = 1) -> Lattice:
         """Return the lattice of a batch sum."""
-        return gradient_lattice(self.clip, self.noise_over_clip, num_rows, num_coordinates)
+        return gradient_lattice(self.clip, self.noise_over_clip, num_records)
 
-    def output(self, facts: Facts, term: Term, queries: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:  # noqa: ARG002
-        """Return one vector with as many coordinates as the position."""
-        self.sampling.check(facts)
-        return (jax.ShapeDtypeStruct((num_coordinates(queries),), jnp.float32),)
-
-    def event(self, facts: Facts, outputs: Sequence[jax.ShapeDtypeStruct]) -> Event:
-        """Return the subsampled Gaussian, and the distance of noise and batch from their ideal laws."""
-        self.sampling.check(facts)
-        coordinates = outputs[0].shape[0]
-        scale = self.lattice(coordinates).scale
-        distance = approximation(coordinates, scale, self.sampling.distance(facts))
-        return self.sampling.gaussian(facts, self.noise_over_clip) + distance
-
-    def variance(self, facts: Facts, queries: Sequence[jax.Array]) -> jax.Array:
-        """Return the variance of the noise on each coordinate of the estimate."""
-        return noise_variance(self.lattice(num_coordinates(queries))) * self.sampling.weight(facts) ** 2
+    @property
+    def is_noisy_sum(self) -> bool:
+        """What is released is a sum with noise."""
+        return True
 
     def contribution(self, term: Term) -> Contribution:
         """Return the gradient of one record's log-likelihood."""
         return flat_gradient(term)
 
     def batch_sum(
-        self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], batch: Batch
-    ) -> tuple[Wide, Lattice]:
+        self, facts: Facts, contribution: Contribution, slots: Slots, queries: Sequence[jax.Array], batch: Batch
+    ) -> Wide:
         """Return the exact sum over each chain's batch in steps of the lattice: private, without its noise."""
-        lattice = self.lattice(num_coordinates([query[0] for query in queries]), batch.indices.shape[1])
+        lattice, length = self.lattice(facts.size), num_coordinates(one_chain(queries))
 
-        def steps(queries: Sequence[jax.Array], rows: Any) -> jax.Array:
-            return quantise_vector(jax.vmap(contribution, in_axes=(None, 0))(queries, rows), lattice)
+        def to_integers(queries: Sequence[jax.Array], rows: Any) -> jax.Array:
+            return quantise.vector(jax.vmap(contribution, in_axes=(None, 0))(queries, rows), lattice)
 
         at_once = facts.at_once(sum(query.size for query in queries))
-        return sum_batch(steps, list(queries), records, batch, at_once, lattice.bound), lattice
+        return sum_batch(Ball(lattice.bound, length), to_integers, list(queries), slots, batch, at_once)
 
-    def compute(
-        self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
-    ) -> Sequence[jax.Array]:
-        """Return the noisy estimate of each chain, from a batch of its own."""
-        of_batch, of_noise = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
-        batch = draw_batches(self.sampling, of_batch, records)
-        total, lattice = self.batch_sum(facts, contribution, records, queries, batch)
-        granularity = jnp.asarray(lattice.granularity, jnp.float32) * self.sampling.weight(facts)
-
-        def release(total: Wide, key: jax.Array) -> jax.Array:
-            return to_float(add(total, draw_noise(facts.noise, key, lattice.scale, total.high.shape)), granularity)
-
-        return [jax.vmap(release)(total, of_noise)]
-
-
-@certified
-@dataclass(frozen=True)
-class ExactSubsampledGradientSum:
-    """What `SubsampledGradientSum` would be without clipping and noise: `NonPrivate`, for baselines."""
-
-    sampling: Sampling
-
-    def __post_init__(self) -> None:
-        as_sampling("sampling", self.sampling)
-
-    def output(self, facts: Facts, term: Term, queries: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:  # noqa: ARG002
-        """Return one vector with as many coordinates as the position."""
+    def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:
+        """Return the plan: the subsampled Gaussian, and the distance of noise and batch from their ideal laws."""
         self.sampling.check(facts)
-        return (jax.ShapeDtypeStruct((num_coordinates(queries),), jnp.float32),)
+        lattice, length, weight = self.lattice(facts.size), num_coordinates(queries), self.sampling.weight(facts)
+        Ball(lattice.bound, length)  # which refuses too many coordinates
 
-    def event(self, facts: Facts, outputs: Sequence[jax.ShapeDtypeStruct]) -> Event:  # noqa: ARG002
-        """Return the event that no budget pays for."""
-        return NonPrivate()
+        def draw(slots: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+            of_batch, of_noise = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
+            batch = draw_batches(self.sampling, of_batch, facts)
+            total = self.batch_sum(facts, contribution, slots, queries, batch)
+            granularity = jnp.asarray(lattice.granularity, jnp.float32) * weight
+            return [
+                add_noise(
+                    facts, total, per_chain(Lattice(granularity, lattice.bound, lattice.scale), len(keys)), of_noise
+                )
+            ]
 
-    def variance(self, facts: Facts, queries: Sequence[jax.Array]) -> jax.Array:  # noqa: ARG002
-        """Return zero: there is no noise but the choice of the batch."""
-        return jnp.zeros(())
-
-    def contribution(self, term: Term) -> Contribution:
-        """Return the gradient of one record's log-likelihood."""
-        return flat_gradient(term)
-
-    def compute(
-        self, facts: Facts, contribution: Contribution, records: Any, queries: Sequence[jax.Array], keys: jax.Array
-    ) -> Sequence[jax.Array]:
-        """Return the estimate of each chain, from a batch of its own."""
-        batch = draw_batches(self.sampling, keys, records)
-
-        def masked(queries: Sequence[jax.Array], row: tuple[Any, jax.Array]) -> jax.Array:
-            record, counts = row
-            return jnp.where(counts, contribution(queries, record), 0)
-
-        def of_part(part: Any, first: ArrayLike) -> jax.Array:
-            def of_chain(queries: Sequence[jax.Array], batch: Batch) -> jax.Array:
-                rows = jax.tree.map(lambda leaf: jnp.take(leaf, batch.indices, axis=0, mode="clip"), part)
-                return exact_sum(facts, masked, (rows, batch.mask), [query[None] for query in queries], 1)[0]
-
-            return jax.vmap(of_chain)(list(queries), batch.within(first, part))
-
-        return [sum_parts(of_part, records) * self.sampling.weight(facts)]
+        distance = approximation(length, lattice.scale, self.sampling.distance(facts))
+        return ReleasePlan(
+            outputs=(jax.ShapeDtypeStruct((length,), jnp.float32),),
+            event=self.sampling.gaussian(facts, self.noise_over_clip) + distance,
+            draw=draw,
+            variance=lambda _: noise_variance(lattice) * weight**2,
+        )

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpmcmc.accounting import Budget, Event, noise_for
 from dpmcmc.enclave import PaidRun, PrivateData, Sum
+from dpmcmc.enclave.core.sums import sum_event
 from dpmcmc.errors import InvalidArgument, RankTooLarge
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.sketch.density import Likelihood
@@ -94,11 +95,9 @@ class TwoStages:
             return Multipliers(fine * math.sqrt((1 - COARSE_SHARE) / COARSE_SHARE), fine)
 
         def event(fine: float) -> Event:
-            sizes = [(jax.ShapeDtypeStruct((size,), "float32"),) for size in (self.coarse.rank, self.room)]
-            parts = [
-                Sum(1.0, noise).event(self.data.facts, size) for noise, size in zip(both(fine), sizes, strict=True)
-            ]
-            return parts[0] + parts[1]
+            sizes = (self.coarse.rank, self.room)
+            first, second = (sum_event(self.data.facts, *one) for one in zip(both(fine), sizes, strict=True))
+            return first + second
 
         return both(noise_for(event, self.budget.epsilon * (1 - MARGIN), self.budget.delta))
 

@@ -1,0 +1,1 @@
+"""Integers: lattices, exact sums, and how floating point is turned into integers."""

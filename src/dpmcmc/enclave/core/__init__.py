@@ -1,0 +1,1 @@
+"""What privacy rests on, with `arithmetic`, `noise` and the mechanism in use: read this."""

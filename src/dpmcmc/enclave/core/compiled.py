@@ -1,0 +1,163 @@
+"""Reads a compiled program, and refuses it unless the gate stands in it as it was meant.
+
+The gate's operations carry a name, `gate.SCOPE`. In the optimised program that XLA executes, every instruction and
+every fusion that holds one of them must consist of integer operations alone, and what it reads must come, by integer
+operations, from a loop, from the carry of a loop, from an argument of the program or from a constant: never from
+floating point in the same breath, for that could be computed twice, and differently. gate.md says what follows.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpmcmc.enclave.core.gate import SCOPE
+from dpmcmc.errors import RunRefused
+
+_INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*)$")
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
+_FLOAT = re.compile(r"\b(?:f16|bf16|f32|f64|tf32|f8\w*|f4\w*|c64|c128)\[")
+_OPERATION = re.compile(r"([a-z][a-z0-9\-]*)\(")
+_NAMES = re.compile(r"%([\w.\-]+)")
+_CALLED = re.compile(r"(?:calls|to_apply)=%?([\w.\-]+)")
+
+_ENDS = frozenset({"parameter", "constant", "while", "iota", "partition-id", "replica-id"})
+"""Where values come from that nothing computes again: arguments and carries, what a loop leaves, and constants."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction of a compiled program."""
+
+    name: str
+    operation: str
+    shape: str
+    operands: tuple[str, ...]
+    called: tuple[str, ...]
+    is_gate: bool
+    is_root: bool
+
+
+def check_compiled(text: str) -> None:
+    """Refuse a compiled program in which the gate was mixed with floating point, or cannot be found."""
+    program = _Program(text)
+    found = False
+    for instructions in program.computations.values():
+        for instruction in instructions.values():
+            if program.holds_gate(instruction):
+                found = True
+                program.check(instruction, instructions)
+    if not found:
+        raise RunRefused(
+            "the compiled program has no operation of the gate: what one record adds would not be checked. Nothing was "
+            "executed; this is a fault of the compiler or of this library, please report it"
+        )
+
+
+class _Program:
+    def __init__(self, text: str) -> None:
+        self.computations = {name: dict(body) for name, body in _parse(text)}
+
+    def holds_gate(self, instruction: Instruction) -> bool:
+        """Say whether an instruction, or what it calls, is part of the gate."""
+        if instruction.operation in {"while", "conditional", "tuple", "get-tuple-element", "parameter"}:
+            return False
+        return instruction.is_gate or any(
+            self.holds_gate(inner) for name in instruction.called for inner in self.computations[name].values()
+        )
+
+    def check(self, instruction: Instruction, neighbours: dict[str, Instruction]) -> None:
+        """Refuse an instruction of the gate that computes with floating point, or reads what was just computed so."""
+        seen: set[str] = set()
+        open_ends = [instruction]
+        while open_ends:
+            one = open_ends.pop()
+            if one.name in seen:
+                continue
+            seen.add(one.name)
+            source = neighbours[one.operands[0]] if one.operation == "get-tuple-element" else one
+            if source.operation in _ENDS or self._is_loop(source):
+                continue
+            if not self._is_integer(one):
+                raise RunRefused(
+                    f"the compiler put {one.operation} {one.name!r} on floating point into the gate, in front of "
+                    f"{instruction.name!r}: what one record adds could differ from what is checked. Nothing was "
+                    "executed; use another version of jaxlib"
+                )
+            open_ends += [neighbours[name] for name in one.operands if name in neighbours]
+
+    def _is_loop(self, instruction: Instruction) -> bool:
+        """Say whether an instruction is a call of nothing but a loop: XLA wraps small loops so on a CPU."""
+        if instruction.operation != "call":
+            return False
+        *_, last = self.computations[instruction.called[0]].values()
+        return last.is_root and last.operation == "while"
+
+    def _is_integer(self, instruction: Instruction) -> bool:
+        if _FLOAT.search(instruction.shape):
+            return False
+        return all(self._is_integer(inner) for name in instruction.called for inner in self.computations[name].values())
+
+
+def _parse(text: str) -> Iterator[tuple[str, list[tuple[str, Instruction]]]]:
+    """Yield the computations of a program in XLA's own notation, each with its instructions by name."""
+    name, body = None, []
+    for line in text.splitlines():
+        if name is None:
+            begun = _COMPUTATION.match(line)
+            if begun:
+                name, body = begun[2], []
+        elif line.startswith("}"):
+            yield name, body
+            name = None
+        else:
+            found = _INSTRUCTION.match(line)
+            if found is None:
+                raise RunRefused(
+                    f"a line of the compiled program cannot be read, so nothing is executed: {line[:80]!r}"
+                )
+            body.append((found[2], _instruction(found[2], found[3], bool(found[1]))))
+
+
+def _instruction(name: str, rest: str, is_root: bool) -> Instruction:
+    shape, rest = _split_shape(rest)
+    operation = _OPERATION.match(rest)
+    if operation is None:
+        raise RunRefused(
+            f"an instruction of the compiled program cannot be read, so nothing is executed: {rest[:80]!r}"
+        )
+    operands, attributes = _split_operands(rest[operation.end() :])
+    return Instruction(
+        name,
+        operation[1],
+        shape,
+        tuple(_NAMES.findall(operands)),
+        tuple(_CALLED.findall(attributes)),
+        f"/{SCOPE}/" in attributes or f'/{SCOPE}"' in attributes,
+        is_root,
+    )
+
+
+def _split_shape(rest: str) -> tuple[str, str]:
+    """Split ``shape operation(...)``: the shape may be a tuple in brackets."""
+    if not rest.startswith("("):
+        shape, _, rest = rest.partition(" ")
+        return shape, rest
+    end = _closing(rest, 0)
+    return rest[: end + 1], rest[end + 2 :]
+
+
+def _split_operands(rest: str) -> tuple[str, str]:
+    end = _closing("(" + rest, 0) - 1
+    return rest[:end], rest[end + 1 :]
+
+
+def _closing(text: str, start: int) -> int:
+    depth = 0
+    for place in range(start, len(text)):
+        if text[place] == "(":
+            depth += 1
+        elif text[place] == ")":
+            depth -= 1
+            if not depth:
+                return place
+    raise RunRefused("a line of the compiled program cannot be read, so nothing is executed")

@@ -1,0 +1,195 @@
+"""The gate: integers in, and out come the same integers or zero, within their bound. Everything after it is integers.
+
+What a record adds is computed in floating point by code that nobody proves anything of. It hands over integers, and all
+that is believed of them is that each record's come from that record and public values alone. Here they are
+
+1. *sealed*: written to memory as what a loop carries, whose number of turns is known at run time only. No compiler can
+   compute them a second time behind the loop, so whoever reads them afterwards reads the same numbers;
+2. *held*: a record whose integers are beyond the bound counts as zero, and so does a slot without a record;
+3. added up exactly.
+
+gate.md has the proof and what it assumes. `core.compiled` reads the compiled program and refuses one in which an
+operation of the gate stands together with floating point.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dpmcmc.enclave.arithmetic.int64 import Wide, add, sum_records, zero
+from dpmcmc.errors import InvalidArgument
+
+SCOPE = "dpmcmc_gate"
+"""The name under which the operations of the gate are found in a compiled program."""
+
+Integers = TypeVar("Integers")
+
+
+def seal(once: jax.Array, compute: Callable[[jax.Array], Integers], before: Integers) -> Integers:
+    """Return what `compute` gives, as the carry of a loop: nothing that reads it can compute it again.
+
+    Args:
+        once: the number of turns of the loop: one, but an argument of the program, so that no compiler knows.
+        compute: the untrusted code; given the number of the turn, zero, to read its input by, so that it stays inside.
+        before: integers of the same shapes, which are written over.
+    """
+
+    def turn(carry: tuple[jax.Array, Integers]) -> tuple[jax.Array, Integers]:
+        number, _ = carry
+        return number + 1, compute(number)
+
+    return lax.while_loop(lambda carry: carry[0] < once, turn, (jnp.int32(0), before))[1]
+
+
+class Gate(Protocol):
+    """A set of integer vectors, and what it leaves of arbitrary int32 ones."""
+
+    @property
+    def largest(self) -> int:
+        """The largest entry that passes, in size."""
+        ...
+
+    def hold(self, integers: jax.Array) -> jax.Array:
+        """Return integers of which each vector along the last axis is in the set."""
+        ...
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Single numbers from `low` to `high`; others are moved to the nearest of these."""
+
+    low: int
+    high: int
+
+    @property
+    def largest(self) -> int:
+        """The largest entry that passes, in size."""
+        return max(-self.low, self.high)
+
+    def hold(self, integers: jax.Array) -> jax.Array:
+        """Return every entry held to the interval."""
+        return jnp.clip(integers, np.int32(self.low), np.int32(self.high))
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Vectors of `num_coordinates` entries with l2 norm <= `bound`; others count as zero.
+
+    The norm is bounded from above in 32 bits. With a_i = min(|q_i|, bound + 1), t_i = ceil(a_i / 2^w) <= 2^15 + 1 and
+    E = offset + sum_i floor(t_i^2 / 2^v), where the offset is the number of coordinates if v > 0 and else zero:
+    sum a_i^2 <= 4^w 2^v E. So E <= limit = floor(bound^2 / (4^w 2^v)) implies that the norm of a is within the bound,
+    hence a = |q|. Nothing overflows: v is so large that E < 2^31.
+    """
+
+    bound: int
+    num_coordinates: int
+
+    def __post_init__(self) -> None:
+        if 4 * self._offset > self._limit or self.num_coordinates > 2**24:
+            raise InvalidArgument(
+                f"num_coordinates={self.num_coordinates} is too many for a lattice of bound={self.bound}"
+            )
+
+    @property
+    def largest(self) -> int:
+        """The largest entry that passes, in size."""
+        return self.bound
+
+    @property
+    def reach(self) -> float:
+        """The norm up to which every vector passes: what untrusted code aims at, so that no honest record fails."""
+        unit = 2.0 ** (2 * self._coarse + self._drop)
+        square = unit * max(self._limit - self._offset, 0)
+        return max(square**0.5 - (2**self._coarse - 1) * self.num_coordinates**0.5, 0.0)
+
+    def hold(self, integers: jax.Array) -> jax.Array:
+        """Return the vectors that are in the ball, and zero for the others."""
+        sign = integers >> 31
+        size = ((integers ^ sign) - sign).astype(jnp.uint32)  # right for every int32, -2^31 too
+        size = jnp.minimum(size, np.uint32(self.bound + 1))
+        coarse = (size + np.uint32(2**self._coarse - 1)) >> np.uint32(self._coarse)
+        squares = (coarse * coarse) >> np.uint32(self._drop)
+        energy = jnp.sum(squares, axis=-1, keepdims=True, dtype=jnp.uint32)
+        return jnp.where(energy <= np.uint32(self._limit - self._offset), integers, 0)
+
+    @property
+    def _coarse(self) -> int:
+        return max(0, self.bound.bit_length() - 15)
+
+    @property
+    def _drop(self) -> int:
+        largest = -(-(self.bound + 1) >> self._coarse)
+        drop = 0
+        while self.num_coordinates * (((largest * largest) >> drop) + 1) >= 2**31:
+            drop += 1
+        return drop
+
+    @property
+    def _offset(self) -> int:
+        return self.num_coordinates if self._drop else 0
+
+    @property
+    def _limit(self) -> int:
+        return self.bound * self.bound >> (2 * self._coarse + self._drop)
+
+
+def hold(gate: Gate, integers: jax.Array, counts: jax.Array) -> jax.Array:
+    """Return sealed integers as the gate leaves them; zero where `counts`, which says who is there, is false."""
+    with jax.named_scope(SCOPE):
+        return jnp.where(counts, gate.hold(integers), 0)
+
+
+def gated_sum(
+    gate: Gate,
+    compute: Callable[[jax.Array], jax.Array],
+    counts: Callable[[jax.Array], jax.Array],
+    length: int,
+    chunk: int,
+    once: jax.Array,
+    summands: Callable[[jax.Array], jax.Array] = lambda held: held,
+    largest: int | None = None,
+) -> Wide:
+    """Return the exact sum of gated integers over `length` rows, `chunk` of them in each turn of a loop.
+
+    The last chunk overlaps the one before it, and rows that were counted there do not count again: all chunks have one
+    shape, and one compiled body serves them.
+
+    Args:
+        gate: what one record may add.
+        compute: untrusted: from the number of a chunk's first row to int32, shape (..., chunk, entries).
+        counts: which rows of a chunk hold a record, in a shape that goes with that.
+        length: the number of rows; public.
+        chunk: how many are held in memory at once; public.
+        once: see `seal`.
+        summands: what is added up, integers made of the ones that passed; they themselves, if nothing else is said.
+        largest: the largest entry of `summands`.
+    """
+    chunk = min(chunk, length)
+    shape = jax.eval_shape(compute, jax.ShapeDtypeStruct((), jnp.int32)).shape
+    result = jax.eval_shape(summands, jax.ShapeDtypeStruct(shape, jnp.int32)).shape
+    in_total = (*result[:-2], result[-1])
+
+    def turn(carry: tuple[jax.Array, jax.Array, Wide]) -> tuple[jax.Array, jax.Array, Wide]:
+        number, integers, total = carry
+        first = number * np.int32(chunk)
+        start = jnp.minimum(first, np.int32(length - chunk))
+        integers = seal(once, lambda turn: compute(start + turn), integers)
+        with jax.named_scope(SCOPE):
+            is_new = start + lax.iota(jnp.int32, chunk) >= first
+            held = hold(gate, integers, counts(start) & is_new[:, None])
+            more = sum_records(summands(held), gate.largest if largest is None else largest, len(shape) - 2)
+            return number + 1, integers, add(total, more)
+
+    chunks = once * np.int32(-(-length // chunk))  # how many, which no compiler knows either
+    start = (jnp.int32(0), jnp.zeros(shape, jnp.int32), zero(in_total))
+    return lax.while_loop(lambda carry: carry[0] < chunks, turn, start)[2]
+
+
+def slice_rows(rows: Any, start: Any, count: int) -> Any:
+    """Return consecutive rows of a pytree."""
+    return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, count), rows)

@@ -1,0 +1,148 @@
+"""What every mechanism must say about itself.
+
+A mechanism is a frozen dataclass with a proof beside it. It says what a record contributes, and from that it makes a
+`ReleasePlan`: one object that prices a release *and* draws it, so that the noise is that of the lattice that was paid
+for. The auditor believes what a plan says, so it makes plans of the classes that are written out in `CERTIFIED` alone.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import jax
+
+from dpmcmc.accounting.event import Event
+from dpmcmc.enclave.core.metadata import Facts
+
+CERTIFIED = frozenset(
+    {
+        "barker_bit.BarkerBit",
+        "barker_test.BarkerTest",
+        "curvature.CurvatureSum",
+        "exact.ExactBarkerBit",
+        "exact.ExactGradientSum",
+        "exact.ExactLogRatio",
+        "exact.ExactSubsampledGradientSum",
+        "exact.ExactSum",
+        "gradient.GradientSum",
+        "log_ratio.LogRatio",
+        "log_ratio.PenaltyTest",
+        "minibatch_log_ratio.MinibatchLogRatio",
+        "noisy_count.NoisyCount",
+        "remainder_test.RemainderTest",
+        "subsampled_gradient.SubsampledGradientSum",
+        "sum.Sum",
+    }
+)
+"""The mechanisms whose proof stands beside them in `dpmcmc.enclave.mechanisms`; subclasses are not among them."""
+
+_HOME = "dpmcmc.enclave.mechanisms."
+
+
+@dataclass(frozen=True)
+class Term:
+    """A public function of pytrees and one record, ``function(*trees, record)``; `structure` says how they nest."""
+
+    function: Callable[..., Any]
+    structure: Any
+
+    @property
+    def num_queries(self) -> int:
+        """How many flat arrays the pytrees hold."""
+        return self.structure.num_leaves
+
+    def __call__(self, queries: Sequence[Any], record: Any) -> Any:
+        """Evaluate the function at flat queries and one record."""
+        return self.function(*jax.tree.unflatten(self.structure, queries), record)
+
+
+Contribution = Callable[[Sequence[jax.Array], Any], jax.Array]
+"""What one record adds before clipping, as a flat vector: a function of the flat queries of one chain and a record."""
+
+
+def _as_they_are(slots: Any) -> Any:
+    return slots
+
+
+def _the_reference() -> str:
+    return "reference"
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """One release: its shapes, its price, and how it is drawn."""
+
+    outputs: tuple[jax.ShapeDtypeStruct, ...]
+    """The shapes of the release for one chain."""
+    event: Event
+    """What one release is in accounting terms, under the adjacency of the data."""
+    draw: Callable[[Any, Sequence[jax.Array], jax.Array], Sequence[jax.Array]]
+    """The release from what was prepared, queries and keys; these and results have one leading axis, the chains."""
+    prepare: Callable[[Any], Any] = _as_they_are
+    """Makes what `draw` reads of the records alone: once a run, before the loops."""
+    variance: Callable[[Sequence[jax.Array]], jax.Array] | None = None
+    """The variance of the noise on each coordinate, a public function of the queries of one chain."""
+    path: Callable[[], str] = _the_reference
+    """The name of the way in which records are added up, for certificates."""
+    is_gated: bool = True
+    """Whether records pass the gate: all that has a price does."""
+
+
+class Mechanism(Protocol):
+    """What the auditor needs of a mechanism."""
+
+    def contribution(self, term: Term) -> Contribution:
+        """Return what one record contributes: public code around the term, traced and audited before it is used."""
+        ...
+
+    def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:
+        """Return the plan of a release, given the shapes of the queries of one chain."""
+        ...
+
+
+@runtime_checkable
+class NoisySum(Mechanism, Protocol):
+    """A mechanism that releases a sum with noise."""
+
+    @property
+    def is_noisy_sum(self) -> bool:
+        """True."""
+        ...
+
+
+@runtime_checkable
+class Decision(Mechanism, Protocol):
+    """A mechanism that releases one bit."""
+
+    @property
+    def acceptance(self) -> str:
+        """The name of the acceptance rule that the bit obeys."""
+        ...
+
+
+def is_certified(mechanism: object, extra: Iterable[type] = ()) -> bool:
+    """Say whether a mechanism is exactly of a class that is written out above, or of one of `extra`."""
+    kind = type(mechanism)
+    if kind in extra:
+        return True
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix(_HOME)
+    return name in CERTIFIED and getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind
+
+
+Rebuilt = TypeVar("Rebuilt", bound=Any)
+
+
+def rebuilt(mechanism: Rebuilt) -> Rebuilt:
+    """Return a mechanism made anew from its fields, which are validated again; nothing else of it is believed."""
+    return type(mechanism)(**{one.name: getattr(mechanism, one.name) for one in fields(mechanism)})
+
+
+def plan_of(mechanism: Any, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:
+    """Return the plan that the class of a mechanism makes of its fields, whatever the object itself says."""
+    return type(mechanism).plan(rebuilt(mechanism), facts, contribution, queries)
+
+
+def contribution_of(mechanism: Any, term: Term) -> Contribution:
+    """Return what one record contributes, by the class of a mechanism."""
+    return type(mechanism).contribution(rebuilt(mechanism), term)

@@ -1,0 +1,75 @@
+"""Where records stand: a public number of slots, of which a secret random choice is occupied. places.md has the proof.
+
+Under replace-one a record keeps its place: slot i holds record i. Under add-or-remove-one, and for persons, whose order
+would tell of their names, the slots are drawn: with the seed as its key a pseudo-random function gives every slot a
+number of 128 bits, and the records stand, in their order, in the slots with the smallest numbers. So all injections of
+the records into the slots are equally likely.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+ROWS_IN_TILE, ROWS_IN_TILE_ON_GPU = 512, 2**14
+"""The number of slots is a multiple of this: loops then have one body for all of them."""
+
+_KEY_BYTES = 32
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["rows", "occupied", "once"], meta_fields=["is_spread"])
+@dataclass(frozen=True)
+class Slots:
+    """Records in their slots, as a program is given them."""
+
+    rows: Any
+    """The records: a pytree of arrays with one row a slot; zeros where there is none."""
+    occupied: Any
+    """Which slots hold a record."""
+    once: Any
+    """The number one, as an argument that no compiler knows: see `gate.seal`."""
+    is_spread: bool = False
+    """Whether other devices hold other slots."""
+
+    @property
+    def length(self) -> int:
+        """The number of slots, on this device: public."""
+        return self.occupied.shape[0]
+
+
+def new_seed() -> bytes:
+    """Return a secret from which places are drawn."""
+    return secrets.token_bytes(_KEY_BYTES)
+
+
+def draw_places(seed: bytes, num_records: int, capacity: int) -> np.ndarray:
+    """Return the slot of each record: a uniform injection into `capacity` slots, as far as SHAKE-256 is random.
+
+    The first n of the slots in the order of their numbers: given the seed, taking the last record away leaves all
+    others where they are.
+    """
+    numbers = np.frombuffer(hashlib.shake_256(seed).digest(16 * capacity), np.uint64).reshape(capacity, 2)
+    return np.lexsort((numbers[:, 1], numbers[:, 0]))[:num_records]
+
+
+def tile_rows() -> int:
+    """Return what the number of slots on each device is a multiple of."""
+    return ROWS_IN_TILE_ON_GPU if jax.default_backend() == "gpu" else ROWS_IN_TILE
+
+
+def fill(leaves: list[np.ndarray], places: np.ndarray | None, capacity: int, num_devices: int) -> tuple[Any, Any]:
+    """Return the leaves with records in their places, and which slots are occupied; the number of slots is public."""
+    tile = tile_rows() * num_devices
+    length = -(-capacity // tile) * tile
+    order: Any = slice(0, len(leaves[0])) if places is None else places
+
+    def filled(leaf: np.ndarray) -> np.ndarray:
+        slots = np.zeros((length, *leaf.shape[1:]), leaf.dtype)
+        slots[order] = leaf
+        return slots
+
+    return [filled(leaf) for leaf in leaves], filled(np.ones(len(leaves[0]), np.bool_))

@@ -1,0 +1,114 @@
+"""A price that was set aside for several programs: a sampler that runs in segments pays once, before its first one."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from dpmcmc.accounting.event import Event, NonPrivate, compose, counts
+from dpmcmc.enclave.noise import chacha20 as rng
+from dpmcmc.enclave.oracle import LogDensity
+from dpmcmc.enclave.resume.journal import Journal
+from dpmcmc.errors import BudgetExceeded
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A program that was audited: what it costs, what it is, and how to execute it."""
+
+    event: Event
+    arguments: Any
+    outputs: Any
+    """The structure of what it returns."""
+    text: Callable[[], str]
+    """The program as XLA is given it, to recognise it by."""
+    compile: Callable[[], Callable[[jax.Array], list[Any]]]
+    """Compiles, and returns what executes under a key."""
+
+
+class PaidRun:
+    """Executes audited programs as long as what was set aside lasts; `PrivateData.reserve` hands it out."""
+
+    __slots__ = ("_closed", "_journal", "_left", "_ready", "_seed", "_spent", "entry")
+
+    def __init__(
+        self,
+        reserved: Event,
+        ready: Callable[..., Ready],
+        insecure_seed: int | None = None,
+        journal: Journal | None = None,
+        *,
+        entry: Mapping[str, str],
+    ) -> None:
+        self.entry = entry
+        """By what the charge is found in the ledger, for whoever reads about the run."""
+        self._left = Counter(counts(reserved))
+        self._ready = ready
+        self._seed = insecure_seed
+        self._journal = journal
+        self._spent: list[Event] = []
+        self._closed = False
+
+    @property
+    def spent(self) -> Event:
+        """Everything that was executed so far, or was begun; also by those who had this run before."""
+        if self._journal is not None:
+            return self._journal.spent
+        insecure = [NonPrivate()] if self._spent and self._seed is not None else []
+        return compose([*self._spent, *insecure])
+
+    def run(self, program: Callable[..., Any], *arguments: Any, model: LogDensity | None = None) -> Any:
+        """Audit ``program(oracle, *arguments)``, take its price from what was set aside, and execute it.
+
+        Where the run has a journal, a program that was executed before it was resumed gives the same result again.
+        """
+        ready = self._ready(program, arguments, model)
+        price = Counter(counts(ready.event))
+        if self._closed or any(times > self._left[part] for part, times in price.items()):
+            raise BudgetExceeded(
+                "the program costs more than what is left of the reservation, which was refused and not charged; "
+                "reserve the price of everything that is to run"
+            )
+        results = self._execute(ready, price) if self._journal is None else self._once(self._journal, ready, price)
+        return jax.tree.unflatten(ready.outputs, results)
+
+    def _execute(self, ready: Ready, price: Counter[Event]) -> list[Any]:
+        execute = ready.compile()
+        key = rng.fresh_key() if self._seed is None else jax.random.fold_in(rng.insecure_key(self._seed), self.count)
+        self._take(ready.event, price)
+        return execute(key)
+
+    def _once(self, journal: Journal, ready: Ready, price: Counter[Event]) -> list[Any]:
+        """Return the one result that the program at this place of the run can have: as it is kept, or made again."""
+        identity = journal.identify(self.count, ready.text(), ready.arguments)
+        results = journal.kept(self.count, identity)
+        if results is not None:
+            self._take(ready.event, price)
+            return results
+        execute = ready.compile()
+        place = self.count
+        self._take(ready.event, price)
+        results = execute(rng.key_of(journal.begin(place, identity, ready.event)))
+        journal.keep(place, identity, results)
+        return results
+
+    def _take(self, event: Event, price: Counter[Event]) -> None:
+        self._left.subtract(price)
+        self._spent.append(event)
+
+    @property
+    def count(self) -> int:
+        """How many programs were executed, or begun."""
+        return len(self._spent)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all programs that were begun before the run was resumed have given their results again."""
+        return self._journal is None or self.count >= self._journal.num_begun
+
+    def close(self) -> Event:
+        """Execute nothing more, and return what was spent."""
+        self._closed = True
+        return self.spent

@@ -1,0 +1,349 @@
+"""The vault: records that answer audited programs and nothing else.
+
+`PrivateData` is not a pytree, has no attribute, method or operator that gives a record back, and executes only what
+the auditor priced and the ledger paid for. The order inside `run` is the guarantee: trace, audit and compile at shapes
+alone; reserve the price; and only then hand the records to the compiled program. A failure before that last step costs
+nothing; once records were read the charge stays, whatever happens after.
+"""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
+
+import jax
+import numpy as np
+
+from dpmcmc import validation
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.event import Event, NonPrivate
+from dpmcmc.accounting.selection import repeat_and_select
+from dpmcmc.enclave.arithmetic.shards import Placement
+from dpmcmc.enclave.core.audit import Audit
+from dpmcmc.enclave.core.budget import NobodyPays, Payer, choose_payer, settle
+from dpmcmc.enclave.core.metadata import Facts, admit, as_tree, leaf_names, parse_bounds
+from dpmcmc.enclave.core.places import Slots, draw_places, fill, new_seed
+from dpmcmc.enclave.core.programs import Program, Programs, recogniser
+from dpmcmc.enclave.core.sealed import sealed
+from dpmcmc.enclave.core.session import PaidRun, Ready
+from dpmcmc.enclave.noise.modes import MODES, Claim
+from dpmcmc.enclave.oracle import LogDensity
+from dpmcmc.enclave.resume.journal import Journal, reservation_of
+from dpmcmc.enclave.resume.machine import refuse_wrong_sums
+from dpmcmc.enclave.select import Attempt, Best, best_of
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.schema import Schema
+
+if TYPE_CHECKING:
+    from dpmcmc.accounting.ledger import DatasetAccount
+
+_ACCELERATORS = "dpmcmc.enclave.accelerate"  # by name: nothing of the core imports them
+
+CHUNK_SIZE = 20_000
+"""Shorter loops keep one core of a processor busy and not the others."""
+
+
+@sealed
+class PrivateData:
+    """Private records, what the public knows of them, and what pays for every look at them.
+
+    Args:
+        records: a pytree of arrays with one row a record, or a table with one.
+        bounds: the lowest and highest value of each leaf, by its name; stated by the owner, never read off the data.
+        adjacency: which data sets are neighbours; ``replace_one`` makes the number of records public.
+        capacity: the stated number of slots, required under ``add_or_remove_one``, where the true number is private: at
+            least as many as there are records, whatever happens. Time and memory follow from it.
+        ledger: the book that pays, with the name of the `dataset` in it.
+        dataset: the name under which the ledger knows these records.
+        budget: instead of a ledger, a budget that lives as long as this object.
+        chunk_size: how many records a mechanism holds at once at most. Changes speed and memory, and results by no
+            more than how XLA rounds what one record adds: without a linear predictor the chunk's shape may matter.
+        noise: how noise is drawn: ``exact``; ``hardened`` floating point, which results say; or ``float``, for tests,
+            for which nothing is claimed and nobody pays.
+        devices: devices over which the slots are spread; one, where JAX puts them, unless stated. Changes no release.
+        accelerate: whether faster ways to add records up may be taken, which certificates name; else the reference.
+        extra_mechanisms: classes of mechanisms without a proof of this library that the owner accepts; for tests.
+        schema: what the owner stated of the columns, where the records come from a table (`from_table`).
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_dataset",
+        "_facts",
+        "_num_records",
+        "_payer",
+        "_placement",
+        "_places",
+        "_programs",
+        "_schema",
+        "_seed",
+        "_slots",
+        "_structure",
+    )
+
+    def __init__(
+        self,
+        records: Any,
+        *,
+        bounds: Mapping[str, Any] | None = None,
+        adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+        capacity: int | None = None,
+        ledger: Payer | None = None,
+        dataset: str | None = None,
+        budget: Budget | None = None,
+        chunk_size: int = CHUNK_SIZE,
+        noise: str = "exact",
+        devices: Sequence[Any] | None = None,
+        accelerate: bool = True,
+        extra_mechanisms: Iterable[type] = (),
+        schema: Schema | None = None,
+    ) -> None:
+        refuse_wrong_sums()
+        relation = Adjacency.parse("adjacency", adjacency)
+        records = as_tree(records)
+        names = leaf_names(records)
+        if not names:
+            raise InvalidArgument("records holds no array; expected at least one, with one row a record")
+        limits = parse_bounds(bounds, names)
+        leaves, structure = jax.tree.flatten(records)
+        admitted = [admit(name, leaf, limits) for name, leaf in zip(names, leaves, strict=True)]
+        if len({len(leaf) for leaf in admitted}) > 1:
+            raise InvalidArgument(f"records has leaves with different numbers of rows: {', '.join(names)}")
+        self._facts = Facts(
+            adjacency=relation,
+            size=_public_size(relation, capacity, len(admitted[0])),
+            record=jax.tree.unflatten(
+                structure, [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in admitted]
+            ),
+            bounds=limits,
+            chunk_size=validation.integer("chunk_size", chunk_size, at_least=1),
+            noise=validation.choice("noise", noise, MODES),
+            paths=import_module(_ACCELERATORS).PATHS if accelerate else (),
+            extra_mechanisms=frozenset(extra_mechanisms),
+        )
+        self._payer, self._dataset = choose_payer(ledger, dataset, budget, relation)
+        if MODES[noise].claim is Claim.NONE and not isinstance(self._payer, NobodyPays):
+            validation.refuse(
+                "noise", noise, "carries no guarantee; use PrivateData.without_guarantee, or noise='exact'"
+            )
+        self._placement = Placement(devices)
+        self._schema = schema
+        self._seed, self._places = None, None
+        self._structure, self._num_records = structure, len(admitted[0])
+        self._stand(admitted, new_seed() if self._is_shuffled else None)
+        is_given, shapes = recogniser(leaves), self._placement.shapes(self._slots)
+
+        def is_table(leaf: Any) -> bool:
+            return isinstance(leaf, PrivateData) or is_given(leaf)
+
+        self._programs = Programs(self._facts, self._placement, shapes, is_table)
+
+    @property
+    def _is_shuffled(self) -> bool:
+        """Whether places are drawn: where neighbours would otherwise have other records at other places."""
+        return self._facts.adjacency is Adjacency.ADD_OR_REMOVE_ONE or self.unit != "record"
+
+    def _stand(self, leaves: list[Any], seed: bytes | None) -> None:
+        """Put the records into their slots."""
+        self._seed = seed
+        self._places = None if seed is None else draw_places(seed, self._num_records, self._facts.size)
+        filled, occupied = fill(leaves, self._places, self._facts.size, self._placement.num_devices)
+        rows = jax.tree.unflatten(self._structure, filled)
+        self._slots = self._placement.place(Slots(rows, occupied, np.int32(1)))
+
+    def _in_order(self) -> list[Any]:
+        """Return the records in the order in which they came."""
+        order: Any = slice(0, self._num_records) if self._places is None else self._places
+        return [np.asarray(leaf)[order] for leaf in jax.tree.leaves(self._slots.rows)]
+
+    @classmethod
+    def without_guarantee(cls, records: Any, **facts: Any) -> Self:
+        """Build a vault that pays for everything, `NonPrivate` too: for simulated data, baselines and tests."""
+        return cls(records, ledger=NobodyPays(), dataset="without guarantee", **facts)
+
+    @classmethod
+    def from_table(cls, source: Any, **options: Any) -> "PrivateData":
+        """Read a table into a vault; see `dpmcmc.enclave.tables.from_table`."""
+        from dpmcmc.enclave.tables.vault import from_table
+
+        return from_table(source, **options)
+
+    @property
+    def schema(self) -> Schema | None:
+        """What the owner stated of the columns, where the records came from a table."""
+        return self._schema
+
+    @property
+    def facts(self) -> Facts:
+        """What the public knows of the records."""
+        return self._facts
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the events of these records rest on beside the proofs, in words: for certificates."""
+        claim = MODES[self._facts.noise].claim
+        return (claim.value,) if claim is Claim.HEURISTIC else ()
+
+    @property
+    def unit(self) -> str:
+        """What neighbouring data sets differ in, in words: a record, or a person with all rows; for certificates."""
+        return "record" if self._schema is None else self._schema.unit
+
+    @property
+    def dataset(self) -> str:
+        """The name under which the ledger knows the records."""
+        return self._dataset
+
+    @property
+    def account(self) -> "DatasetAccount | None":
+        """What the ledger grants the records and what of it is spent, where a ledger pays."""
+        from dpmcmc.accounting.ledger import Ledger
+
+        return self._payer.account(self._dataset) if isinstance(self._payer, Ledger) else None
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget that the ledger grants the records, where a ledger pays."""
+        account = self.account
+        return None if account is None else account.budget
+
+    def price(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Event:
+        """Return what `run` would charge for the program. Reads no record and charges nothing."""
+        return self.audit(program, *arguments, model=model).event
+
+    def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
+        """Return the price of a program, release by release, or raise `AuditError`."""
+        return self._programs.prepare(program, self._programs.public(arguments), model).audit
+
+    def run(
+        self,
+        program: Program,
+        *arguments: Any,
+        model: LogDensity | None = None,
+        what: str = "run",
+        insecure_seed: int | None = None,
+    ) -> Any:
+        """Audit ``program(oracle, *arguments)``, pay for it, execute exactly what was audited, and return its result.
+
+        The noise is new in every run. `insecure_seed` fixes it, for tests: whoever knows the seed knows the noise, so
+        such a run is `NonPrivate` and only a vault `without_guarantee` pays for it.
+        """
+        ready = self._ready(program, arguments, model)
+        ready.compile()
+        with self.reserve(ready.event, what=what, insecure_seed=insecure_seed) as paid:
+            return paid.run(program, *arguments, model=model)
+
+    @contextmanager
+    def reserve(self, event: Event, *, what: str = "run", insecure_seed: int | None = None) -> Generator[PaidRun]:
+        """Set a price aside, and yield what executes programs up to that price; what was not used is given back.
+
+        The charge stands from the moment it is made: if the process dies, all of it stays.
+        """
+        price = event if insecure_seed is None else event + NonPrivate()
+        reservation = self._payer.reserve(self._dataset, price, what=what, adjacency=self._facts.adjacency)
+        paid = PaidRun(event, self._ready, insecure_seed, entry=reservation.entry)
+        try:
+            yield paid
+        finally:
+            settle(reservation, paid.close())
+
+    @contextmanager
+    def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[PaidRun]:
+        """Begin a run that may be resumed, or go on with it: `reserve`, but a run that raises is not settled.
+
+        Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
+        proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
+        """
+        journal.recognise(self._in_order(), repr(self._placement))
+        reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
+        paid = PaidRun(event, self._ready, journal=journal, entry=reservation.entry)
+        try:
+            yield paid
+        except Exception:
+            if not journal.num_begun and settle(reservation, paid.close()):
+                journal.forget()
+            raise
+        if settle(reservation, paid.close()):
+            journal.forget()
+
+    def select(
+        self,
+        attempts: Sequence[Attempt],
+        *,
+        mean: float,
+        shape: float = 0.0,
+        what: str = "selection",
+        insecure_seed: int | None = None,
+    ) -> Best:
+        """Run attempts a secret random number of times, `mean` on average, and return the best run alone.
+
+        The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
+        secret. selection.md has the proof.
+        """
+        price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
+        charge = price if insecure_seed is None else price + NonPrivate()
+        reservation = self._payer.reserve(self._dataset, charge, what=what, adjacency=self._facts.adjacency)
+
+        def begin(event: Event, seed: int | None) -> PaidRun:
+            return PaidRun(event, self._ready, seed, entry=reservation.entry)
+
+        try:
+            return best_of(attempts, price, begin, insecure_seed)
+        finally:
+            settle(reservation, charge)
+
+    def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
+        """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
+        public = self._programs.public(arguments)
+        prepared, place = self._programs.prepare(program, public, model), self._placement
+
+        def execute(compiled: Any, key: jax.Array) -> Any:
+            with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
+                results = compiled(self._slots, *place.public([key, *jax.tree.leaves(public)]))
+                return place.result(jax.block_until_ready(results))
+
+        return Ready(
+            event=prepared.audit.event,
+            arguments=public,
+            outputs=prepared.outputs,
+            text=prepared.text,
+            compile=lambda: partial(execute, prepared.compile()),
+        )
+
+    def __repr__(self) -> str:
+        facts = self._facts
+        names = leaf_names(facts.record)
+        kinds = ", ".join(
+            f"{name}: {leaf.dtype}{list(leaf.shape) or ''}"
+            for name, leaf in zip(names, jax.tree.leaves(facts.record), strict=True)
+        )
+        counted = "size" if facts.adjacency is Adjacency.REPLACE_ONE else "capacity"
+        unit = "" if self.unit == "record" else f", unit={self.unit!r}"
+        noise = "" if facts.noise == "exact" else f", noise={facts.noise!r}"
+        return (
+            f"PrivateData({kinds}; bounds={dict(facts.bounds)}, {counted}={facts.size}, "
+            f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{unit}{noise}{self._placement!r})"
+        )
+
+
+def _public_size(adjacency: Adjacency, stated: int | None, counted: int) -> int:
+    """Return the size that the public may know: the true one under replace-one, else the stated capacity."""
+    if adjacency is Adjacency.REPLACE_ONE:
+        if stated is not None:
+            raise InvalidArgument("capacity must be left out under replace_one, where the true size is public")
+        if not counted:
+            raise InvalidArgument("records has no row; expected at least one record")
+        return counted
+    if stated is None:
+        raise InvalidArgument(
+            "capacity=None must be stated under add_or_remove_one, where the number of records is private: "
+            "give a round number that is known without the data, and never below the number of records"
+        )
+    if counted > validation.integer("capacity", stated, at_least=1):
+        raise InvalidArgument(
+            f"capacity={stated} is less than the number of records, which is private under add_or_remove_one; "
+            "state one that holds whatever table there may be"
+        )
+    return stated

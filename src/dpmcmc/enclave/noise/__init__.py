@@ -1,0 +1,1 @@
+"""Noise in integers, from the operating system's entropy."""

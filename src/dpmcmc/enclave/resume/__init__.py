@@ -1,0 +1,1 @@
+"""Runs that may be stopped and resumed."""

@@ -1,0 +1,95 @@
+"""Columns of an Arrow table as arrays of numbers, cell by cell.
+
+Each cell of a column becomes the value of one fixed, public function (`cells`, then `stored`) at that cell. No type is
+guessed from the cells, so what a row becomes depends on no other row. Only the *type* under which a column is kept can
+be refused: it belongs to the file, not to a row.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dpmcmc.enclave.tables import cells
+from dpmcmc.enclave.tables.arrow import arrow
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.schema import Column
+
+Leaves = dict[str, np.ndarray]
+
+
+def leaves(name: str, values: np.ndarray, column: Column) -> Leaves:
+    """Return the leaves of a column: its values with missing ones replaced and, if it has one, its indicator."""
+    missing = np.isnan(values)
+    made = {name: stored(values, missing, column)}
+    if column.missing == "indicator":
+        made[f"{name}_missing"] = missing.astype(np.float32)
+    return made
+
+
+def stored(values: np.ndarray, missing: np.ndarray, column: Column) -> np.ndarray:
+    """Return values within the bounds of the column: single precision, or the integer codes of categories."""
+    filled = np.where(missing, column.stand_in, values)
+    rounded = np.rint(filled) if column.kind == "integer" else filled
+    clamped = np.clip(rounded, *column.bounds) + 0.0  # zero has one sign
+    return clamped.astype(np.int32 if column.kind == "category" else np.float32)
+
+
+def pad(column: Column) -> Mapping[str, float]:
+    """Return what stands in places of a person that hold no row: values within the bounds, as any other."""
+    return {"": column.stand_in, **({"_missing": 0.0} if column.missing == "indicator" else {})}
+
+
+def numbers(name: str, kept: Any, column: Column) -> np.ndarray:
+    """Return an Arrow column as numbers, or as codes of its categories; NaN where a cell is missing."""
+    kind = value_type(name, kept.type)
+    types = arrow(".types")
+    if column.kind == "category":
+        if types.is_boolean(kind):
+            raise InvalidArgument(
+                f"column {name!r} is kept as truth values and stated as a category; state kind='boolean'"
+            )
+        codes = {category: code for code, category in enumerate(column.categories)}
+        return read(kept, cells.one_of(codes))
+    if column.kind == "boolean":
+        return read(kept, cells.boolean)
+    if types.is_dictionary(kept.type) or not (types.is_integer(kind) or types.is_floating(kind)):
+        return read(kept, cells.number)
+    return kept.cast(arrow().float64(), safe=False).to_numpy()
+
+
+def read(kept: Any, reading: cells.Reading) -> np.ndarray:
+    """Return the reading of every cell of an Arrow column; each distinct cell is read once."""
+    return np.concatenate([np.empty(0), *(_chunk(chunk, reading) for chunk in kept.chunks)])
+
+
+def _chunk(chunk: Any, reading: cells.Reading) -> np.ndarray:
+    encoded = chunk.dictionary_encode()
+    distinct = [np.nan if cell is None else reading(cell) for cell in encoded.dictionary.to_pylist()]
+    table = np.array([*distinct, np.nan], dtype=np.float64)
+    places = encoded.indices.cast(arrow().int64()).fill_null(len(distinct))  # a null is the last entry, NaN
+    return table[places.to_numpy(zero_copy_only=False)]
+
+
+def value_type(name: str, kept: Any) -> Any:
+    """Return the type of the cells of an Arrow column, after refusing those that hold no number, truth value or text.
+
+    Args:
+        name: the column, for the message.
+        kept: the Arrow type.
+    """
+    types = arrow(".types")
+    kind = kept.value_type if types.is_dictionary(kept) else kept
+    if types.is_temporal(kind):
+        raise InvalidArgument(
+            f"column {name!r} is kept as dates or times, which have no bounds that a model can use; add a column with "
+            "a number, such as the days since a fixed day or the age in years, and state that one"
+        )
+    known = ("boolean", "integer", "floating", "decimal", "string", "large_string", "string_view")
+    binary = ("binary", "large_binary", "binary_view", "fixed_size_binary", "null")
+    if not any(getattr(types, f"is_{each}")(kind) for each in (*known, *binary)):
+        raise InvalidArgument(
+            f"column {name!r} is kept under a type that is neither number, truth value nor text; convert it to one of "
+            "them, or leave it out of the schema"
+        )
+    return kind

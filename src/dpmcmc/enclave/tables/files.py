@@ -1,0 +1,131 @@
+"""Tables in files: the names of their columns, and some of those columns, as an Arrow table."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpmcmc.enclave.tables.arrow import arrow
+from dpmcmc.enclave.tables.guard import without_values
+from dpmcmc.errors import InvalidArgument
+
+
+class Format(NamedTuple):
+    """How one kind of file is read, and what is said where it cannot be."""
+
+    names: Callable[[Path], list[str]]
+    read: Callable[[Path, list[str]], Any]
+    well_formed: str
+
+
+def paths_of(source: Path) -> list[Path]:
+    """Return the file itself, or all Parquet files of a folder, in the order of their names."""
+    if not source.exists():
+        raise InvalidArgument(f"source={str(source)!r} cannot be read: no such file or folder")
+    if not source.is_dir():
+        return [source]
+    inside = [path.relative_to(source) for path in sorted(source.rglob("*.parquet"))]
+    hidden = (".", "_")  # what Spark and its like leave behind
+    found = [source / path for path in inside if not any(part.startswith(hidden) for part in path.parts)]
+    if not found:
+        raise InvalidArgument(f"source={str(source)!r} is a folder without Parquet files; expected some, *.parquet")
+    return found
+
+
+def column_names(path: Path) -> list[str]:
+    """Return the names of the columns. They are not for messages: in a file without a header they are a row."""
+    file_format = _format(path)
+    return without_values(_unreadable(path, file_format), lambda: file_format.names(path))
+
+
+def read_columns(path: Path, names: list[str]) -> Any:
+    """Return columns of a file, whose names were checked, as an Arrow table."""
+    file_format = _format(path)
+
+    def read() -> Any:
+        table = file_format.read(path, names).select(names)
+        table.validate(full=True)
+        return table
+
+    return without_values(_unreadable(path, file_format), read)
+
+
+def _unreadable(path: Path, file_format: Format) -> str:
+    return f"source={str(path)!r} cannot be read; expected {file_format.well_formed}"
+
+
+def _format(path: Path) -> Format:
+    if path.suffix.lower() not in FORMATS:
+        raise InvalidArgument(
+            f"source={str(path)!r} must end in one of {', '.join(FORMATS)}, or be a folder of Parquet"
+        )
+    arrow()
+    return FORMATS[path.suffix.lower()]
+
+
+def _delimiter(path: Path) -> str:
+    return "\t" if path.suffix.lower() == ".tsv" else ","
+
+
+def _csv_names(path: Path) -> list[str]:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        return next(csv.reader(file, delimiter=_delimiter(path)), [])
+
+
+def _csv_columns(path: Path, names: list[str]) -> Any:
+    """Read cells as text, all of them: a type that was guessed would depend on every row."""
+    module, text = arrow(".csv"), arrow().string()
+    return module.read_csv(
+        str(path),
+        parse_options=module.ParseOptions(
+            delimiter=_delimiter(path),
+            newlines_in_values=True,
+            ignore_empty_lines=len(_csv_names(path)) > 1,  # in a single column an empty line is an empty cell
+        ),
+        convert_options=module.ConvertOptions(
+            include_columns=names,
+            column_types=dict.fromkeys(names, text),
+            null_values=[],
+            strings_can_be_null=False,
+        ),
+    )
+
+
+def _parquet_names(path: Path) -> list[str]:
+    with arrow(".parquet").ParquetFile(path) as file:
+        return list(file.schema_arrow.names)
+
+
+def _parquet_columns(path: Path, names: list[str]) -> Any:
+    with arrow(".parquet").ParquetFile(path) as file:
+        return file.read(columns=names)
+
+
+def _arrow_names(path: Path) -> list[str]:
+    with arrow().OSFile(str(path)) as file:
+        return list(_arrow_reader(file).schema.names)
+
+
+def _arrow_columns(path: Path, names: list[str]) -> Any:
+    wanted = [position for position, name in enumerate(_arrow_names(path)) if name in names]
+    with arrow().OSFile(str(path)) as file:
+        return _arrow_reader(file, included_fields=wanted).read_all()
+
+
+def _arrow_reader(file: Any, **options: Any) -> Any:
+    """Return a reader of either form of Arrow's files; Feather is the one that begins with its name."""
+    ipc = arrow(".ipc")
+    begins_with_name = file.read(6) == b"ARROW1"
+    file.seek(0)
+    return (ipc.open_file if begins_with_name else ipc.open_stream)(file, options=ipc.IpcReadOptions(**options))
+
+
+_CSV = Format(
+    _csv_names,
+    _csv_columns,
+    "text in UTF-8, a first line with the names of the columns, and as many fields in every line",
+)
+_PARQUET = Format(_parquet_names, _parquet_columns, "a whole Parquet file")
+_ARROW = Format(_arrow_names, _arrow_columns, "a whole file of Arrow, or of Feather in its second version")
+FORMATS = {".csv": _CSV, ".tsv": _CSV, ".parquet": _PARQUET, ".feather": _ARROW, ".arrow": _ARROW, ".ipc": _ARROW}
+"""How a file is read, by the end of its name."""

@@ -1,0 +1,112 @@
+"""Tables in memory: pandas, polars, pyarrow, or the answer to a DuckDB query, as an Arrow table."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dpmcmc.enclave.tables import cells
+from dpmcmc.enclave.tables.arrow import arrow, library
+from dpmcmc.enclave.tables.guard import without_values
+from dpmcmc.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class DuckDBQuery:
+    """A query, and the connection that answers it.
+
+    A row of the answer must come from one person's rows alone: no join, window, limit or aggregate over others. And
+    under replace-one the number of rows is public, so the query must not choose rows by their values.
+    """
+
+    connection: Any = field(repr=False)
+    query: str
+
+
+class Frame(NamedTuple):
+    """A table in memory: what it is called, the names of its columns, and how some of them become an Arrow table."""
+
+    what: str
+    names: list[str]
+    read: Callable[[list[str]], Any]
+
+
+def frame_of(source: Any) -> Frame | None:
+    """Return a table in memory as what can be read, or None if it is none."""
+    if isinstance(source, pd.DataFrame):
+        return _pandas(source)
+    if isinstance(source, DuckDBQuery):
+        return _duckdb(source)
+    if _is_query(source):
+        return _duckdb(DuckDBQuery(*source))
+    polars, pyarrow = sys.modules.get("polars"), sys.modules.get("pyarrow")
+    if polars is not None and isinstance(source, polars.DataFrame):
+        return _polars(source, polars.Object)
+    if pyarrow is not None and isinstance(source, pyarrow.Table):
+        return Frame("the pyarrow Table", list(source.column_names), source.select)
+    return None
+
+
+def _is_query(source: Any) -> bool:
+    return isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], str)
+
+
+def read_frame(frame: Frame, names: list[str]) -> Any:
+    """Return columns of a table in memory, whose names were checked, as an Arrow table."""
+    arrow()
+    return without_values(
+        f"{frame.what} cannot be read; expected columns of numbers, truth values, texts or categories",
+        lambda: frame.read(names),
+    )
+
+
+def _pandas(frame: pd.DataFrame) -> Frame:
+    names = [str(name) for name in frame.columns]
+
+    def read(wanted: list[str]) -> Any:
+        columns = [_pandas_column(frame.iloc[:, names.index(name)]) for name in wanted]
+        return arrow().table(columns, names=wanted)
+
+    return Frame("the pandas DataFrame", names, read)
+
+
+def _pandas_column(series: Any) -> Any:
+    """Return a column as Arrow. Columns of Python objects become texts, cell by cell, so that no type is guessed."""
+    kind = series.dtype.categories.dtype if isinstance(series.dtype, pd.CategoricalDtype) else series.dtype
+    if kind.kind == "O" and isinstance(kind, np.dtype):
+        return arrow().array([cells.text(cell) for cell in series.astype(object)], arrow().string())
+    return arrow().array(series, from_pandas=True)
+
+
+def _polars(frame: Any, python_object: Any) -> Frame:
+    def read(names: list[str]) -> Any:
+        for name in names:
+            if frame.schema[name] == python_object:  # would become the addresses of the objects
+                raise InvalidArgument(f"column {name!r} holds Python objects; convert it to numbers or texts")
+        return frame.select(names).to_arrow()
+
+    return Frame("the polars DataFrame", list(frame.columns), read)
+
+
+def _duckdb(source: DuckDBQuery) -> Frame:
+    duckdb = library("duckdb")
+    if not isinstance(source.connection, duckdb.DuckDBPyConnection):
+        raise InvalidArgument(
+            f"source has a {type(source.connection).__name__} for a connection; expected that of duckdb.connect()"
+        )
+    failed = (
+        "source, a DuckDB query, failed; DuckDB's own words are withheld, because they quote cells: try the query on "
+        "made-up rows. Tables in memory must be registered with the connection"
+    )
+    answer = without_values(failed, lambda: source.connection.sql(source.query))
+    if answer is None:
+        raise InvalidArgument("source, a DuckDB query, answers nothing; expected a SELECT")
+
+    def read(names: list[str]) -> Any:
+        columns = [duckdb.ColumnExpression(name) for name in names]
+        return without_values(failed, lambda: answer.select(*columns).to_arrow_table())
+
+    return Frame("the answer to the DuckDB query", list(answer.columns), read)

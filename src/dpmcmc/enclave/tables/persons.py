@@ -1,0 +1,80 @@
+"""Several rows a person: every person becomes one record with a fixed number of places. persons.md has the proof.
+
+A record is a function of the rows of its person, and of nobody else's. Where a person has more rows than places, the
+rows that count are those whose SHA-256, over the person's name and the row itself, comes first. So they are as good as
+drawn at random, and yet the same whenever the table is read, in whatever order its rows come: a run can be resumed,
+and no order in the file (by date, by cost) makes the choice.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dpmcmc.enclave.tables.columns import Leaves
+from dpmcmc.schema import PRESENT
+
+
+def by_person(rows: Leaves, persons: np.ndarray, names: Sequence[str], k: int, padding: Mapping[str, float]) -> Leaves:
+    """Return one record a person: leaves of shape (persons, k), and `PRESENT`, which says what places hold a row.
+
+    Args:
+        rows: leaves with one value a row.
+        persons: for each row the place of its person in `names`; NaN for a row of nobody, which does not count.
+        names: the names of the persons, each once.
+        k: how many rows of a person count.
+        padding: what stands in places without a row, by leaf.
+    """
+    rank = np.empty(len(names), np.int64)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    named = ~np.isnan(persons)
+    person = rank[persons[named].astype(np.int64)]
+    contents = np.stack([rows[leaf][named].view(np.uint32) for leaf in sorted(rows)], axis=1)
+    order = np.lexsort((*contents.T, person))  # by person, then by content: whatever the order in the file was
+    person, contents = person[order], contents[order]
+    chosen = _chosen(person, contents, sorted(names), k)
+    person, place = person[chosen], _count_up(person[chosen])
+    places = len(names), k
+    records = {leaf: np.full(places, padding[leaf], values.dtype) for leaf, values in rows.items()}
+    for leaf, values in rows.items():
+        records[leaf][person, place] = values[named][order][chosen]
+    records[PRESENT] = np.zeros(places, np.float32)
+    records[PRESENT][person, place] = 1.0
+    return records
+
+
+def _chosen(person: np.ndarray, contents: np.ndarray, names: Sequence[str], k: int) -> np.ndarray:
+    """Say which rows count: the k of a person with the lowest digests. Rows come sorted by person and content."""
+    digests = np.zeros(len(person), np.uint64)
+    equal = np.concatenate([[0], np.cumsum(np.any(np.diff(contents, axis=0) != 0, axis=1) | (np.diff(person) != 0))])
+    occurrence = _count_up(equal[: len(person)])  # equal rows of one person are told apart by number
+    crowded = np.flatnonzero(np.bincount(person, minlength=len(names))[person] > k)
+    written = contents[crowded].astype("<u4").tobytes()
+    width = 4 * contents.shape[1]
+    prefixes = {int(each): _prefix(names[int(each)]) for each in np.unique(person[crowded])}
+    numbers = zip(person[crowded].tolist(), occurrence[crowded].tolist(), strict=True)
+    digests[crowded] = [
+        _digest(b"%b%d:%b" % (prefixes[who], number, written[place * width : (place + 1) * width]))
+        for place, (who, number) in enumerate(numbers)
+    ]
+    order = np.lexsort((digests, person))
+    chosen = np.empty(len(person), np.bool_)
+    chosen[order] = _count_up(person[order]) < k
+    return chosen
+
+
+def _prefix(name: str) -> bytes:
+    """Return a name such that no name and row together read like another name and row."""
+    encoded = name.encode("utf-8")
+    return b"%d:%b:" % (len(encoded), encoded)
+
+
+def _digest(written: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(written).digest()[:8], "big")
+
+
+def _count_up(groups: np.ndarray) -> np.ndarray:
+    """Return 0, 1, 2, ... within every run of equal values."""
+    starts = np.concatenate([[True], groups[1:] != groups[:-1]])[: len(groups)]
+    positions = np.arange(len(groups))
+    return positions - np.maximum.accumulate(np.where(starts, positions, 0))

@@ -1,0 +1,116 @@
+"""From any table to records: the columns that the schema states, cell by cell, and for each person one record."""
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpmcmc.enclave.tables import cells, columns, files, frames
+from dpmcmc.enclave.tables.guard import without_values
+from dpmcmc.enclave.tables.persons import by_person
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.schema import Schema
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """Records that were read, and the public facts that the vault needs of them. The records are private.
+
+    Attributes:
+        records: an array for each leaf, with one row a record.
+        bounds: the stated bounds of each leaf.
+        rows_per_person: how many rows of a person count; None where every row is a person's only one.
+    """
+
+    records: dict[str, np.ndarray]
+    bounds: dict[str, tuple[float, float]]
+    rows_per_person: int | None
+
+    def __repr__(self) -> str:
+        return f"Table({', '.join(self.bounds)}; rows_per_person={self.rows_per_person})"
+
+
+def read_table(source: Any, schema: Any) -> Table:
+    """Read the columns that a schema states, and no others.
+
+    Args:
+        source: the path of a file (CSV, TSV, Parquet, Feather, Arrow) or of a folder of Parquet files; a DataFrame of
+            pandas or polars; a Table of pyarrow; a `DuckDBQuery`, or the pair of a DuckDB connection and a query.
+        schema: a `Schema`, what one is made of, or the path of a TOML file.
+    """
+    stated = Schema.read(schema)
+    names = [*stated.columns, *([] if stated.person is None else [stated.person])]
+    known: dict[str, int] = {}
+    parts: list[columns.Leaves] = []
+    persons: list[np.ndarray] = []
+    for table in _tables(source, names):
+        parts.append(_leaves(table, stated))
+        if stated.person is not None:
+            persons.append(_persons(stated.person, table.column(stated.person), known))
+    rows = {leaf: np.concatenate([part[leaf] for part in parts]) for leaf in parts[0]}
+    if stated.person is None:
+        return Table(rows, stated.bounds, None)
+    k = stated.max_rows_per_person
+    return Table(by_person(rows, np.concatenate(persons), list(known), k, _padding(stated)), stated.bounds, k)
+
+
+def check_names(what: str, found: list[str], wanted: list[str]) -> None:
+    """Refuse a table that lacks a column or has it twice. Its own names are not said: they may be a row."""
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise InvalidArgument(
+            f"{what} has no column {', '.join(missing)}; the schema names it. Correct the schema, or the table: the "
+            "first line of a CSV file holds the names, separated by commas"
+        )
+    twice = [name for name in wanted if found.count(name) > 1]
+    if twice:
+        raise InvalidArgument(f"{what} has the column {', '.join(twice)} more than once; expected each once")
+
+
+def _tables(source: Any, names: list[str]) -> Iterator[Any]:
+    """Return a source as Arrow tables that hold just the columns asked for; every file of a folder is one."""
+    if isinstance(source, str | os.PathLike):
+        paths = files.paths_of(Path(source))
+        for path in paths:
+            check_names(f"source={str(path)!r}", files.column_names(path), names)
+        yield from (files.read_columns(path, names) for path in paths)
+        return
+    frame = frames.frame_of(source)
+    if frame is None:
+        raise InvalidArgument(
+            f"source is a {type(source).__module__}.{type(source).__name__}; expected a path, a DataFrame of pandas or "
+            "polars, a Table of pyarrow, or a DuckDB connection and a query"
+        )
+    check_names(frame.what, frame.names, names)
+    yield frames.read_frame(frame, names)
+
+
+def _leaves(table: Any, schema: Schema) -> columns.Leaves:
+    """Return the leaves of all columns of one Arrow table."""
+    made: columns.Leaves = {}
+    for name, column in schema.columns.items():
+        read = partial(columns.numbers, name, table.column(name), column)
+        made |= columns.leaves(name, without_values(f"column {name!r} cannot be read", read), column)
+    return made
+
+
+def _persons(name: str, kept: Any, known: dict[str, int]) -> np.ndarray:
+    """Return the number of each row's person, NaN for nobody; persons are numbered in `known` as they turn up."""
+
+    def person(cell: Any) -> float:
+        written = cells.text(cell)
+        return math.nan if written is None else known.setdefault(written, len(known))
+
+    columns.value_type(name, kept.type)
+    return without_values(f"column {name!r} cannot be read", partial(columns.read, kept, person))
+
+
+def _padding(schema: Schema) -> Mapping[str, float]:
+    """Return what stands in the places of a person that hold no row, by leaf."""
+    stated = schema.columns.items()
+    return {name + end: value for name, column in stated for end, value in columns.pad(column).items()}

@@ -1,0 +1,92 @@
+"""The vault of a table: `from_table`."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.ledger import Ledger
+from dpmcmc.enclave.core.budget import Payer
+from dpmcmc.enclave.core.vault import CHUNK_SIZE, PrivateData
+from dpmcmc.enclave.tables.readers import read_table
+from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
+from dpmcmc.schema import Schema
+
+
+def from_table(
+    source: Any,
+    *,
+    schema: Any,
+    ledger: Payer | str | None = None,
+    dataset: str | None = None,
+    budget: Budget | None = None,
+    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+    capacity: int | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> PrivateData:
+    """Put a table into a vault. What pays for it is found, or refused, before a row is read.
+
+    Args:
+        source: a path, a table in memory or a DuckDB query, as `read_table` takes them.
+        schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file.
+        ledger: the book that pays, or its URL.
+        dataset: the name of the table in the book; for a file, if left out, its name without the ending.
+        budget: without a ledger, a budget that lives as long as the vault; with one, the budget that the book grants
+            the table, and then the book is made where there is none.
+        adjacency: which data sets are neighbours: of records, that is rows or, where the schema names persons, persons.
+        capacity: the stated number of slots for records, required under ``add_or_remove_one``.
+        chunk_size: how many records a mechanism holds at once at most, as for `PrivateData`.
+    """
+    stated = Schema.read(schema)
+    relation = Adjacency.parse("adjacency", adjacency)
+    if relation is Adjacency.ADD_OR_REMOVE_ONE and capacity is None:
+        raise InvalidArgument(
+            "capacity=None must be stated under add_or_remove_one, where the number of records is private: "
+            "give a round number that is known without the data, and never below the number of records"
+        )
+    if ledger is not None:
+        dataset = _name(source) if dataset is None else dataset
+        is_missing = isinstance(source, str | os.PathLike) and not Path(source).exists()
+        ledger = _book(ledger, dataset, budget, relation, is_missing)
+        budget = None
+    elif budget is None:
+        raise InvalidArgument("say what pays: ledger= with a ledger or its URL, or budget= with a Budget")
+    table = read_table(source, stated)
+    return PrivateData(
+        table.records,
+        bounds=table.bounds,
+        adjacency=relation,
+        capacity=capacity,
+        ledger=ledger,
+        dataset=dataset,
+        budget=budget,
+        chunk_size=chunk_size,
+        schema=stated,
+    )
+
+
+def _name(source: Any) -> str:
+    """Return the name of a file without its ending, or of a folder."""
+    if isinstance(source, str | os.PathLike):
+        return Path(source).stem
+    raise InvalidArgument("dataset=None must be the name of the table in the ledger: it is not a file, which has one")
+
+
+def _book(ledger: Payer | str, dataset: str, budget: Budget | None, adjacency: Adjacency, is_missing: bool) -> Payer:
+    """Return the book that pays, after making sure that it knows the table under this adjacency."""
+    if isinstance(ledger, str):
+        ledger = Ledger(ledger) if budget is None else Ledger.create(ledger)
+    if not isinstance(ledger, Ledger):
+        return ledger
+    if budget is not None:
+        if is_missing:  # a grant to the name of no file would stay in the book
+            raise InvalidArgument(f"dataset={dataset!r} is granted no budget: there is no such file or folder")
+        ledger.register(dataset, budget, adjacency)
+    granted = ledger.account(dataset).adjacency
+    if granted is not adjacency:
+        raise AdjacencyMismatch(
+            f"dataset={dataset!r} is protected under {granted.words} and adjacency={adjacency.value!r} was asked for; "
+            f"say adjacency={granted.value!r}"
+        )
+    return ledger
