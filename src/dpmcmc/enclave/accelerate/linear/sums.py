@@ -101,8 +101,7 @@ def sum_rows(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wide
         shape = jax.eval_shape(to_integers, jax.ShapeDtypeStruct((), jnp.int32)).shape
         integers = seal(rows.slots.once, to_integers, jnp.zeros(shape, jnp.int32))
         with jax.named_scope(SCOPE):
-            last = jnp.swapaxes(hold(gate, jnp.swapaxes(integers, 2, 3), jnp.swapaxes(counts, 2, 3)), 2, 3)
-        return last
+            return jnp.swapaxes(hold(gate, jnp.swapaxes(integers, 2, 3), jnp.swapaxes(counts, 2, 3)), 2, 3)
 
     def product(steps: jax.Array, tiles: jax.Array) -> Wide:
         with jax.named_scope(SCOPE):
