@@ -36,13 +36,15 @@ if importlib.util.find_spec("tomli_w") is None:
     sys.modules["tomli_w"] = types.ModuleType("tomli_w")  # writes schemas to files; none is written here
 
 from dpmcmc.accounting.adjacency import Adjacency  # noqa: E402
-from dpmcmc.enclave.column_kernel import Columns  # noqa: E402
+from dpmcmc.enclave.accelerate import PATHS  # noqa: E402
+from dpmcmc.enclave.accelerate.linear.rows import Rows  # noqa: E402
+from dpmcmc.enclave.core.mechanism import ReleasePlan, Term, contribution_of, plan_of  # noqa: E402
+from dpmcmc.enclave.core.metadata import Facts  # noqa: E402
+from dpmcmc.enclave.core.places import Slots, tile_rows  # noqa: E402
 from dpmcmc.enclave.core.vault import CHUNK_SIZE, PrivateData  # noqa: E402
-from dpmcmc.enclave.core.mechanism import Facts, Term  # noqa: E402
 from dpmcmc.enclave.mechanisms.gradient import GradientSum  # noqa: E402
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio  # noqa: E402
 from dpmcmc.enclave.noise.chacha20 import insecure_key  # noqa: E402
-from dpmcmc.enclave.accelerate.linear.rows import Rows  # noqa: E402
 
 COLUMNS = ["date", "device", "model", "n", "d", "chains", "method", "seconds", "reads", "ratio_to_plain_gradient"]
 COLUMNS += ["peak_mb"]
@@ -81,43 +83,53 @@ def table(n: int, d: int) -> Records:
 def facts_of(records: Records) -> Facts:
     """Return what is public about the records."""
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), records)
-    return Facts(Adjacency.REPLACE_ONE, len(records["x"]), one, {}, CHUNK_SIZE)
+    return Facts(Adjacency.REPLACE_ONE, len(records["x"]), one, {}, CHUNK_SIZE, paths=PATHS)
+
+
+def slots_of(records: Records) -> Slots:
+    """Return the records in their slots, on the device."""
+    size = len(records["x"])
+    missing = -size % tile_rows()
+    rows = jax.tree.map(lambda leaf: jnp.pad(leaf, [(0, missing), *[(0, 0)] * (leaf.ndim - 1)]), records)
+    return Slots(rows, jnp.arange(size + missing) < size, jnp.int32(1))
+
+
+def plan_for(model: Any, facts: Facts, position: jax.Array) -> ReleasePlan:
+    """Return the plan of the gradient sum."""
+    mechanism = GradientSum(CLIP, NOISE)
+    term = Term(model, jax.tree.structure((0,)))
+    return plan_of(mechanism, facts, contribution_of(mechanism, term), [position])
+
+
+def peak_of(compiled: Any) -> float:
+    """Return the bytes that a compiled program holds."""
+    memory = compiled.memory_analysis()
+    return memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes if memory else 0
 
 
 # --- the methods: each returns a function without arguments, and the bytes it holds or zero ---------------------------
 
 
 def ours(model: Any, records: Records, positions: jax.Array) -> tuple[Callable[[], Any], float]:
-    """The clipped, quantised and noisy gradient sum, on records that the run prepared before its loop."""
-    mechanism, facts = GradientSum(CLIP, NOISE), facts_of(records)
-    contribution = mechanism.contribution(Term(model, jax.tree.structure((0,))))
-    prepare = jax.jit(lambda records: mechanism.prepare(facts, contribution, records, [positions[0]]))
-    prepared = jax.block_until_ready(prepare(records))
+    """The clipped, quantised, gated and noisy gradient sum, on records that the run prepared before its loop."""
+    plan = plan_for(model, facts_of(records), positions[0])
+    prepared = jax.block_until_ready(jax.jit(plan.prepare)(slots_of(records)))
     keys = jax.random.split(insecure_key(0), len(positions))
-    compute = jax.jit(
-        lambda records, positions, keys: mechanism.compute(facts, contribution, records, [positions], keys)
-    )
-    compiled = compute.lower(prepared, positions, keys).compile()
-    memory = compiled.memory_analysis()
-    peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes if memory else 0
-    return lambda: compiled(prepared, positions, keys), peak
+    draw = jax.jit(lambda prepared, positions, keys: plan.draw(prepared, [positions], keys))
+    compiled = draw.lower(prepared, positions, keys).compile()
+    return lambda: compiled(prepared, positions, keys), peak_of(compiled)
 
 
 def preparation(model: Any, records: Records, positions: jax.Array) -> tuple[Callable[[], Any], float]:
-    """What ours does once a run: rows in integers where the model has rows, columns for a kernel."""
-    mechanism, facts = GradientSum(CLIP, NOISE), facts_of(records)
-    contribution = mechanism.contribution(Term(model, jax.tree.structure((0,))))
+    """What ours does once a run: rows in integers, where the model has rows."""
+    plan, slots = plan_for(model, facts_of(records), positions[0]), slots_of(records)
 
-    def made(records: Records) -> Any:
-        prepared = mechanism.prepare(facts, contribution, records, [positions[0]])
-        if isinstance(prepared, Columns):
-            return prepared.columns
+    def made(slots: Slots) -> Any:
+        prepared = plan.prepare(slots)
         return (prepared.tiles, prepared.units) if isinstance(prepared, Rows) else ()  # the records stay where they are
 
-    compiled = jax.jit(made).lower(records).compile()
-    memory = compiled.memory_analysis()
-    peak = memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes if memory else 0
-    return lambda: compiled(records), peak
+    compiled = jax.jit(made).lower(slots).compile()
+    return lambda: compiled(slots), peak_of(compiled)
 
 
 def plain_read(model: Any, records: Records, positions: jax.Array) -> tuple[Callable[[], Any], float]:  # noqa: ARG001
@@ -268,14 +280,14 @@ def leapfrogs(oracle: Any, start: jax.Array) -> jax.Array:
     return jax.lax.scan(step, start, None, length=100)[0]
 
 
-def without_primitive(records: Records, start: jax.Array, key: jax.Array) -> jax.Array:
+def without_primitive(slots: Slots, size: int, start: jax.Array, key: jax.Array) -> jax.Array:
     """The same hundred steps, written by hand around the mechanism's arithmetic."""
-    mechanism, facts = GradientSum(CLIP, NOISE), facts_of(records)
-    contribution = mechanism.contribution(Term(logistic, jax.tree.structure((0,))))
-    prepared = mechanism.prepare(facts, contribution, records, [start])
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), slots.rows)
+    plan = plan_for(logistic, Facts(Adjacency.REPLACE_ONE, size, one, {}, CHUNK_SIZE, paths=PATHS), start)
+    prepared = plan.prepare(slots)
 
     def step(position: jax.Array, key: jax.Array) -> tuple[jax.Array, None]:
-        (total,) = mechanism.compute(facts, contribution, prepared, [position[None]], key[None])
+        (total,) = plan.draw(prepared, [position[None]], key[None])
         return position + 1e-6 * (total[0] + jax.grad(Model.log_prior)(position)), None
 
     return jax.lax.scan(step, start, jax.random.split(key, 100))[0]
@@ -309,10 +321,10 @@ def primitive(device: str, n: int, d: int = 10, repeats: int = 7) -> list[dict[s
     records = table(n, d)
     data = PrivateData.without_guarantee(jax.tree.map(np.asarray, records))
     start, key = jnp.zeros(d), insecure_key(0)
-    by_hand = jax.jit(without_primitive)
+    by_hand, slots = jax.jit(without_primitive, static_argnums=1), slots_of(records)
     functions = {
         "ours": lambda: data.run(leapfrogs, start, model=MODEL),
-        "without the primitive": lambda: by_hand(records, start, key),
+        "without the primitive": lambda: by_hand(slots, n, start, key),
     }
     for function in functions.values():
         jax.block_until_ready(function())

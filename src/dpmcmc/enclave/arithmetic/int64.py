@@ -29,20 +29,33 @@ class Wide(NamedTuple):
         return (int(self.high) << 32) + int(self.low)
 
 
-def sum_records(steps: jax.Array, bound: int, axis: int = 0) -> Wide:
-    """Return the exact sum along one axis of int32 entries of size at most `bound`."""
-    rows = steps.shape[axis]
-    block = 1 << (max((2**31 - 1) // bound, 1).bit_length() - 1)
-    if rows <= block:
-        return widen(jnp.sum(steps, axis=axis, dtype=jnp.int32))
-    whole = rows - rows % block
-    blocks = lax.slice_in_dim(steps, 0, whole, axis=axis).reshape(
-        *steps.shape[:axis], -1, block, *steps.shape[axis + 1 :]
-    )
-    total = sum_words(jnp.moveaxis(jnp.sum(blocks, axis=axis + 1, dtype=jnp.int32), axis, 0))
-    if whole == rows:
-        return total
-    return add(total, sum_records(lax.slice_in_dim(steps, whole, rows, axis=axis), bound, axis))
+def rows_in_block(bound: int) -> int:
+    """Return how many entries of size at most `bound` add up in an int32: a power of two."""
+    return 1 << (max((2**31 - 1) // bound, 1).bit_length() - 1)
+
+
+def sum_records(steps: jax.Array, counts: jax.Array, bound: int) -> Wide:
+    """Return the exact sum over the rows that count of int32 entries of size at most `bound`.
+
+    Args:
+        steps: shape (..., rows, entries).
+        counts: which rows count, shape (..., rows).
+        bound: the largest entry; where rows exceed `rows_in_block`, they are a multiple of it.
+    """
+    rows, entries = steps.shape[-2:]
+    block = min(rows, rows_in_block(bound))
+    if rows % block:
+        raise InvalidArgument(f"{rows} rows are no multiple of {block}")
+    steps = steps.reshape(*steps.shape[:-2], -1, block, entries)
+    counts = counts.reshape(*counts.shape[:-1], -1, block)
+    if jax.default_backend() == "gpu":
+        partial_sums = jnp.sum(jnp.where(counts[..., None], steps, 0), axis=-2, dtype=jnp.int32)
+    else:  # as a product of integers XLA reads the entries once, where it would write out a masked copy of them
+        batch = tuple(range(counts.ndim - 1))
+        partial_sums = lax.dot_general(
+            counts.astype(jnp.int32), steps, (((len(batch),), (len(batch),)), (batch, batch)), None, jnp.int32
+        )
+    return sum_words(jnp.moveaxis(partial_sums, -2, 0))
 
 
 def sum_across(value: Wide, axis_name: str) -> Wide:

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.typing import ArrayLike
 from scipy import special
 
@@ -34,7 +33,7 @@ from dpmcmc.enclave.arithmetic.int64 import Wide, magnitude
 from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.arithmetic.limbs import Limbs, limbs, minus, times
 from dpmcmc.enclave.arithmetic.shards import sum_parts
-from dpmcmc.enclave.core.gate import Gate, Interval, gated_sum
+from dpmcmc.enclave.core.gate import Chunk, Gate, Interval, gated_sum
 from dpmcmc.enclave.core.mechanism import Contribution
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots
@@ -225,7 +224,7 @@ def sum_batch(
     slots: Slots,
     batch: Batch,
     chunk: int,
-    summands: Callable[[jax.Array], jax.Array] = lambda held: held,
+    summands: Callable[[jax.Array], jax.Array] | None = None,
     largest: int | None = None,
 ) -> Wide:
     """Return the exact sum of gated ``to_integers(chain, rows)`` over each chain's own batch, in chunks of its rows.
@@ -243,23 +242,18 @@ def sum_batch(
 
     def of_part(part: Slots, first: ArrayLike) -> Wide:
         within = batch.within(first, part.length)
-        size = min(chunk, batch.indices.shape[1])
 
-        def at(start: jax.Array) -> Batch:
-            return Batch(*(lax.dynamic_slice_in_dim(one, start, size, axis=1) for one in within))
-
-        def compute(start: jax.Array) -> jax.Array:
+        def compute(at: Chunk) -> jax.Array:
             def of_chain(chain: Any, indices: jax.Array) -> jax.Array:
                 rows = jax.tree.map(lambda leaf: jnp.take(leaf, indices, axis=0, mode="clip"), part.rows)
                 return to_integers(chain, rows)
 
-            return jax.vmap(of_chain)(chains, at(start).indices)
+            return jax.vmap(of_chain)(chains, at.of(within.indices, 1))
 
-        def counts(start: jax.Array) -> jax.Array:
-            chosen = at(start)
-            return (chosen.mask & jnp.take(part.occupied, chosen.indices, mode="clip"))[..., None]
+        def counts(at: Chunk) -> jax.Array:
+            return at.of(within.mask, 1) & jnp.take(part.occupied, at.of(within.indices, 1), mode="clip")
 
-        return gated_sum(gate, compute, counts, batch.indices.shape[1], size, part.once, summands, largest)
+        return gated_sum(gate, compute, counts, batch.indices.shape[1], chunk, part.once, summands, largest)
 
     return sum_parts(of_part, slots)
 

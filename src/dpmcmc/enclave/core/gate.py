@@ -14,14 +14,14 @@ operation of the gate stands together with floating point.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dpmcmc.enclave.arithmetic.int64 import Wide, add, sum_records, zero
+from dpmcmc.enclave.arithmetic.int64 import Wide, add, rows_in_block, sum_records, zero
 from dpmcmc.errors import InvalidArgument
 
 SCOPE = "dpmcmc_gate"
@@ -109,13 +109,17 @@ class Ball:
 
     def hold(self, integers: jax.Array) -> jax.Array:
         """Return the vectors that are in the ball, and zero for the others."""
+        return jnp.where(self.passes(integers), integers, 0)
+
+    def passes(self, integers: jax.Array) -> jax.Array:
+        """Say which vectors are in the ball; the last axis is kept, with length one."""
         sign = integers >> 31
         size = ((integers ^ sign) - sign).astype(jnp.uint32)  # right for every int32, -2^31 too
         size = jnp.minimum(size, np.uint32(self.bound + 1))
         coarse = (size + np.uint32(2**self._coarse - 1)) >> np.uint32(self._coarse)
         squares = (coarse * coarse) >> np.uint32(self._drop)
         energy = jnp.sum(squares, axis=-1, keepdims=True, dtype=jnp.uint32)
-        return jnp.where(energy <= np.uint32(self._limit - self._offset), integers, 0)
+        return energy <= np.uint32(self._limit - self._offset)
 
     @property
     def _coarse(self) -> int:
@@ -146,48 +150,65 @@ def hold(gate: Gate, integers: jax.Array, counts: jax.Array) -> jax.Array:
 
 def gated_sum(
     gate: Gate,
-    compute: Callable[[jax.Array], jax.Array],
-    counts: Callable[[jax.Array], jax.Array],
+    compute: Callable[["Chunk"], jax.Array],
+    counts: Callable[["Chunk"], jax.Array],
     length: int,
     chunk: int,
     once: jax.Array,
-    summands: Callable[[jax.Array], jax.Array] = lambda held: held,
+    summands: Callable[[jax.Array], jax.Array] | None = None,
     largest: int | None = None,
 ) -> Wide:
-    """Return the exact sum of gated integers over `length` rows, `chunk` of them in each turn of a loop.
+    """Return the exact sum of gated integers over `length` rows, about `chunk` of them in each turn of a loop.
 
     The last chunk overlaps the one before it, and rows that were counted there do not count again: all chunks have one
     shape, and one compiled body serves them.
 
     Args:
         gate: what one record may add.
-        compute: untrusted: from the number of a chunk's first row to int32, shape (..., chunk, entries).
-        counts: which rows of a chunk hold a record, in a shape that goes with that.
+        compute: untrusted: from the numbers of a chunk's rows to int32, shape (..., chunk, entries).
+        counts: which of these rows hold a record, shape (..., chunk).
         length: the number of rows; public.
-        chunk: how many are held in memory at once; public.
+        chunk: how many may be held in memory at once; public.
         once: see `seal`.
         summands: what is added up, integers made of the ones that passed; they themselves, if nothing else is said.
         largest: the largest entry of `summands`.
     """
-    chunk = min(chunk, length)
-    shape = jax.eval_shape(compute, jax.ShapeDtypeStruct((), jnp.int32)).shape
-    result = jax.eval_shape(summands, jax.ShapeDtypeStruct(shape, jnp.int32)).shape
-    in_total = (*result[:-2], result[-1])
+    largest, chunk = gate.largest if largest is None else largest, min(chunk, length)
+    chunk -= chunk % min(rows_in_block(largest), chunk)
+    shape = jax.eval_shape(lambda start: compute(Chunk(start, chunk)), jax.ShapeDtypeStruct((), jnp.int32)).shape
+
+    def more(integers: jax.Array, who: jax.Array) -> Wide:
+        if summands is not None:
+            return sum_records(summands(gate.hold(integers)), who, largest)
+        if isinstance(gate, Ball):
+            return sum_records(integers, who & gate.passes(integers)[..., 0], largest)
+        return sum_records(gate.hold(integers), who, largest)
 
     def turn(carry: tuple[jax.Array, jax.Array, Wide]) -> tuple[jax.Array, jax.Array, Wide]:
         number, integers, total = carry
         first = number * np.int32(chunk)
         start = jnp.minimum(first, np.int32(length - chunk))
-        integers = seal(once, lambda turn: compute(start + turn), integers)
+        integers = seal(once, lambda turn: compute(Chunk(start + turn, chunk)), integers)
         with jax.named_scope(SCOPE):
             is_new = start + lax.iota(jnp.int32, chunk) >= first
-            held = hold(gate, integers, counts(start) & is_new[:, None])
-            more = sum_records(summands(held), gate.largest if largest is None else largest, len(shape) - 2)
-            return number + 1, integers, add(total, more)
+            who = jnp.broadcast_to(counts(Chunk(start, chunk)) & is_new, shape[:-1])
+            return number + 1, integers, add(total, more(integers, who))
 
     chunks = once * np.int32(-(-length // chunk))  # how many, which no compiler knows either
-    start = (jnp.int32(0), jnp.zeros(shape, jnp.int32), zero(in_total))
+    total = jax.eval_shape(more, jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape[:-1], jnp.bool_))
+    start = (jnp.int32(0), jnp.zeros(shape, jnp.int32), zero(total.high.shape))
     return lax.while_loop(lambda carry: carry[0] < chunks, turn, start)[2]
+
+
+class Chunk(NamedTuple):
+    """Consecutive rows: the number of the first one, and how many there are."""
+
+    start: Any
+    size: int
+
+    def of(self, rows: Any, axis: int = 0) -> Any:
+        """Return these rows of a pytree of arrays."""
+        return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, self.start, self.size, axis), rows)
 
 
 def slice_rows(rows: Any, start: Any, count: int) -> Any:

@@ -18,7 +18,7 @@ from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide, add, shift_left, to_float
 from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip
 from dpmcmc.enclave.arithmetic.shards import sum_parts
-from dpmcmc.enclave.core.gate import Ball, Gate, Interval, gated_sum, slice_rows
+from dpmcmc.enclave.core.gate import Ball, Chunk, Gate, Interval, gated_sum
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots
@@ -90,20 +90,15 @@ def reference_sum(
         chunk = max(chunk, ENTRIES_ON_GPU // entries)
 
     def of_part(part: Slots, _: Any) -> Wide:
-        size = min(chunk, part.length)
-
-        def compute(start: jax.Array) -> jax.Array:
-            rows = slice_rows(part.rows, start, size)
+        def compute(at: Chunk) -> jax.Array:
+            rows = at.of(part.rows)
 
             def of_chain(queries: Sequence[jax.Array], lattice: Lattice) -> jax.Array:
                 return to_integers(jax.vmap(contribution, in_axes=(None, 0))(queries, rows), lattice)
 
             return jax.vmap(of_chain)(list(queries), lattices)
 
-        def counts(start: jax.Array) -> jax.Array:
-            return slice_rows(part.occupied, start, size)[:, None]
-
-        return gated_sum(gate, compute, counts, part.length, size, part.once)
+        return gated_sum(gate, compute, lambda at: at.of(part.occupied), part.length, chunk, part.once)
 
     return sum_parts(of_part, slots)
 

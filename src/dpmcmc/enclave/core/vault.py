@@ -27,11 +27,11 @@ from dpmcmc.enclave.core.metadata import Facts, admit, as_tree, leaf_names, pars
 from dpmcmc.enclave.core.places import Slots, draw_places, fill, new_seed
 from dpmcmc.enclave.core.programs import Program, Programs, recogniser
 from dpmcmc.enclave.core.sealed import sealed
+from dpmcmc.enclave.core.self_test import check_machine
 from dpmcmc.enclave.core.session import PaidRun, Ready
 from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.oracle import LogDensity
 from dpmcmc.enclave.resume.journal import Journal, reservation_of
-from dpmcmc.enclave.resume.machine import refuse_wrong_sums
 from dpmcmc.enclave.select import Attempt, Best, best_of
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
@@ -100,7 +100,7 @@ class PrivateData:
         extra_mechanisms: Iterable[type] = (),
         schema: Schema | None = None,
     ) -> None:
-        refuse_wrong_sums()
+        check_machine()
         relation = Adjacency.parse("adjacency", adjacency)
         records = as_tree(records)
         names = leaf_names(records)

@@ -7,20 +7,6 @@ from pathlib import Path
 
 import jax
 
-from dpmcmc.errors import RunRefused
-
-WRONG_SUMS = ("0.10.2",)
-"""The versions of jaxlib that are known to add up wrongly on a CPU: github.com/jax-ml/jax/issues/39103."""
-
-
-def refuse_wrong_sums() -> None:
-    """Refuse a machine on which what one record adds may not be held to its bound, nor be what the model says."""
-    if version("jaxlib") in WRONG_SUMS and jax.default_backend() == "cpu":
-        raise RunRefused(
-            f"jaxlib {version('jaxlib')} adds up some arrays wrongly on a CPU (github.com/jax-ml/jax/issues/39103): "
-            "neither clipping nor results could be relied on. Install another one, pip install 'jax!=0.10.2'"
-        )
-
 
 def machine() -> dict[str, str]:
     """Return what would have to be the same for a program to give the same bits again, by name."""

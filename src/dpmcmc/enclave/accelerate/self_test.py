@@ -1,0 +1,33 @@
+"""Products of integers against Python's: what the accelerators add to `core.self_test`."""
+
+from collections.abc import Callable, Iterator
+
+import jax
+import numpy as np
+
+from dpmcmc.enclave.accelerate.linear.sums import MOST_BOUND, product_of_bytes
+from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
+
+_SHAPES = ((3, 1, 3, 512), (2, 5, 10, 512), (1, 16, 32, 1024), (4, 3, 100, 512))
+
+
+def checks() -> Iterator[Callable[[], bool]]:
+    """Yield checks of products, over the shapes that residuals and rows have."""
+    for tiles, residuals, entries, rows in _SHAPES:
+        yield lambda case=(tiles, residuals, entries, rows): products_are_right(*case)
+
+
+def products_are_right(tiles: int, residuals: int, entries: int, rows: int) -> bool:
+    """Compare sums of residuals times rows, at their largest too, with Python's integers."""
+    compiled = jax.jit(lambda steps, rows: product_of_bytes(3, steps, rows))
+    rng = np.random.default_rng(rows + entries)
+    for extreme in (False, True, False):
+        steps = rng.integers(-MOST_BOUND, MOST_BOUND + 1, (tiles, residuals, rows)).astype(np.int32)
+        table = rng.integers(-ROW_BOUND, ROW_BOUND + 1, (tiles, entries, rows)).astype(np.int16)
+        if extreme:
+            steps, table = np.full_like(steps, -MOST_BOUND), np.full_like(table, ROW_BOUND)
+        found = compiled(steps, table)
+        words = (np.asarray(found.high).astype(np.int64) << 32) + np.asarray(found.low)
+        if not np.array_equal(words, np.einsum("trk,tek->re", steps.astype(np.int64), table.astype(np.int64))):
+            return False
+    return True
