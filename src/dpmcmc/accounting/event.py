@@ -294,6 +294,12 @@ def counts(event: Event) -> dict[Event, int]:
     return dict(event.parts) if isinstance(event, Composed) else {event: 1}
 
 
+def contains(whole: Event, part: Event) -> bool:
+    """Say whether all that happened in `part` happened in `whole`, as often at least."""
+    allowed = counts(whole)
+    return all(times <= allowed.get(one, 0) for one, times in counts(part).items())
+
+
 def compose(events: Iterable[Event]) -> Event:
     """Return the composition of many events; faster than adding them up one by one."""
     total: Counter[Event] = Counter()

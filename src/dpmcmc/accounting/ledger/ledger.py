@@ -16,13 +16,15 @@ from dpmcmc import validation
 from dpmcmc.accounting.accountants import epsilon
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event, NonPrivate, counts
+from dpmcmc.accounting.event import Event, NonPrivate, contains, counts
 from dpmcmc.accounting.ledger import entries
 from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
 from dpmcmc.accounting.ledger.connection import Book, memory_book, open_book
 from dpmcmc.accounting.ledger.entries import REGISTER, RESERVE, SETTLE
+from dpmcmc.accounting.ledger.names import find_alike
 from dpmcmc.accounting.ledger.schema import lock_whole_book
-from dpmcmc.errors import AdjacencyMismatch, BudgetExceeded, DatasetExists, InvalidArgument
+from dpmcmc.accounting.ledger.secret import Secret
+from dpmcmc.errors import AdjacencyMismatch, BudgetExceeded, DatasetExists, InvalidArgument, SettlementRefused, UnknownRun
 
 
 class Ledger:
@@ -68,19 +70,25 @@ class Ledger:
     def register(
         self, dataset: str, budget: Budget, adjacency: Adjacency | str, who: str | None = None
     ) -> DatasetAccount:
-        """Grant a dataset its budget. The same terms again change nothing; other terms are `DatasetExists`."""
+        """Grant a dataset its budget. The same terms again change nothing; other terms are `DatasetExists`.
+
+        So is another name that looks like that of a registered dataset. That the same people are in two datasets of
+        different names is for the owner to know: each budget then is a promise about its own dataset alone.
+        """
         dataset, who = _label("dataset", dataset), _user(who)
         adjacency = Adjacency.parse("adjacency", adjacency)
         _check_type("budget", budget, Budget)
         with self._book.writing() as connection:
             lock_whole_book(connection)
-            if dataset not in entries.datasets(connection):
+            known = entries.datasets(connection)
+            if dataset not in known:
+                _refuse_look_alike(dataset, find_alike(dataset, known))
                 entries.append(connection, REGISTER, dataset, adjacency, who=who, what="budget granted", budget=budget)
             account = entries.account(connection, dataset)
         if (account.budget, account.adjacency) != (budget, adjacency):
             raise DatasetExists(
                 f"dataset={dataset!r} has {account.budget} under {account.adjacency.words} already, not {budget} under "
-                f"{adjacency.words}; a budget is granted once: register with the same terms or under another name"
+                f"{adjacency.words}; a budget is granted once and for all: register it with the terms that it has"
             )
         return account
 
@@ -93,6 +101,7 @@ class Ledger:
         who: str | None = None,
         adjacency: Adjacency | str | None = None,
         run: str | None = None,
+        secret: bytes | None = None,
     ) -> "Reservation":
         """Charge a run before it starts; what does not fit is refused and charges nothing.
 
@@ -103,29 +112,39 @@ class Ledger:
             who: the user; the login name unless given.
             adjacency: the adjacency under which the event is meant, to be compared with the dataset's.
             run: the name of the run, where the caller has to know it before the charge; it must be new.
+            secret: 32 random bytes, where the caller has to keep them before the charge: what it takes to settle the
+                run below its price from another process. The reservation holds some of its own otherwise.
         """
         dataset, what, who = _label("dataset", dataset), _label("what", what), _user(who)
         _check_event("event", event)
         stated = None if adjacency is None else Adjacency.parse("adjacency", adjacency)
         run = uuid4().hex if run is None else _label("run", run)
+        key = Secret(secret)
         with self._book.writing() as connection:
             account = entries.account(connection, dataset, lock=True)
             _check_adjacency(account, (stated, event.required_adjacency))
             when = None
             if account.admits(event):
-                when = entries.append(
-                    connection, RESERVE, dataset, account.adjacency, who=who, what=what, run=run, event=event
-                )
+                charge = {"who": who, "what": what, "run": run, "secret_hash": key.hash}
+                when = entries.append(connection, RESERVE, dataset, account.adjacency, event=event, **charge)
         if when is None:  # explained once the lock is given back, for it takes the accountants some time
             raise BudgetExceeded(_what_is_left(account, event))
-        return Reservation(run, dataset, event, account.adjacency, what, when, self._book)
+        return Reservation(run, dataset, event, account.adjacency, what, when, self._book, key)
 
-    def reservation(self, run: str) -> "Reservation":
-        """Return the standing reservation of a run, to resume it or to settle it."""
+    def reservation(self, run: str, secret: bytes | None = None) -> "Reservation":
+        """Return the standing reservation of a run, to resume it or to settle it.
+
+        Anybody may settle a run at its full price. To settle it for less takes the secret that it was reserved with;
+        runs that were reserved by version 0.1 have none.
+        """
         run = _label("run", run)
+        key = None if secret is None else Secret(secret)
         with self._book.reading() as connection:
             entry, event = entries.standing_reservation(connection, run)
-        return Reservation(run, entry.dataset, event, entry.adjacency, entry.what, entry.when, self._book)
+            kept = entries.secret_hash(connection, run)
+        if key is not None and kept is not None and not key.opens(kept):
+            raise SettlementRefused(f"secret is not that of run={run!r}: somebody else reserved it; its charge stands")
+        return Reservation(run, entry.dataset, event, entry.adjacency, entry.what, entry.when, self._book, key)
 
     def account(self, dataset: str) -> DatasetAccount:
         """Return what a dataset was granted and what of it is spent."""
@@ -158,17 +177,26 @@ class Reservation:
     """UTC, ISO 8601."""
 
     _book: Book = field(repr=False, compare=False)
+    _secret: Secret | None = field(repr=False, compare=False)
 
     @property
     def entry(self) -> Mapping[str, str]:
         """By what the charge is found in the history: the name of the run, and when it was made."""
         return {"run": self.run, "charged_at": self.when}
 
+    def check_standing(self) -> None:
+        """Raise `RunSettled` if the run is settled, by whomever; one read of the book."""
+        with self._book.reading() as connection:
+            _, event = entries.standing_reservation(connection, self.run)
+        if event != self.event:
+            raise UnknownRun(f"run={self.run!r} has another reservation than the one that was made; nothing is released")
+
     def settle(self, spent: Event | None = None, who: str | None = None) -> None:
         """Close the run.
 
         Args:
-            spent: what was released, where it is less than what was reserved; ``compose([])`` if nothing was.
+            spent: what was released, where it is less than what was reserved; ``compose([])`` if nothing was. Only who
+                made the reservation, or was given its secret, can say so.
             who: the user; the login name unless given.
         """
         spent, who = self.event if spent is None else spent, _user(who)
@@ -176,15 +204,30 @@ class Reservation:
         with self._book.writing() as connection:
             entries.terms(connection, self.dataset, lock=True)
             _, reserved = entries.standing_reservation(connection, self.run)
-            allowed = counts(reserved)
-            if any(times > allowed.get(part, 0) for part, times in counts(spent).items()):
+            if not contains(reserved, spent):
                 raise InvalidArgument(
                     f"spent={spent!r} must be contained in what the run reserved, {reserved!r}; "
                     "a run that releases more must reserve more before it does"
                 )
+            if spent != reserved and not self._may_take_back(entries.secret_hash(connection, self.run)):
+                raise SettlementRefused(
+                    f"run={self.run!r} can be settled below its price only by the process that reserved it, or with its "
+                    "secret: anybody else may settle it at its full price, settle(); its charge stands"
+                )
             entries.append(
                 connection, SETTLE, self.dataset, self.adjacency, who=who, what=self.what, run=self.run, event=spent
             )
+
+    def _may_take_back(self, kept: str | None) -> bool:
+        return self._secret is not None and self._secret.opens(kept)
+
+
+def _refuse_look_alike(dataset: str, alike: str | None) -> None:
+    if alike is not None:
+        raise DatasetExists(
+            f"dataset={dataset!r} looks like {alike!r}, which is registered already: if it is the same, use that name; "
+            "if not, give it a name that nobody takes for the other. Nothing was registered"
+        )
 
 
 def _check_type(name: str, value: object, kind: type) -> None:
@@ -218,7 +261,8 @@ def _what_is_left(account: DatasetAccount, event: Event) -> str:
         f"delta={budget.delta:g}, {account.epsilon_left:.6g} is left ({account.adjacency.words}; runs not settled: "
         f"{len(account.standing)}); the charge costs epsilon={alone:.6g} alone and would make it "
         f"epsilon={together:.6g}. Nothing was charged. Ask for a smaller epsilon, take fewer steps or more noise "
-        "(`dpmcmc plan` finds what fits), or settle runs that have ended"
+        "(`dpmcmc plan` finds what fits); a run that was stopped gives back what it did not use when it is resumed, or "
+        "finished with `dpmcmc resume --stop`"
     )
 
 
