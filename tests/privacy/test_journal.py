@@ -100,13 +100,20 @@ class QuickBook:
     def __init__(self):
         self.entries, self.standing = [], {}
 
-    def reserve(self, dataset, event, *, what, adjacency, run):  # noqa: ARG002
+    def reserve(self, dataset, event, *, what, adjacency, run, secret):  # noqa: ARG002
         self.entries.append(("reserve", event))
-        self.standing[run] = SimpleNamespace(dataset=dataset, event=event, entry={}, settle=partial(self.settle, run))
+        self.standing[run] = SimpleNamespace(
+            dataset=dataset,
+            event=event,
+            entry={},
+            secret=secret,
+            check_standing=partial(self.reservation, run, secret),
+            settle=partial(self.settle, run),
+        )
         return self.standing[run]
 
-    def reservation(self, run):
-        if run not in self.standing:
+    def reservation(self, run, secret):
+        if run not in self.standing or self.standing[run].secret != secret:
             raise UnknownRun(run)
         return self.standing[run]
 
@@ -202,7 +209,7 @@ def stop_in_program(setting, monkeypatch, number=1, program=step):
 
 @pytest.mark.usefixtures("same_key")
 def test_fresh_noise_on_resuming_would_be_noticed(make, monkeypatch):
-    """The control: with it the last program gives another value, and a new key does not even recognise the records."""
+    """The control: with it the last program gives another value, and a new key does not even recognise its rows."""
     expected = go_on(make("whole"))
     setting = make()
     stop_in_program(setting, monkeypatch)
@@ -215,7 +222,7 @@ def test_fresh_noise_on_resuming_would_be_noticed(make, monkeypatch):
     connection.execute("UPDATE run SET key = ?", (bytes(32),))
     connection.commit()
     connection.close()
-    with pytest.raises(ResumeRefused, match="other records"):
+    with pytest.raises(ResumeRefused, match="private file is not as this version of the library wrote it"):
         go_on(setting)
 
 

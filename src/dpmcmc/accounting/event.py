@@ -18,6 +18,13 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
 
+MOST_TIMES = 2**63 - 1
+"""The largest count, and the largest number of records, in an event: all of them are whole numbers of 64 bits."""
+
+_DEEPEST = 32
+"""How many levels an event may have when it is read; selections of compositions, as they are written, have nine."""
+
+
 class Event:
     """Base of all events. A subclass is a frozen dataclass and is registered under its name."""
 
@@ -69,6 +76,7 @@ class Event:
         """Build the event that `to_dict` described."""
         if not isinstance(plain, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # it comes from a file
             raise InvalidArgument("an event must be a JSON object with a 'kind'")
+        _check_depth(plain)
         kind = plain.get("kind")
         if not isinstance(kind, str) or kind not in Event.kinds:
             validation.refuse("kind", kind, f"must be one of {', '.join(sorted(Event.kinds))}")
@@ -77,11 +85,7 @@ class Event:
     @staticmethod
     def from_json(document: str) -> "Event":
         """Build the event that `to_json` wrote."""
-        try:
-            plain = json.loads(document)
-        except ValueError as error:
-            raise InvalidArgument(f"the event is not JSON: {error}") from error
-        return Event.from_dict(plain)
+        return Event.from_dict(read_json(document, "the event"))
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> "Event":
@@ -249,7 +253,7 @@ class Composed(Event):
 
     def __init__(self, parts: Mapping[Event, int]) -> None:
         for times in parts.values():
-            validation.integer("count", times, at_least=0)
+            _check_times("count", validation.integer("count", times, at_least=0))
         held = frozenset[type[Event]]().union(*(part.held for part, times in parts.items() if times))
         if any(isinstance(part, Composed) for part, times in parts.items() if times):
             raise InvalidArgument("a Composed event holds elementary events alone; add composed events with +")
@@ -325,6 +329,36 @@ def _field_names(kind: type[Event]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(cast(Any, kind)))
 
 
+def read_json(document: str, what: str) -> Any:
+    """Return what a JSON text holds; `InvalidArgument` where it is none, however it is wrong."""
+    try:
+        return json.loads(document)
+    except (ValueError, TypeError) as error:
+        raise InvalidArgument(f"{what} is not JSON: {error}") from error
+    except RecursionError:
+        raise InvalidArgument(f"{what} has more than {_DEEPEST} levels") from None
+
+
+def _check_depth(plain: object) -> None:
+    level = [plain]
+    for _ in range(_DEEPEST):
+        level = [part for whole in level for part in _parts_of(whole)]
+        if not level:
+            return
+    raise InvalidArgument(f"the event has more than {_DEEPEST} levels")
+
+
+def _parts_of(plain: object) -> list[Any]:
+    held = plain.values() if isinstance(plain, Mapping) else plain if isinstance(plain, list | tuple) else ()
+    return [part for part in cast(Iterable[Any], held) if isinstance(part, Mapping | list | tuple)]
+
+
+def _check_times(name: str, times: int) -> int:
+    if times > MOST_TIMES:  # not repeated in the message, for it may have any number of digits
+        raise InvalidArgument(f"{name} must be at most 2^63 - 1")
+    return times
+
+
 def _is_part(item: Any) -> bool:
     return isinstance(item, dict) and set(cast(Any, item)) == {"event", "count"} and isinstance(item["event"], dict)
 
@@ -338,7 +372,7 @@ def _noise(name: str, value: object) -> float:
 
 
 def _check_batch(event: FixedBatchGaussian | BarkerTest) -> None:
-    population = validation.integer("population", event.population, at_least=1)
+    population = _check_times("population", validation.integer("population", event.population, at_least=1))
     batch_size = validation.integer("batch_size", event.batch_size, at_least=1)
     if batch_size > population:
         validation.refuse("batch_size", batch_size, f"must be <= population={population}")

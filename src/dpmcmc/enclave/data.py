@@ -210,7 +210,7 @@ class PrivateData:
         """
         price = event if insecure_seed is None else event + NonPrivate()
         reservation = self._payer.reserve(self._dataset, price, what=what, adjacency=self._facts.adjacency)
-        paid = PaidRun(event, self._ready, insecure_seed, entry=reservation.entry)
+        paid = PaidRun(event, self._ready, insecure_seed, reservation=reservation)
         try:
             yield paid
         finally:
@@ -225,7 +225,7 @@ class PrivateData:
         """
         journal.recognise(jax.tree.leaves(self._records), repr(self._placement))
         reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
-        paid = PaidRun(event, self._ready, journal=journal, entry=reservation.entry)
+        paid = PaidRun(event, self._ready, journal=journal, reservation=reservation)
         try:
             yield paid
         except Exception:
@@ -254,12 +254,14 @@ class PrivateData:
         reservation = self._payer.reserve(self._dataset, charge, what=what, adjacency=self._facts.adjacency)
 
         def begin(event: Event, seed: int | None) -> PaidRun:
-            return PaidRun(event, self._ready, seed, entry=reservation.entry)
+            return PaidRun(event, self._ready, seed, reservation=reservation)
 
         try:
-            return best_of(attempts, price, begin, insecure_seed)
+            best = best_of(attempts, price, begin, insecure_seed)
+            reservation.check_standing()  # once, however many runs there were: their number is secret
         finally:
             settle(reservation, charge)
+        return best
 
     def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""

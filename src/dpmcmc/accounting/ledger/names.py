@@ -14,13 +14,13 @@ from collections.abc import Iterable
 # like another letter than their small ones do.
 _SIGNS = {
     # Cyrillic
-    **dict(zip("авекмнорстухѕіјԁԛԝһӏѵгпьзчб", "abekmhopctyxsljdqwhlvrnb346", strict=True)),
-    **dict(zip("АВЕКМНОРСТУХЅІЈԌԚԜҺӀѴЗЧБ", "abekmhopctyxsljgqwhlv346", strict=True)),
+    **dict(zip("авекмнорстухѕіјԁԛԝһӏѵгпьзчб", "abekmhopctyxsijdqwhlvrnb346", strict=True)),
+    **dict(zip("АВЕКМНОРСТУХЅІЈԌԚԜҺӀѴЗЧБ", "abekmhopctyxsijgqwhlv346", strict=True)),
     # Greek
-    **dict(zip("αβγεζηικλνοπρςστυχω", "abyezniklvonpsotuxw".replace("i", "l", 1), strict=True)),
-    **dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧΥ", "abezhlkmnoptyxy", strict=True)),
+    **dict(zip("αβγεζηικνοπρςστυχω", "abyeznikvonpsotuxw", strict=True)),
+    **dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "abezhikmnoptyx", strict=True)),
     # Latin
-    **dict(zip("ıłøđħŧɑɡɩɪʟɴʀʏþðƅƖǀ", "llodhtaglllnrypdbll", strict=True)),
+    **dict(zip("ıłøđħŧɑɡɩɪʟɴʀʏþðƅƖǀ", "ilodhtagiilnrypdbll", strict=True)),
     **dict(zip("ŁØĐĦŦÞÐ", "lodhtpd", strict=True)),
     "æ": "ae",
     "Æ": "ae",
