@@ -26,7 +26,15 @@ from dpmcmc.accounting.event import Gaussian, compose
 from dpmcmc.accounting.ledger import Ledger
 from dpmcmc.enclave import Journal, PrivateData, journal, private_file, rng
 from dpmcmc.enclave.journal import UNFINISHED, has_private_part
-from dpmcmc.errors import AuditError, BudgetExceeded, InvalidArgument, ResumeRefused, UnknownRun
+from dpmcmc.errors import (
+    AuditError,
+    BudgetExceeded,
+    InvalidArgument,
+    ResumeRefused,
+    RunSettled,
+    SettlementRefused,
+    UnknownRun,
+)
 
 ONE = Gaussian(2.0)
 BUDGET = Budget(epsilon=1000.0, delta=1e-6)
@@ -333,6 +341,52 @@ def test_a_ledger_that_knows_nothing_of_the_run_is_refused(make, monkeypatch):
         go_on(setting)
 
 
+def test_a_run_that_is_settled_while_it_is_stopped_releases_nothing_more(make):
+    setting = make()
+    with (
+        pytest.raises(RunSettled, match="nothing was executed"),
+        Journal.create(setting.folder, {}) as kept,
+        setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid,
+    ):
+        paid.run(step, jnp.zeros(3))
+        setting.ledger.reservation(kept.run).settle()
+        paid.run(step, jnp.zeros(3))
+    assert kept.num_begun == 1
+    assert setting.ledger.account("people").spent == ONE * NUM_PROGRAMS
+
+
+def test_the_secret_is_there_before_the_charge_and_settles_it_after_a_crash(make, monkeypatch):
+    setting = make()
+    usual = setting.ledger.reserve
+
+    def charge_and_die(*arguments, **terms):
+        usual(*arguments, **terms)
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(setting.ledger, "reserve", charge_and_die)
+        with pytest.raises(Stopped):
+            go_on(setting)
+    (run,) = setting.ledger.account("people").standing
+    with pytest.raises(SettlementRefused):
+        setting.ledger.reservation(run).settle(compose([]))
+    with Journal.open(setting.folder) as kept, setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid:
+        paid.run(step, jnp.zeros(3))
+    assert setting.ledger.account("people").spent == ONE
+    assert setting.kinds == ["register", "reserve", "settle"]
+
+
+def test_a_reservation_that_somebody_else_made_in_the_runs_name_is_refused(make):
+    """The name is in the run folder before the charge; who charges first could settle at nothing afterwards."""
+    setting = make()
+    with Journal.create(setting.folder, {}) as kept:
+        setting.ledger.reserve("people", ONE * NUM_PROGRAMS, what="in its name", run=kept.run)
+        with pytest.raises(SettlementRefused, match="somebody else reserved it"):
+            with setting.data.take_up(ONE * NUM_PROGRAMS, kept):
+                pytest.fail("it began")
+    assert setting.kinds == ["register", "reserve"]
+
+
 def test_two_processes_cannot_have_one_run(make, monkeypatch):
     setting = make()
     stop_in_program(setting, monkeypatch)
@@ -371,9 +425,9 @@ def test_the_key_is_private_and_never_in_the_run_folder(make, monkeypatch, tmp_p
     assert stat.S_IMODE(private.parent.stat().st_mode) == 0o700
     with Journal.open(setting.folder) as kept:
         noise = [kept._tag("noise", identity) for identity, _ in kept._begun]
-        secret = [kept._key, kept._records, *noise, *(identity for identity, _ in kept._begun)]
+        secret = [kept._key, kept.secret, kept._records, *noise, *(identity for identity, _ in kept._begun)]
         assert repr(kept) == f"Journal({str(setting.folder)!r})"
-    assert len(set(secret)) == len(secret) == 6
+    assert len(set(secret)) == len(secret) == 7
     published = b"".join(file.read_bytes() for file in setting.folder.rglob("*") if file.is_file())
     assert len(published) > 100
     for one in secret:

@@ -96,7 +96,9 @@ class Certificate:
         object.__setattr__(self, "unit", validation.text("unit", self.unit))
         object.__setattr__(self, "paths", tuple(validation.text("paths", item) for item in self.paths))
         if validation.integer("format", self.format, at_least=1) > FORMAT:
-            validation.refuse("format", self.format, f"must be <= {FORMAT}: install the dpmcmc that wrote it, or a newer one")
+            validation.refuse(
+                "format", self.format, f"must be <= {FORMAT}: install the dpmcmc that wrote it, or a newer one"
+            )
         if not isinstance(self.device, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # it may come from a file
             validation.refuse("device", self.device, "must be a text")
         required = self.event.required_adjacency

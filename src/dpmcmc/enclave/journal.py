@@ -196,7 +196,9 @@ class Journal:
     def _rows(self) -> list[tuple[bytes, str]]:
         """Return the programs that were begun; refuse rows, or results without a row, that this run has not written."""
         try:
-            rows = self._connection.execute("SELECT place, identity, event, tag FROM programs ORDER BY place").fetchall()
+            rows = self._connection.execute(
+                "SELECT place, identity, event, tag FROM programs ORDER BY place"
+            ).fetchall()
             as_written = all(
                 place == at and hmac.compare_digest(tag, self._tag_of_row(place, identity, event))
                 for at, (place, identity, event, tag) in enumerate(rows)

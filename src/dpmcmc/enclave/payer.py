@@ -52,7 +52,9 @@ def _compared(settled_at: object, spent: Event) -> str:
         return "at what the history of the ledger says"
     if contains(settled_at, spent):
         return "at no less than it released"
-    return f"at LESS than it released, so that the ledger shows too little; tell its owner that the run released {spent!r}"
+    return (
+        f"at LESS than it released, so that the ledger shows too little; tell its owner that the run released {spent!r}"
+    )
 
 
 def _warn(words: str) -> None:

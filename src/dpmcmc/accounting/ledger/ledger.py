@@ -24,7 +24,14 @@ from dpmcmc.accounting.ledger.entries import REGISTER, RESERVE, SETTLE
 from dpmcmc.accounting.ledger.names import find_alike
 from dpmcmc.accounting.ledger.schema import lock_whole_book
 from dpmcmc.accounting.ledger.secret import Secret
-from dpmcmc.errors import AdjacencyMismatch, BudgetExceeded, DatasetExists, InvalidArgument, SettlementRefused, UnknownRun
+from dpmcmc.errors import (
+    AdjacencyMismatch,
+    BudgetExceeded,
+    DatasetExists,
+    InvalidArgument,
+    SettlementRefused,
+    UnknownRun,
+)
 
 
 class Ledger:
@@ -189,7 +196,9 @@ class Reservation:
         with self._book.reading() as connection:
             _, event = entries.standing_reservation(connection, self.run)
         if event != self.event:
-            raise UnknownRun(f"run={self.run!r} has another reservation than the one that was made; nothing is released")
+            raise UnknownRun(
+                f"run={self.run!r} has another reservation than the one that was made; nothing is released"
+            )
 
     def settle(self, spent: Event | None = None, who: str | None = None) -> None:
         """Close the run.
