@@ -159,7 +159,7 @@ def test_anybody_may_settle_a_run_at_its_full_price(spent: Event | None, ledger:
     reservation = ledger.reserve("patients", STEP * 3, what="run")
     ledger.reservation(reservation.run).settle(spent, who="bo")
     assert ledger.account("patients").spent == STEP * 3
-    with pytest.raises(RunSettled, match="is settled already, by 'bo' at ") as refusal:
+    with pytest.raises(RunSettled, match="is settled already, by 'bo' at") as refusal:
         reservation.settle(NOTHING)
     assert refusal.value.settled_at == STEP * 3
 
@@ -174,7 +174,7 @@ def test_a_secret_that_was_kept_settles_the_run_from_elsewhere(ledger: Ledger) -
             lambda wrong=wrong: ledger.reserve("patients", STEP, what="run", secret=wrong),
             lambda wrong=wrong: ledger.reservation(run, secret=wrong),
         ):
-            with pytest.raises(InvalidArgument, match="^secret must be 32 random bytes"):
+            with pytest.raises(InvalidArgument, match=r"^secret must be 32 random bytes"):
                 attempt()
     assert ledger.account("patients").spent == STEP
 

@@ -341,17 +341,19 @@ def test_a_ledger_that_knows_nothing_of_the_run_is_refused(make, monkeypatch):
         go_on(setting)
 
 
-def test_a_run_that_is_settled_while_it_is_stopped_releases_nothing_more(make):
+def test_a_run_that_is_settled_while_it_works_releases_nothing_more(make):
     setting = make()
-    with (
-        pytest.raises(RunSettled, match="nothing was executed"),
-        Journal.create(setting.folder, {}) as kept,
-        setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid,
-    ):
-        paid.run(step, jnp.zeros(3))
-        setting.ledger.reservation(kept.run).settle()
-        paid.run(step, jnp.zeros(3))
-    assert kept.num_begun == 1
+
+    def settled_half_way():
+        with Journal.create(setting.folder, {}) as kept, setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid:
+            paid.run(step, jnp.zeros(3))
+            setting.ledger.reservation(kept.run).settle()
+            paid.run(step, jnp.zeros(3))
+
+    with pytest.raises(RunSettled, match="nothing was executed"):
+        settled_half_way()
+    with Journal.open(setting.folder) as kept:
+        assert kept.num_begun == 1
     assert setting.ledger.account("people").spent == ONE * NUM_PROGRAMS
 
 
@@ -381,9 +383,9 @@ def test_a_reservation_that_somebody_else_made_in_the_runs_name_is_refused(make)
     setting = make()
     with Journal.create(setting.folder, {}) as kept:
         setting.ledger.reserve("people", ONE * NUM_PROGRAMS, what="in its name", run=kept.run)
-        with pytest.raises(SettlementRefused, match="somebody else reserved it"):
-            with setting.data.take_up(ONE * NUM_PROGRAMS, kept):
-                pytest.fail("it began")
+        taken_up = setting.data.take_up(ONE * NUM_PROGRAMS, kept)
+        with pytest.raises(SettlementRefused, match="somebody else reserved it"), taken_up:
+            pytest.fail("it began")
     assert setting.kinds == ["register", "reserve"]
 
 

@@ -183,16 +183,18 @@ def test_nothing_is_executed_once_somebody_else_has_settled_the_run(table, monke
     data, executed = PrivateData(table, ledger=ledger, dataset="people"), []
     usual = jax.block_until_ready
     monkeypatch.setattr(jax, "block_until_ready", lambda results: executed.append(1) or usual(results))
-    with (
-        pytest.warns(RuntimeWarning, match="was settled by somebody else, at no less than it released"),
-        data.reserve(ONE * 3) as paid,
-    ):
-        paid.run(once)
-        ledger.reservation(paid.entry["run"]).settle()
-        for _ in range(2):
-            with pytest.raises(RunSettled, match="nothing was executed, for what was set aside is no longer there"):
-                paid.run(once)
-        assert (paid.spent, len(executed)) == (ONE, 1)
+
+    def settled_half_way():
+        with data.reserve(ONE * 3) as paid:
+            paid.run(once)
+            ledger.reservation(paid.entry["run"]).settle()
+            for _ in range(2):
+                with pytest.raises(RunSettled, match="nothing was executed, for what was set aside is no longer there"):
+                    paid.run(once)
+            assert (paid.spent, len(executed)) == (ONE, 1)
+
+    with pytest.warns(RuntimeWarning, match="was settled by somebody else, at no less than it released"):
+        settled_half_way()
     assert ledger.account("people").spent == ONE * 3
 
 

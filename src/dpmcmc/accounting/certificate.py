@@ -15,6 +15,7 @@ from typing import Any, cast
 from dpmcmc import validation
 from dpmcmc.accounting import accountants
 from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.documents import read_json
 from dpmcmc.accounting.event import (
     AcceptBit,
     Approximation,
@@ -26,7 +27,6 @@ from dpmcmc.accounting.event import (
     PoissonGaussian,
     RatioApproximation,
     counts,
-    read_json,
 )
 from dpmcmc.accounting.selection import Selected
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument

@@ -15,14 +15,8 @@ from typing import Any, ClassVar, cast
 
 from dpmcmc import validation
 from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.documents import check_levels, read_json
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
-
-
-MOST_TIMES = 2**63 - 1
-"""The largest count, and the largest number of records, in an event: all of them are whole numbers of 64 bits."""
-
-_DEEPEST = 32
-"""How many levels an event may have when it is read; selections of compositions, as they are written, have nine."""
 
 
 class Event:
@@ -76,7 +70,7 @@ class Event:
         """Build the event that `to_dict` described."""
         if not isinstance(plain, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # it comes from a file
             raise InvalidArgument("an event must be a JSON object with a 'kind'")
-        _check_depth(plain)
+        check_levels(plain, "the event")
         kind = plain.get("kind")
         if not isinstance(kind, str) or kind not in Event.kinds:
             validation.refuse("kind", kind, f"must be one of {', '.join(sorted(Event.kinds))}")
@@ -329,32 +323,8 @@ def _field_names(kind: type[Event]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(cast(Any, kind)))
 
 
-def read_json(document: str, what: str) -> Any:
-    """Return what a JSON text holds; `InvalidArgument` where it is none, however it is wrong."""
-    try:
-        return json.loads(document)
-    except (ValueError, TypeError) as error:
-        raise InvalidArgument(f"{what} is not JSON: {error}") from error
-    except RecursionError:
-        raise InvalidArgument(f"{what} has more than {_DEEPEST} levels") from None
-
-
-def _check_depth(plain: object) -> None:
-    level = [plain]
-    for _ in range(_DEEPEST):
-        level = [part for whole in level for part in _parts_of(whole)]
-        if not level:
-            return
-    raise InvalidArgument(f"the event has more than {_DEEPEST} levels")
-
-
-def _parts_of(plain: object) -> list[Any]:
-    held = plain.values() if isinstance(plain, Mapping) else plain if isinstance(plain, list | tuple) else ()
-    return [part for part in cast(Iterable[Any], held) if isinstance(part, Mapping | list | tuple)]
-
-
 def _check_times(name: str, times: int) -> int:
-    if times > MOST_TIMES:  # not repeated in the message, for it may have any number of digits
+    if times >= 2**63:  # not repeated in the message, for it may have any number of digits
         raise InvalidArgument(f"{name} must be at most 2^63 - 1")
     return times
 

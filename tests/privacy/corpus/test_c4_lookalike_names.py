@@ -1,7 +1,7 @@
 """The attack: the same table is registered again under a name that reads the same, and gets a second budget.
 
-What must happen: such a name is refused, with the name that it resembles; no message advises another name. A name that is
-honestly different gets a budget of its own: whether the same people are behind it, no ledger can see, and the docs say so.
+What must happen: such a name is refused, with the name that it resembles; no message advises another name. A name that
+is honestly different gets a budget of its own: no ledger sees whether the same people are behind it; the docs say so.
 """
 
 import pytest
@@ -18,7 +18,7 @@ DISGUISES = {
         "clinic_10.records",
         "clinic10records",
         "сlіnіс-10 rесоrds",  # Cyrillic
-        "cliniϲ-10 recοrds".replace("ϲ", "c"),  # Greek omicron
+        "clinic-10 recοrds",  # a Greek omicron
         "clinic-lO records",
         "c1inic-10 records",
         "clínïc-10 rècords",
@@ -34,7 +34,7 @@ DISGUISES = {
 }
 
 
-@pytest.mark.parametrize(("name", "disguise"), [(name, one) for name, all in DISGUISES.items() for one in all])
+@pytest.mark.parametrize(("name", "disguise"), [(name, one) for name, some in DISGUISES.items() for one in some])
 def test_a_disguise_gets_no_budget(name: str, disguise: str) -> None:
     ledger = Ledger.in_memory()
     ledger.register(name, BUDGET, "replace_one")

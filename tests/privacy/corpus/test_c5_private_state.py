@@ -17,6 +17,7 @@ from dpmcmc.accounting.ledger import Ledger
 from dpmcmc.enclave import Journal, PrivateData, private_file
 from dpmcmc.errors import ResumeRefused, SettlementRefused
 
+# ruff: noqa: S608, the statements are put together from constants alone
 ONE = Gaussian(2.0)
 RESERVED = ONE * 3
 TRICKS = {
@@ -52,24 +53,29 @@ def ledger():
     return made
 
 
-@pytest.mark.parametrize("trick", TRICKS)
-def test_an_altered_file_gives_nothing_back(trick, ledger, tmp_path):
-    data = PrivateData(np.zeros((5, 3)), ledger=ledger, dataset="people")
-    with (
-        pytest.raises(Stopped),
-        Journal.create(tmp_path / "run", {}) as journal,
-        data.take_up(RESERVED, journal) as paid,
-    ):
-        paid.run(step, jnp.zeros(3))
-        paid.run(step, jnp.ones(3))
+@pytest.fixture
+def data(ledger):
+    return PrivateData(np.zeros((5, 3)), ledger=ledger, dataset="people")
+
+
+def begin_and_stop(data, folder, programs):
+    with Journal.create(folder, {}) as journal, data.take_up(RESERVED, journal) as paid:
+        for number in range(programs):
+            paid.run(step, jnp.full(3, 1.0 * number))
         raise Stopped
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_an_altered_file_gives_nothing_back(trick, ledger, data, tmp_path):
+    with pytest.raises(Stopped):
+        begin_and_stop(data, tmp_path / "run", 2)
     connection = sqlite3.connect(next(private_file.private_folder().glob("*.db")))
     connection.execute(TRICKS[trick])
     connection.commit()
     connection.close()
     for _ in range(2):
-        with pytest.raises(ResumeRefused, match="All that was reserved stays charged"), Journal.open(tmp_path / "run"):
-            pytest.fail("it was opened")
+        with pytest.raises(ResumeRefused, match="All that was reserved stays charged"):
+            Journal.open(tmp_path / "run")
     assert ledger.account("people").spent == RESERVED
     (run,) = ledger.account("people").standing
     with pytest.raises(SettlementRefused):
@@ -78,16 +84,10 @@ def test_an_altered_file_gives_nothing_back(trick, ledger, tmp_path):
     assert ledger.account("people").spent == RESERVED
 
 
-def test_a_file_that_was_not_altered_gives_the_rest_back(ledger, tmp_path):
+def test_a_file_that_was_not_altered_gives_the_rest_back(ledger, data, tmp_path):
     """The control."""
-    data = PrivateData(np.zeros((5, 3)), ledger=ledger, dataset="people")
-    with (
-        pytest.raises(Stopped),
-        Journal.create(tmp_path / "run", {}) as journal,
-        data.take_up(RESERVED, journal) as paid,
-    ):
-        paid.run(step, jnp.zeros(3))
-        raise Stopped
+    with pytest.raises(Stopped):
+        begin_and_stop(data, tmp_path / "run", 1)
     with Journal.open(tmp_path / "run") as journal, data.take_up(RESERVED, journal) as paid:
         paid.run(step, jnp.zeros(3))
     assert ledger.account("people").spent == ONE

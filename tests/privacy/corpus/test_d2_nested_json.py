@@ -89,11 +89,9 @@ def test_nested_or_absurd_fields_of_certificates_are_refused(field: str) -> None
 def test_a_ledger_with_such_an_entry_is_not_used(name: str, new_url: str, execute) -> None:
     ledger = Ledger.create(new_url)
     ledger.register("people", Budget(1.0, 1e-6), "replace_one")
-    execute(
-        new_url,
-        "INSERT INTO dpmcmc_entries (kind, dataset, run, event, adjacency, who, made_at, what, library_version) "
-        f"VALUES ('reserve', 'people', 'r', '{DOCUMENTS[name]}', 'replace_one', 'x', 'y', 'z', '0')",
-    )
+    columns = "kind, dataset, run, event, adjacency, who, made_at, what, library_version"
+    values = f"'reserve', 'people', 'r', '{DOCUMENTS[name]}', 'replace_one', 'a', 'b', 'c', 'd'"
+    execute(new_url, f"INSERT INTO dpmcmc_entries ({columns}) VALUES ({values})")  # noqa: S608, constants alone
     for attempt in (
         lambda: ledger.account("people"),
         ledger.history,

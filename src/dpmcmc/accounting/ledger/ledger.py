@@ -132,8 +132,17 @@ class Ledger:
             _check_adjacency(account, (stated, event.required_adjacency))
             when = None
             if account.admits(event):
-                charge = {"who": who, "what": what, "run": run, "secret_hash": key.hash}
-                when = entries.append(connection, RESERVE, dataset, account.adjacency, event=event, **charge)
+                when = entries.append(
+                    connection,
+                    RESERVE,
+                    dataset,
+                    account.adjacency,
+                    who=who,
+                    what=what,
+                    run=run,
+                    event=event,
+                    secret_hash=key.hash,
+                )
         if when is None:  # explained once the lock is given back, for it takes the accountants some time
             raise BudgetExceeded(_what_is_left(account, event))
         return Reservation(run, dataset, event, account.adjacency, what, when, self._book, key)
@@ -220,8 +229,8 @@ class Reservation:
                 )
             if spent != reserved and not self._may_take_back(entries.secret_hash(connection, self.run)):
                 raise SettlementRefused(
-                    f"run={self.run!r} can be settled below its price only by the process that reserved it, or with its "
-                    "secret: anybody else may settle it at its full price, settle(); its charge stands"
+                    f"run={self.run!r} can be settled below its price only by the process that reserved it, or with "
+                    "its secret: anybody else may settle it at its full price, settle(); its charge stands"
                 )
             entries.append(
                 connection, SETTLE, self.dataset, self.adjacency, who=who, what=self.what, run=self.run, event=spent
