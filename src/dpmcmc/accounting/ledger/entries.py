@@ -17,6 +17,7 @@ from dpmcmc.accounting.ledger.schema import ENTRIES, READABLE, find_version
 from dpmcmc.errors import LedgerUnavailable, RunSettled, UnknownDataset, UnknownRun
 
 REGISTER, RESERVE, SETTLE = "register", "reserve", "settle"
+FILTER = "filter"
 
 
 def append(
@@ -31,6 +32,7 @@ def append(
     run: str | None = None,
     event: Event | None = None,
     secret_hash: str | None = None,
+    composition: str | None = None,
 ) -> str:
     """Append an entry; return when it was made."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
@@ -47,6 +49,7 @@ def append(
         "what": what,
         "library_version": version("dpmcmc"),
         "secret_hash": secret_hash,
+        "composition": composition,
     }
     connection.execute(insert(ENTRIES).values(entry))
     return when
@@ -72,6 +75,7 @@ def terms(connection: Connection, dataset: str, *, lock: bool = False) -> tuple[
 def account(connection: Connection, dataset: str, *, lock: bool = False) -> DatasetAccount:
     """Add up the entries of a dataset; `lock` as for `terms`."""
     budget, adjacency = terms(connection, dataset, lock=lock)
+    adaptive = _is_adaptive(connection, dataset)
     charges = (
         select(ENTRIES.c.kind, ENTRIES.c.run, ENTRIES.c.event)
         .where(ENTRIES.c.kind != REGISTER, ENTRIES.c.dataset == dataset)
@@ -88,7 +92,18 @@ def account(connection: Connection, dataset: str, *, lock: bool = False) -> Data
                 settled[event] += 1
         total = settled + Counter(standing.values())
         spent = compose(Event.from_json(event) * times for event, times in total.items())
-    return DatasetAccount(dataset, budget, adjacency, spent, tuple(standing))
+    return DatasetAccount(dataset, budget, adjacency, spent, tuple(standing), adaptive)
+
+
+def _is_adaptive(connection: Connection, dataset: str) -> bool:
+    """Say whether a dataset keeps its total by a filter."""
+    if find_version(connection) == 1:
+        return False
+    query = select(ENTRIES.c.composition).where(ENTRIES.c.kind == REGISTER, ENTRIES.c.dataset == dataset)
+    kept = connection.execute(query).scalar_one()
+    if kept not in (None, FILTER):
+        raise LedgerUnavailable(f"the ledger composes {dataset!r} by {kept!r}, which this version of dpmcmc cannot do")
+    return kept == FILTER
 
 
 def standing_reservation(connection: Connection, run: str) -> tuple[Entry, Event]:

@@ -17,6 +17,7 @@ from dpmcmc.accounting.accountants import epsilon
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate, contains, counts
+from dpmcmc.accounting.filters import RenyiFilter
 from dpmcmc.accounting.ledger import entries
 from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
 from dpmcmc.accounting.ledger.connection import Book, memory_book, open_book
@@ -75,27 +76,48 @@ class Ledger:
         return self
 
     def register(
-        self, dataset: str, budget: Budget, adjacency: Adjacency | str, who: str | None = None
+        self,
+        dataset: str,
+        budget: Budget,
+        adjacency: Adjacency | str,
+        who: str | None = None,
+        *,
+        adaptive: bool = False,
     ) -> DatasetAccount:
         """Grant a dataset its budget. The same terms again change nothing; other terms are `DatasetExists`.
 
         So is another name that looks like that of a registered dataset. That the same people are in two datasets of
         different names is for the owner to know: each budget then is a promise about its own dataset alone.
+
+        Args:
+            dataset: its name.
+            budget: what all runs together may spend, for all time.
+            adjacency: which data sets count as neighbours.
+            who: the user; the login name unless given.
+            adaptive: keep the total by a filter: the budget then holds whatever kinds of runs are chosen after looking
+                at earlier results, and buys about a tenth less. docs/accounting.md says when that is needed.
         """
         dataset, who = _label("dataset", dataset), _user(who)
         adjacency = Adjacency.parse("adjacency", adjacency)
         _check_type("budget", budget, Budget)
+        _check_type("adaptive", adaptive, bool)
         with self._book.writing() as connection:
             lock_whole_book(connection)
             known = entries.datasets(connection)
             if dataset not in known:
                 _refuse_look_alike(dataset, find_alike(dataset, known))
-                entries.append(connection, REGISTER, dataset, adjacency, who=who, what="budget granted", budget=budget)
+                what = "budget granted, kept by a filter" if adaptive else "budget granted"
+                how = entries.FILTER if adaptive else None
+                entries.append(
+                    connection, REGISTER, dataset, adjacency, who=who, what=what, budget=budget, composition=how
+                )
             account = entries.account(connection, dataset)
-        if (account.budget, account.adjacency) != (budget, adjacency):
+        if (account.budget, account.adjacency, account.adaptive) != (budget, adjacency, adaptive):
             raise DatasetExists(
-                f"dataset={dataset!r} has {account.budget} under {account.adjacency.words} already, not {budget} under "
-                f"{adjacency.words}; a budget is granted once and for all: register it with the terms that it has"
+                f"dataset={dataset!r} has {account.budget} under {account.adjacency.words} already"
+                f"{', kept by a filter' * account.adaptive}, not {budget} under {adjacency.words}"
+                f"{', kept by a filter' * adaptive}; "
+                "a budget is granted once and for all: register it with the terms that it has"
             )
         return account
 
@@ -273,12 +295,16 @@ def _check_adjacency(account: DatasetAccount, asked: Iterable[Adjacency | None])
 
 def _what_is_left(account: DatasetAccount, event: Event) -> str:
     budget = account.budget
+    kept = ""
+    if account.adaptive:
+        used, then = (RenyiFilter(budget).used(total) for total in (account.spent, account.spent + event))
+        kept = f" Its total is kept by a filter, of which {used:.4g} is used, and the charge would make it {then:.4g}."
     alone, together = epsilon(event, budget.delta), epsilon(account.spent + event, budget.delta)
     return (
         f"dataset={account.dataset!r} has spent epsilon={account.epsilon_spent:.6g} of {budget.epsilon:g} at "
         f"delta={budget.delta:g}, {account.epsilon_left:.6g} is left ({account.adjacency.words}; runs not settled: "
         f"{len(account.standing)}); the charge costs epsilon={alone:.6g} alone and would make it "
-        f"epsilon={together:.6g}. Nothing was charged. Ask for a smaller epsilon, take fewer steps or more noise "
+        f"epsilon={together:.6g}.{kept} Nothing was charged. Ask for a smaller epsilon, take fewer steps or more noise "
         "(`dpmcmc plan` finds what fits); a run that was stopped gives back what it did not use when it is resumed, or "
         "finished with `dpmcmc resume --stop`"
     )

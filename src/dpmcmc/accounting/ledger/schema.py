@@ -34,7 +34,8 @@ Books of older versions are read as they are, and are brought up to date, by add
 is written to them; a book of a newer version is refused.
 
 - 1: 0.1.0.
-- 2: 0.2.0, with `secret_hash`: of the secret that it takes to settle a run below its price.
+- 2: 0.2.0, with `secret_hash`, of the secret that it takes to settle a run below its price, and `composition`, how the
+  events of a dataset are added up where it is not by the tightest composition.
 """
 
 _METADATA = MetaData()
@@ -62,6 +63,7 @@ ENTRIES = Table(
     Column("what", Text, nullable=False),
     Column("library_version", Text, nullable=False),
     Column("secret_hash", Text),
+    Column("composition", Text),
     CheckConstraint("kind IN ('register', 'reserve', 'settle')", name="dpmcmc_known_kind"),
     CheckConstraint(
         "CASE kind WHEN 'register' THEN run IS NULL AND event IS NULL AND epsilon IS NOT NULL AND delta IS NOT NULL"
@@ -72,7 +74,8 @@ ENTRIES = Table(
     sqlite_autoincrement=True,  # numbers are never given out twice
 )
 
-READABLE = tuple(column for column in ENTRIES.c if column.name != "secret_hash")
+_ADDED = ("secret_hash", "composition")
+READABLE = tuple(column for column in ENTRIES.c if column.name not in _ADDED)
 """The columns that books of every version have."""
 
 _REGISTERED = ENTRIES.c.kind == "register"
@@ -140,7 +143,8 @@ def migrate(connection: Connection) -> None:
     """
     lock_whole_book(connection)
     if find_version(connection) == 1:
-        connection.exec_driver_sql(f"ALTER TABLE {ENTRIES.name} ADD COLUMN secret_hash TEXT")
+        for column in _ADDED:
+            connection.exec_driver_sql(f"ALTER TABLE {ENTRIES.name} ADD COLUMN {column} TEXT")
         _note_version(connection)
 
 
