@@ -10,6 +10,7 @@ import pytest
 
 from dpmcmc.accounting import Adjacency, Budget, Certificate, Gaussian, Ledger, compose, epsilon
 from dpmcmc.accounting.event import Event
+from dpmcmc.accounting.ledger import schema
 from dpmcmc.errors import DatasetExists, LedgerUnavailable, SettlementRefused
 from servers import with_setting
 
@@ -106,6 +107,18 @@ def test_several_come_at_once(url: str, execute) -> None:
         thread.join(60)
     assert len(set(outcomes)) == 6
     assert set(Ledger(url).account("visits").standing) == {"f" * 32, *outcomes}
+    assert execute(url, VERSIONS) == [(1,), (2,)]
+
+
+def test_half_of_it_is_nothing(url: str, execute, monkeypatch) -> None:
+    ledger = Ledger(url)
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "_note_version", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            ledger.reserve("visits", Gaussian(1000.0), what="stopped")
+    assert execute(url, VERSIONS) == [(1,)]
+    check_accounts(ledger)
+    ledger.reserve("visits", Gaussian(1000.0), what="run").settle(compose([]))
     assert execute(url, VERSIONS) == [(1,), (2,)]
 
 

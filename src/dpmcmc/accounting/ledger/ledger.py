@@ -3,7 +3,7 @@
 A run reserves its event before it reads a record, and settles when it is done. A crash leaves the reservation
 standing, which errs toward more loss. Whatever would break a dataset's budget is refused: check and charge are one
 transaction of the database, so that no number of processes can overspend together, and the check composes all events
-of the dataset tightly, for epsilons do not add up.
+of the dataset tightly, for epsilons do not add up. What a run did not use is given back by who holds its secret alone.
 """
 
 import getpass
