@@ -299,14 +299,18 @@ def _what_is_left(account: DatasetAccount, event: Event) -> str:
     if account.adaptive:
         used, then = (RenyiFilter(budget).used(total) for total in (account.spent, account.spent + event))
         kept = f" Its total is kept by a filter, of which {used:.4g} is used, and the charge would make it {then:.4g}."
+    stopped = (
+        "; a stopped run gives back what it did not use when it is resumed, or finished with `dpmcmc resume --stop`"
+        if account.standing
+        else ""
+    )
     alone, together = epsilon(event, budget.delta), epsilon(account.spent + event, budget.delta)
     return (
         f"dataset={account.dataset!r} has spent epsilon={account.epsilon_spent:.6g} of {budget.epsilon:g} at "
         f"delta={budget.delta:g}, {account.epsilon_left:.6g} is left ({account.adjacency.words}; runs not settled: "
         f"{len(account.standing)}); the charge costs epsilon={alone:.6g} alone and would make it "
         f"epsilon={together:.6g}.{kept} Nothing was charged. Ask for a smaller epsilon, take fewer steps or more noise "
-        "(`dpmcmc plan` finds what fits); a run that was stopped gives back what it did not use when it is resumed, or "
-        "finished with `dpmcmc resume --stop`"
+        f"(`dpmcmc plan` finds what fits){stopped}"
     )
 
 
