@@ -21,11 +21,15 @@
         ├── UnknownDataset     the ledger has no such dataset
         ├── DatasetExists      the ledger has that dataset already, with other terms
         ├── UnknownRun         the ledger has no such run, or it is settled
+        │   └── RunSettled     the run is settled: nothing more is released in its name
+        ├── SettlementRefused  a run is settled below its price by its own process, or by its journal, alone
         ├── BudgetExceeded     the charge would break the dataset's budget; nothing was charged
         └── LedgerUnavailable  the book cannot be read or written: locked, corrupt, disk full, unreachable
 
 Messages say what was wrong, what was expected and what to do. They never contain a value from private data.
 """
+
+from typing import Any
 
 
 class DpmcmcError(Exception):
@@ -110,6 +114,18 @@ class DatasetExists(LedgerError):
 
 class UnknownRun(LedgerError):
     """The ledger has no standing reservation for that run."""
+
+
+class RunSettled(UnknownRun):
+    """The run is settled: nothing more is released in its name, and its price is `settled_at`, an event."""
+
+    def __init__(self, message: str, settled_at: Any = None) -> None:
+        super().__init__(message)
+        self.settled_at = settled_at
+
+
+class SettlementRefused(LedgerError):
+    """Only who holds the secret of a reservation may settle it below its price. Its charge stands."""
 
 
 class BudgetExceeded(LedgerError):

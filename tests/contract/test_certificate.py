@@ -151,6 +151,31 @@ def test_a_certificate_that_names_no_unit_speaks_of_records() -> None:
     assert "if any one record is replaced by another" in certificate.statement
 
 
+def test_paths_and_device_are_kept_and_shown() -> None:
+    certificate = Certificate(
+        Gaussian(2.0), REPLACE, 1e-6, paths=("rows as 16-bit integers", "a GPU kernel"), device="cpu"
+    )
+    assert certificate.format == 2
+    plain = json.loads(certificate.to_json())
+    assert (plain["format"], plain["device"]) == (2, "cpu")
+    assert plain["paths"] == ["rows as 16-bit integers", "a GPU kernel"]
+    assert Certificate.from_json(certificate.to_json()) == certificate
+    assert all(words in str(certificate) for words in ("rows as 16-bit integers", "a GPU kernel", "device     cpu"))
+    bare = Certificate(Gaussian(2.0), REPLACE, 1e-6)
+    assert (bare.paths, bare.device) == ((), "")
+    assert "device" not in str(bare)
+    assert "paths" not in str(bare)
+
+
+def test_a_certificate_without_a_format_is_of_the_first() -> None:
+    older = json.loads(Certificate(Gaussian(2.0), REPLACE, 1e-6).to_json())
+    for name in ("format", "paths", "device"):
+        del older[name]
+    read = Certificate.from_json(json.dumps(older))
+    assert (read.format, read.paths, read.device) == (1, (), "")
+    assert Certificate.from_json(read.to_json()) == read
+
+
 def tampered(certificate: Certificate, **changes: object) -> str:
     return json.dumps({**json.loads(certificate.to_json()), **changes})
 
@@ -223,6 +248,13 @@ def test_adjacencies_must_agree() -> None:
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), library_version=1),
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), unit=""),
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), unit=None),
+        tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), format=3),
+        tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), format="2"),
+        tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), format=None),
+        tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), paths="text"),
+        tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), paths=[1]),
+        tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), paths=[""]),
+        tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), device=None),
     ],
 )
 def test_what_is_no_certificate_is_refused(document: str) -> None:

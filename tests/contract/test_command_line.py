@@ -118,6 +118,16 @@ def test_ledger_round_trip(command, tmp_path):
     assert "patients" in command(f"ledger show {url}")[1]
 
 
+def test_a_ledger_whose_total_is_kept_by_a_filter(command, tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    line = f"ledger init {url} --dataset patients --epsilon 2 --delta 1e-6 --json"
+    (account,) = json.loads(command(f"{line} --adaptive")[1])
+    assert account["adaptive"] is True
+    code, _, err = command(line)
+    assert code != 0
+    assert "kept by a filter" in err
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -3,9 +3,12 @@
 import datetime
 import itertools
 import json
+import pickle
+import secrets
 import threading
 from contextlib import suppress
-from dataclasses import replace
+from copy import deepcopy
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,6 +35,8 @@ from dpmcmc.errors import (
     DatasetExists,
     InvalidArgument,
     LedgerUnavailable,
+    RunSettled,
+    SettlementRefused,
     UnknownDataset,
     UnknownRun,
 )
@@ -133,6 +138,110 @@ def test_a_run_settles_once(ledger: Ledger) -> None:
     with pytest.raises(UnknownRun, match="has no reservation"):
         replace(reservation, run="0" * 32).settle()
     assert ledger.history() == before
+
+
+def test_only_who_reserved_a_run_settles_it_below_its_price(ledger: Ledger) -> None:
+    reservation = ledger.reserve("patients", STEP * 3, what="run")
+    before = ledger.history()
+    found = ledger.reservation(reservation.run)
+    for less in (NOTHING, STEP, STEP * 2):
+        with pytest.raises(SettlementRefused, match=r"anybody else may settle it at its full price.*its charge stands"):
+            found.settle(less)
+    with pytest.raises(SettlementRefused, match="somebody else reserved it"):
+        ledger.reservation(reservation.run, secret=bytes(32))
+    assert ledger.history() == before
+    reservation.settle(STEP * 2)
+    assert ledger.account("patients").spent == STEP * 2
+
+
+@pytest.mark.parametrize("spent", [None, STEP * 3])
+def test_anybody_may_settle_a_run_at_its_full_price(spent: Event | None, ledger: Ledger) -> None:
+    reservation = ledger.reserve("patients", STEP * 3, what="run")
+    ledger.reservation(reservation.run).settle(spent, who="bo")
+    assert ledger.account("patients").spent == STEP * 3
+    with pytest.raises(RunSettled, match="is settled already, by 'bo' at") as refusal:
+        reservation.settle(NOTHING)
+    assert refusal.value.settled_at == STEP * 3
+
+
+def test_a_secret_that_was_kept_settles_the_run_from_elsewhere(ledger: Ledger) -> None:
+    kept = secrets.token_bytes(32)
+    run = ledger.reserve("patients", STEP * 3, what="run", secret=kept).run
+    ledger.reservation(run, secret=kept).settle(STEP)
+    assert ledger.account("patients").spent == STEP
+    for wrong in (b"", b"short", bytes(33), "x" * 32, 7):
+        for attempt in (
+            lambda wrong=wrong: ledger.reserve("patients", STEP, what="run", secret=wrong),
+            lambda wrong=wrong: ledger.reservation(run, secret=wrong),
+        ):
+            with pytest.raises(InvalidArgument, match=r"^secret must be 32 random bytes"):
+                attempt()
+    assert ledger.account("patients").spent == STEP
+
+
+def test_a_secret_is_not_shown(ledger: Ledger) -> None:
+    kept = secrets.token_bytes(32)
+    reservation = ledger.reserve("patients", STEP, what="run", secret=kept)
+    shown = f"{reservation!r} {vars(reservation)} {reservation.entry} {ledger.history()} {ledger.account('patients')}"
+    for form in (kept.hex(), repr(kept)[2:-1], "ecret="):
+        assert form not in shown
+    for copy in (pickle.dumps, deepcopy, asdict):
+        with pytest.raises(Exception, match=r".") as refusal:
+            copy(reservation)
+        assert kept.hex() not in str(refusal.value)
+    with pytest.raises(TypeError, match="neither copied nor pickled"):
+        pickle.dumps(reservation._secret)
+    assert [entry.to_dict().get("secret_hash") for entry in ledger.history()] == [None, None]
+
+
+def test_whether_a_reservation_stands(ledger: Ledger) -> None:
+    reservation = ledger.reserve("patients", STEP, what="run")
+    reservation.check_standing()
+    ledger.reservation(reservation.run).check_standing()
+    with pytest.raises(UnknownRun, match="another reservation"):
+        replace(reservation, event=STEP * 2).check_standing()
+    reservation.settle()
+    with pytest.raises(RunSettled):
+        reservation.check_standing()
+    with pytest.raises(UnknownRun, match="has no reservation"):
+        replace(reservation, run="0" * 32).check_standing()
+
+
+@pytest.mark.parametrize(
+    "alike",
+    ["Patients", "PATIENTS", "patients ", "pat-ients", "pаtients", "patıents", "patlents", "pátients", "ｐatients"],
+)
+def test_names_that_look_alike_are_refused(alike: str, ledger: Ledger) -> None:
+    before = ledger.history()
+    with pytest.raises(
+        DatasetExists, match=r"looks like 'patients', which is registered already.*Nothing was registere"
+    ):
+        ledger.register(alike, BUDGET, REPLACE_ONE)
+    assert ledger.history() == before
+
+
+def test_names_that_differ_are_not_refused(ledger: Ledger) -> None:
+    names = [
+        "patients 1",
+        "patients 2",
+        "patients 1.1",
+        "patients 11",
+        "patients 1.11",
+        "patient",
+        "東京",
+        "京都",
+        "***",
+        "+",
+    ]
+    for name in names:
+        ledger.register(name, BUDGET, REPLACE_ONE)
+    assert ledger.datasets() == ["patients", *names]
+
+
+def test_no_message_advises_another_name(ledger: Ledger) -> None:
+    with pytest.raises(DatasetExists, match="granted once and for all") as refusal:
+        ledger.register("patients", Budget(2.0, 1e-6), REPLACE_ONE)
+    assert "another name" not in str(refusal.value)
 
 
 def test_a_run_can_be_named_before_it_is_charged_and_is_charged_once(ledger: Ledger) -> None:

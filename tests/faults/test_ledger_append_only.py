@@ -33,7 +33,7 @@ ONLY_SQLITE = [
     f"INSERT OR REPLACE INTO dpmcmc_entries ({COLUMNS}) {SAME_RUN}",
     f"INSERT OR REPLACE INTO dpmcmc_entries ({COLUMNS}) {SAME_DATASET}",
     "INSERT OR REPLACE INTO dpmcmc_entries SELECT * FROM dpmcmc_entries WHERE kind = 'reserve'",
-    "INSERT OR REPLACE INTO dpmcmc_versions VALUES (1, 'never')",
+    "INSERT OR REPLACE INTO dpmcmc_versions VALUES (2, 'never')",
     f"INSERT INTO dpmcmc_entries ({COLUMNS}) {SAME_RUN} AND true ON CONFLICT (run, kind) DO UPDATE SET event = '{{}}'",
 ]
 ONLY_POSTGRES = [

@@ -26,7 +26,15 @@ from dpmcmc.accounting.event import Gaussian, compose
 from dpmcmc.accounting.ledger import Ledger
 from dpmcmc.enclave import Journal, PrivateData, journal, private_file, rng
 from dpmcmc.enclave.resume.journal import UNFINISHED, has_private_part
-from dpmcmc.errors import AuditError, BudgetExceeded, InvalidArgument, ResumeRefused, UnknownRun
+from dpmcmc.errors import (
+    AuditError,
+    BudgetExceeded,
+    InvalidArgument,
+    ResumeRefused,
+    RunSettled,
+    SettlementRefused,
+    UnknownRun,
+)
 
 ONE = Gaussian(2.0)
 BUDGET = Budget(epsilon=1000.0, delta=1e-6)
@@ -100,13 +108,20 @@ class QuickBook:
     def __init__(self):
         self.entries, self.standing = [], {}
 
-    def reserve(self, dataset, event, *, what, adjacency, run):  # noqa: ARG002
+    def reserve(self, dataset, event, *, what, adjacency, run, secret):  # noqa: ARG002
         self.entries.append(("reserve", event))
-        self.standing[run] = SimpleNamespace(dataset=dataset, event=event, entry={}, settle=partial(self.settle, run))
+        self.standing[run] = SimpleNamespace(
+            dataset=dataset,
+            event=event,
+            entry={},
+            secret=secret,
+            check_standing=partial(self.reservation, run, secret),
+            settle=partial(self.settle, run),
+        )
         return self.standing[run]
 
-    def reservation(self, run):
-        if run not in self.standing:
+    def reservation(self, run, secret):
+        if run not in self.standing or self.standing[run].secret != secret:
             raise UnknownRun(run)
         return self.standing[run]
 
@@ -202,7 +217,7 @@ def stop_in_program(setting, monkeypatch, number=1, program=step):
 
 @pytest.mark.usefixtures("same_key")
 def test_fresh_noise_on_resuming_would_be_noticed(make, monkeypatch):
-    """The control: with it the last program gives another value, and a new key does not even recognise the records."""
+    """The control: with it the last program gives another value, and a new key does not even recognise its rows."""
     expected = go_on(make("whole"))
     setting = make()
     stop_in_program(setting, monkeypatch)
@@ -215,7 +230,7 @@ def test_fresh_noise_on_resuming_would_be_noticed(make, monkeypatch):
     connection.execute("UPDATE run SET key = ?", (bytes(32),))
     connection.commit()
     connection.close()
-    with pytest.raises(ResumeRefused, match="other records"):
+    with pytest.raises(ResumeRefused, match="private file is not as this version of the library wrote it"):
         go_on(setting)
 
 
@@ -326,6 +341,54 @@ def test_a_ledger_that_knows_nothing_of_the_run_is_refused(make, monkeypatch):
         go_on(setting)
 
 
+def test_a_run_that_is_settled_while_it_works_releases_nothing_more(make):
+    setting = make()
+
+    def settled_half_way():
+        with Journal.create(setting.folder, {}) as kept, setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid:
+            paid.run(step, jnp.zeros(3))
+            setting.ledger.reservation(kept.run).settle()
+            paid.run(step, jnp.zeros(3))
+
+    with pytest.raises(RunSettled, match="nothing was executed"):
+        settled_half_way()
+    with Journal.open(setting.folder) as kept:
+        assert kept.num_begun == 1
+    assert setting.ledger.account("people").spent == ONE * NUM_PROGRAMS
+
+
+def test_the_secret_is_there_before_the_charge_and_settles_it_after_a_crash(make, monkeypatch):
+    setting = make()
+    usual = setting.ledger.reserve
+
+    def charge_and_die(*arguments, **terms):
+        usual(*arguments, **terms)
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(setting.ledger, "reserve", charge_and_die)
+        with pytest.raises(Stopped):
+            go_on(setting)
+    (run,) = setting.ledger.account("people").standing
+    with pytest.raises(SettlementRefused):
+        setting.ledger.reservation(run).settle(compose([]))
+    with Journal.open(setting.folder) as kept, setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid:
+        paid.run(step, jnp.zeros(3))
+    assert setting.ledger.account("people").spent == ONE
+    assert setting.kinds == ["register", "reserve", "settle"]
+
+
+def test_a_reservation_that_somebody_else_made_in_the_runs_name_is_refused(make):
+    """The name is in the run folder before the charge; who charges first could settle at nothing afterwards."""
+    setting = make()
+    with Journal.create(setting.folder, {}) as kept:
+        setting.ledger.reserve("people", ONE * NUM_PROGRAMS, what="in its name", run=kept.run)
+        taken_up = setting.data.take_up(ONE * NUM_PROGRAMS, kept)
+        with pytest.raises(SettlementRefused, match="somebody else reserved it"), taken_up:
+            pytest.fail("it began")
+    assert setting.kinds == ["register", "reserve"]
+
+
 def test_two_processes_cannot_have_one_run(make, monkeypatch):
     setting = make()
     stop_in_program(setting, monkeypatch)
@@ -364,9 +427,9 @@ def test_the_key_is_private_and_never_in_the_run_folder(make, monkeypatch, tmp_p
     assert stat.S_IMODE(private.parent.stat().st_mode) == 0o700
     with Journal.open(setting.folder) as kept:
         noise = [kept._tag("noise", identity) for identity, _ in kept._begun]
-        secret = [kept._key, kept._records, *noise, *(identity for identity, _ in kept._begun)]
+        secret = [kept._key, kept.secret, kept._records, *noise, *(identity for identity, _ in kept._begun)]
         assert repr(kept) == f"Journal({str(setting.folder)!r})"
-    assert len(set(secret)) == len(secret) == 6
+    assert len(set(secret)) == len(secret) == 7
     published = b"".join(file.read_bytes() for file in setting.folder.rglob("*") if file.is_file())
     assert len(published) > 100
     for one in secret:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,9 @@ from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Gaussian, NonPrivate, compose, counts
 from dpmcmc.accounting.ledger import Ledger
 from dpmcmc.enclave import PrivateData, Sum
-from dpmcmc.errors import AuditError, BudgetExceeded, InvalidArgument
+from dpmcmc.enclave.core.budget import settle
+from dpmcmc.enclave.select import Attempt
+from dpmcmc.errors import AuditError, BudgetExceeded, InvalidArgument, LedgerUnavailable, RunSettled, SettlementRefused
 
 ONE = Gaussian(2.0)
 BUDGET = Budget(epsilon=8.0, delta=1e-6)
@@ -172,6 +175,94 @@ def test_the_ledger_shows_one_charge(table):
         ("settle", ONE * 2, "a sampler in segments"),
     ]
     assert ledger.account("people").spent == ONE * 2
+
+
+def test_nothing_is_executed_once_somebody_else_has_settled_the_run(table, monkeypatch):
+    ledger = Ledger.in_memory()
+    ledger.register("people", BUDGET, Adjacency.REPLACE_ONE)
+    data, executed = PrivateData(table, ledger=ledger, dataset="people"), []
+    usual = jax.block_until_ready
+    monkeypatch.setattr(jax, "block_until_ready", lambda results: executed.append(1) or usual(results))
+
+    def settled_half_way():
+        with data.reserve(ONE * 3) as paid:
+            paid.run(once)
+            ledger.reservation(paid.entry["run"]).settle()
+            for _ in range(2):
+                with pytest.raises(RunSettled, match="nothing was executed, for what was set aside is no longer there"):
+                    paid.run(once)
+            assert (paid.spent, len(executed)) == (ONE, 1)
+
+    with pytest.warns(RuntimeWarning, match="was settled by somebody else, at no less than it released"):
+        settled_half_way()
+    assert ledger.account("people").spent == ONE * 3
+
+
+def test_nothing_is_executed_while_the_ledger_cannot_be_read(table, tmp_path):
+    file = tmp_path / "ledger.db"
+    ledger = Ledger.create(f"sqlite:///{file}")
+    ledger.register("people", BUDGET, Adjacency.REPLACE_ONE)
+    data = PrivateData(table, ledger=ledger, dataset="people")
+    with data.reserve(ONE * 3) as paid:
+        file.rename(tmp_path / "moved")
+        with pytest.raises(LedgerUnavailable, match="nothing was executed, for whether the run's charge stands cannot"):
+            paid.run(once)
+        assert paid.spent == compose([])
+        (tmp_path / "moved").rename(file)
+        paid.run(once)
+    assert ledger.account("people").spent == ONE
+
+
+class Stubborn:
+    """A reservation whose settlement fails in a given way."""
+
+    entry: ClassVar = {}
+
+    def __init__(self, *errors):
+        self.errors, self.settled = list(errors), []
+
+    def check_standing(self):
+        pass
+
+    def settle(self, spent=None):
+        if self.errors:
+            raise self.errors.pop(0)
+        self.settled.append(spent)
+
+
+@pytest.mark.parametrize(
+    ("errors", "words", "is_closed"),
+    [
+        ([LedgerUnavailable("locked")], "paid but not settled, its charge stands: locked", False),
+        ([RunSettled("settled", ONE * 2)], "settled by somebody else, at no less than it released", True),
+        ([RunSettled("settled", compose([]))], "at LESS than it released.* the run released Gaussian", True),
+        ([RunSettled("settled")], "settled by somebody else, at what the history of the ledger says", True),
+        ([SettlementRefused("no secret")], "settled at its full price, and nothing was given back: no secret", True),
+        ([SettlementRefused("no"), LedgerUnavailable("locked")], "its charge stands: locked", False),
+    ],
+)
+def test_a_warning_says_what_is_true_of_the_charge(errors, words, is_closed):
+    reservation = Stubborn(*errors)
+    with pytest.warns(RuntimeWarning, match=words) as heard:
+        assert settle(reservation, ONE) is is_closed
+    assert ("its charge stands" in str(heard[0].message)) is not is_closed
+    assert reservation.settled == ([None] if isinstance(errors[-1], SettlementRefused) else [])
+
+
+def test_a_selection_whose_charge_was_settled_shows_nothing(table):
+    ledger = Ledger.in_memory()
+    ledger.register("people", BUDGET, Adjacency.REPLACE_ONE)
+    data = PrivateData(table, ledger=ledger, dataset="people")
+
+    def attempt(paid):
+        value = paid.run(once)
+        for run in ledger.account("people").standing:
+            ledger.reservation(run).settle()
+        return 1.0, value
+
+    with pytest.warns(RuntimeWarning, match="settled by somebody else"), pytest.raises(RunSettled):
+        data.select([Attempt(ONE, attempt)], mean=2.0)
+    assert ledger.account("people").standing == ()
 
 
 KILLED = """

@@ -102,6 +102,9 @@ class Entry:
     event: Event
     entry: ClassVar = {}
 
+    def check_standing(self):
+        pass
+
     def settle(self, spent=None):
         self.book.settled.append(self.event if spent is None else spent)
 

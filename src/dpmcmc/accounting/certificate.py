@@ -15,6 +15,7 @@ from typing import Any, cast
 from dpmcmc import validation
 from dpmcmc.accounting import accountants
 from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.documents import read_json
 from dpmcmc.accounting.event import (
     AcceptBit,
     Approximation,
@@ -53,6 +54,9 @@ _MEANING = {
     Adjacency.ADD_OR_REMOVE_ONE: "any one {unit} is added or removed",
 }
 
+FORMAT = 2
+"""The format of the certificates that are written. Format 1, of version 0.1, has no paths and no device."""
+
 RECORD = "record"
 """What a guarantee speaks of unless something else is stated."""
 
@@ -69,6 +73,9 @@ class Certificate:
         library_version: the version that made the certificate.
         unit: what is protected, that is what two neighbouring data sets differ in, in words: a record, or a person with
             all the rows that the person has.
+        format: the number of the format that it was written in.
+        paths: the ways by which the sums over records were computed, where others than the plain one were taken.
+        device: on what it was computed, in words; empty if that is not stated.
     """
 
     event: Event
@@ -77,6 +84,9 @@ class Certificate:
     assumptions: tuple[str, ...] = ()
     library_version: str = version("dpmcmc")
     unit: str = RECORD
+    format: int = FORMAT
+    paths: tuple[str, ...] = ()
+    device: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", Adjacency.parse("adjacency", self.adjacency))
@@ -84,6 +94,13 @@ class Certificate:
         extra = [validation.text("assumptions", item) for item in self.assumptions]
         object.__setattr__(self, "assumptions", tuple(extra))
         object.__setattr__(self, "unit", validation.text("unit", self.unit))
+        object.__setattr__(self, "paths", tuple(validation.text("paths", item) for item in self.paths))
+        if validation.integer("format", self.format, at_least=1) > FORMAT:
+            validation.refuse(
+                "format", self.format, f"must be <= {FORMAT}: install the dpmcmc that wrote it, or a newer one"
+            )
+        if not isinstance(self.device, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # it may come from a file
+            validation.refuse("device", self.device, "must be a text")
         required = self.event.required_adjacency
         if required not in (None, self.adjacency):
             raise AdjacencyMismatch(
@@ -128,6 +145,7 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as plain values, ready for JSON; infinity is written as the text "infinity"."""
         return {
+            "format": self.format,
             "statement": self.statement,
             "epsilon": float(self.epsilon) if math.isfinite(self.epsilon) else "infinity",
             "delta": self.delta,
@@ -138,6 +156,8 @@ class Certificate:
             "event": self.event.to_dict(),
             "holds_if": list(self.holds_if),
             "assumptions": list(self.assumptions),
+            "paths": list(self.paths),
+            "device": self.device,
             "library_version": self.library_version,
         }
 
@@ -152,19 +172,21 @@ class Certificate:
         Raises:
             InvalidArgument: if the text is no certificate, or claims less than its event costs.
         """
+        plain = read_json(document, "the certificate")
         try:
-            plain = cast(dict[str, Any], json.loads(document))
-            assumptions = cast(list[Any], plain["assumptions"] if isinstance(plain["assumptions"], list) else [None])
             certificate = cls(
                 event=Event.from_dict(plain["event"]),
                 adjacency=plain["adjacency"],
                 delta=plain["delta"],
-                assumptions=tuple(assumptions),
+                assumptions=_texts(plain["assumptions"]),
                 library_version=validation.text("library_version", plain["library_version"]),
                 unit=plain.get("unit", RECORD),
+                format=plain.get("format", 1),
+                paths=_texts(plain.get("paths", [])),
+                device=plain.get("device", ""),
             )
             claimed = math.inf if plain["epsilon"] == "infinity" else validation.number("epsilon", plain["epsilon"])
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise InvalidArgument(f"the text is not a certificate: {type(error).__name__}: {error}") from error
         if claimed < certificate.epsilon * (1 - 1e-6):
             raise InvalidArgument(
@@ -181,10 +203,17 @@ class Certificate:
             *_numbered("released", (f"{times:,} x {part!r}" for part, times in counts(self.event).items())),
             *_numbered("also holds", (f"epsilon {e:g} at delta {d:.2g}" for e, d in self.curve if 0 < d < 1)),
             *_numbered("holds if", self.holds_if),
+            *_numbered("paths", self.paths),
+            *([("device", self.device)] if self.device else []),
             ("made by", f"dpmcmc {self.library_version}"),
         ]
         table = "\n".join(f"  {name:<11}{words}" for name, words in rows)
         return f"Privacy certificate\n{self.statement}\n\n{table}"
+
+
+def _texts(items: Any) -> tuple[Any, ...]:
+    """Return the items of a list, to be checked one by one; what is no list is no text either."""
+    return tuple(cast(list[Any], items)) if isinstance(items, list) else (None,)
 
 
 def _up(value: float) -> str:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 
 from dpmcmc import validation
 from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.documents import check_levels, read_json
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
 
@@ -69,6 +70,7 @@ class Event:
         """Build the event that `to_dict` described."""
         if not isinstance(plain, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # it comes from a file
             raise InvalidArgument("an event must be a JSON object with a 'kind'")
+        check_levels(plain, "the event")
         kind = plain.get("kind")
         if not isinstance(kind, str) or kind not in Event.kinds:
             validation.refuse("kind", kind, f"must be one of {', '.join(sorted(Event.kinds))}")
@@ -77,11 +79,7 @@ class Event:
     @staticmethod
     def from_json(document: str) -> "Event":
         """Build the event that `to_json` wrote."""
-        try:
-            plain = json.loads(document)
-        except ValueError as error:
-            raise InvalidArgument(f"the event is not JSON: {error}") from error
-        return Event.from_dict(plain)
+        return Event.from_dict(read_json(document, "the event"))
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> "Event":
@@ -249,7 +247,7 @@ class Composed(Event):
 
     def __init__(self, parts: Mapping[Event, int]) -> None:
         for times in parts.values():
-            validation.integer("count", times, at_least=0)
+            _check_times("count", validation.integer("count", times, at_least=0))
         held = frozenset[type[Event]]().union(*(part.held for part, times in parts.items() if times))
         if any(isinstance(part, Composed) for part, times in parts.items() if times):
             raise InvalidArgument("a Composed event holds elementary events alone; add composed events with +")
@@ -294,6 +292,12 @@ def counts(event: Event) -> dict[Event, int]:
     return dict(event.parts) if isinstance(event, Composed) else {event: 1}
 
 
+def contains(whole: Event, part: Event) -> bool:
+    """Say whether all that happened in `part` happened in `whole`, as often at least."""
+    allowed = counts(whole)
+    return all(times <= allowed.get(one, 0) for one, times in counts(part).items())
+
+
 def compose(events: Iterable[Event]) -> Event:
     """Return the composition of many events; faster than adding them up one by one."""
     total: Counter[Event] = Counter()
@@ -319,6 +323,12 @@ def _field_names(kind: type[Event]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(cast(Any, kind)))
 
 
+def _check_times(name: str, times: int) -> int:
+    if times >= 2**63:  # not repeated in the message, for it may have any number of digits
+        raise InvalidArgument(f"{name} must be at most 2^63 - 1")
+    return times
+
+
 def _is_part(item: Any) -> bool:
     return isinstance(item, dict) and set(cast(Any, item)) == {"event", "count"} and isinstance(item["event"], dict)
 
@@ -332,7 +342,7 @@ def _noise(name: str, value: object) -> float:
 
 
 def _check_batch(event: FixedBatchGaussian | BarkerTest) -> None:
-    population = validation.integer("population", event.population, at_least=1)
+    population = _check_times("population", validation.integer("population", event.population, at_least=1))
     batch_size = validation.integer("batch_size", event.batch_size, at_least=1)
     if batch_size > population:
         validation.refuse("batch_size", batch_size, f"must be <= population={population}")

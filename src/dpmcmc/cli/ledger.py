@@ -21,13 +21,16 @@ def init(
     epsilon: Annotated[float | None, typer.Option(help="The dataset's epsilon, for all time.")] = None,
     delta: Annotated[float | None, typer.Option(help="The dataset's delta, for all time.")] = None,
     adjacency: Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")] = Adjacency.REPLACE_ONE,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="Keep the total by a filter: it holds however runs are chosen.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Make a ledger, or add a dataset to one that is there."""
     budget = _budget(dataset, epsilon, delta)
     ledger = Ledger.create(url)
     if dataset is not None and budget is not None:
-        ledger.register(dataset, budget, adjacency)
+        ledger.register(dataset, budget, adjacency, adaptive=adaptive)
     _show(ledger, dataset, json)
 
 

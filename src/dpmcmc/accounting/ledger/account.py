@@ -8,6 +8,7 @@ from dpmcmc.accounting.accountants import Bound, delta, epsilon
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event
+from dpmcmc.accounting.filters import RenyiFilter
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,9 @@ class DatasetAccount:
 
     standing: tuple[str, ...]
     """The runs that have reserved and not settled: at work, or stopped half-way."""
+
+    adaptive: bool = False
+    """Whether the total is kept by a filter, which holds however runs are chosen, not by the tightest composition."""
 
     @cached_property
     def epsilon_spent(self) -> Bound:
@@ -39,7 +43,12 @@ class DatasetAccount:
         return max(self.budget.epsilon - self.epsilon_spent, 0.0)
 
     def admits(self, event: Event) -> bool:
-        """Say whether `event`, composed with all that was spent, keeps within the budget."""
+        """Say whether `event`, composed with all that was spent, keeps within the budget.
+
+        Which theorem this is: docs/accounting.md, "Runs that are chosen after looking at results".
+        """
+        if self.adaptive:
+            return RenyiFilter(self.budget).admits(self.spent + event)
         # Written so that a bound that is not a number admits nothing.
         return delta(self.spent + event, self.budget.epsilon) <= self.budget.delta
 
@@ -49,6 +58,7 @@ class DatasetAccount:
             "dataset": self.dataset,
             "adjacency": self.adjacency.value,
             "budget": asdict(self.budget),
+            "adaptive": self.adaptive,
             "epsilon_spent": float(self.epsilon_spent),
             "epsilon_left": self.epsilon_left,
             "delta_spent": float(self.delta_spent),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from dpmcmc.accounting.ledger import schema
 from dpmcmc.accounting.ledger.failures import explain
@@ -41,17 +41,34 @@ class Book:
     @contextmanager
     def reading(self) -> Generator[Connection, None, None]:
         """Run the block in a transaction that reads."""
-        with self._transaction(write=False) as connection:
+        with self.transaction(write=False) as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
-        """Run the block in a transaction that is committed at its end, or rolled back by any exception."""
-        with self._transaction(write=True) as connection:
+        """Run the block in a transaction that is committed at its end, or rolled back by any exception.
+
+        Tables of an older version are brought up to date first, in the same transaction.
+        """
+        with self.transaction(write=True) as connection:
+            version = schema.find_version(connection)
+            _check_version(self.name, version)
+            if version != schema.SCHEMA_VERSION:
+                self._migrate(connection)
             yield connection
 
+    def _migrate(self, connection: Connection) -> None:
+        try:
+            schema.migrate(connection)
+        except DBAPIError as error:
+            raise LedgerUnavailable(
+                f"{explain(error, self.name, self.timeout)}. Its tables are of an older version and get a new column "
+                "before anything is written: let the owner of the tables run `dpmcmc ledger init` on it once"
+            ) from error
+
     @contextmanager
-    def _transaction(self, *, write: bool) -> Generator[Connection, None, None]:
+    def transaction(self, *, write: bool) -> Generator[Connection, None, None]:
+        """Run the block in a transaction of tables as they are."""
         if self.only_process not in (None, os.getpid()):
             raise LedgerUnavailable(
                 "an in-memory ledger belongs to the process that made it, and a copy would hand out its budget twice; "
@@ -71,8 +88,7 @@ def open_book(url: str, timeout: float, *, create: bool = False) -> Book:
         refuse("timeout", timeout, f"must be at most {_DAY:g} s")
     parsed = _parse(url)
     if create:
-        with _connect(parsed, timeout, create=True).writing() as connection:
-            schema.create_tables(connection)
+        _create(_connect(parsed, timeout, create=True))
     book = _connect(parsed, timeout, create=False)
     _check(book)
     return book
@@ -92,9 +108,16 @@ def memory_book(timeout: float = 30.0) -> Book:
     event.listen(engine, "begin", _begin_sqlite)
     book = Book("in memory", engine, timeout, only_process=os.getpid())
     weakref.finalize(book, engine.dispose)
-    with book.writing() as connection:
-        schema.create_tables(connection)
+    _create(book)
     return book
+
+
+def _create(book: Book) -> None:
+    """Make the tables unless they are there; bring older ones up to date."""
+    with book.transaction(write=True) as connection:
+        schema.create_tables(connection)
+    with book.writing():
+        pass
 
 
 def _parse(url: object) -> URL:
@@ -205,16 +228,20 @@ def _check(book: Book) -> None:
         damaged = book.engine.dialect.name == "sqlite" and (
             connection.exec_driver_sql("PRAGMA quick_check(1)").scalar() != "ok"
         )
-    if version is None:
-        raise LedgerUnavailable(
-            f"the database {book.name} holds no ledger; make one with `dpmcmc ledger init` or Ledger.create(url)"
-        )
-    if version != schema.SCHEMA_VERSION:
-        raise LedgerUnavailable(
-            f"the ledger {book.name} has tables of version {version}, this library knows version "
-            f"{schema.SCHEMA_VERSION}; install the dpmcmc that wrote it, or a newer one"
-        )
+    _check_version(book.name, version)
     if damaged:
         raise LedgerUnavailable(
             f"the ledger {book.name} is damaged; restore it from a backup: a new ledger would forget what was spent"
+        )
+
+
+def _check_version(name: str, version: int | None) -> None:
+    if version is None:
+        raise LedgerUnavailable(
+            f"the database {name} holds no ledger; make one with `dpmcmc ledger init` or Ledger.create(url)"
+        )
+    if not 1 <= version <= schema.SCHEMA_VERSION:
+        raise LedgerUnavailable(
+            f"the ledger {name} has tables of version {version}, this library knows version "
+            f"{schema.SCHEMA_VERSION}; install the dpmcmc that wrote it, or a newer one"
         )

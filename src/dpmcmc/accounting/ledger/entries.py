@@ -13,10 +13,11 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, compose
 from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
-from dpmcmc.accounting.ledger.schema import ENTRIES
-from dpmcmc.errors import LedgerUnavailable, UnknownDataset, UnknownRun
+from dpmcmc.accounting.ledger.schema import ENTRIES, READABLE, find_version
+from dpmcmc.errors import LedgerUnavailable, RunSettled, UnknownDataset, UnknownRun
 
 REGISTER, RESERVE, SETTLE = "register", "reserve", "settle"
+FILTER = "filter"
 
 
 def append(
@@ -30,6 +31,8 @@ def append(
     budget: Budget | None = None,
     run: str | None = None,
     event: Event | None = None,
+    secret_hash: str | None = None,
+    composition: str | None = None,
 ) -> str:
     """Append an entry; return when it was made."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
@@ -45,6 +48,8 @@ def append(
         "made_at": when,
         "what": what,
         "library_version": version("dpmcmc"),
+        "secret_hash": secret_hash,
+        "composition": composition,
     }
     connection.execute(insert(ENTRIES).values(entry))
     return when
@@ -58,7 +63,7 @@ def datasets(connection: Connection) -> list[str]:
 
 def terms(connection: Connection, dataset: str, *, lock: bool = False) -> tuple[Budget, Adjacency]:
     """Return what a dataset was granted; with `lock`, keep its other writers out until the transaction ends."""
-    query = select(ENTRIES).where(ENTRIES.c.kind == REGISTER, ENTRIES.c.dataset == dataset)
+    query = select(*READABLE).where(ENTRIES.c.kind == REGISTER, ENTRIES.c.dataset == dataset)
     # SQLite has no row locks, and a writing transaction has locked the whole file by now: the clause is left out there.
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
@@ -70,6 +75,7 @@ def terms(connection: Connection, dataset: str, *, lock: bool = False) -> tuple[
 def account(connection: Connection, dataset: str, *, lock: bool = False) -> DatasetAccount:
     """Add up the entries of a dataset; `lock` as for `terms`."""
     budget, adjacency = terms(connection, dataset, lock=lock)
+    adaptive = _is_adaptive(connection, dataset)
     charges = (
         select(ENTRIES.c.kind, ENTRIES.c.run, ENTRIES.c.event)
         .where(ENTRIES.c.kind != REGISTER, ENTRIES.c.dataset == dataset)
@@ -86,23 +92,47 @@ def account(connection: Connection, dataset: str, *, lock: bool = False) -> Data
                 settled[event] += 1
         total = settled + Counter(standing.values())
         spent = compose(Event.from_json(event) * times for event, times in total.items())
-    return DatasetAccount(dataset, budget, adjacency, spent, tuple(standing))
+    return DatasetAccount(dataset, budget, adjacency, spent, tuple(standing), adaptive)
+
+
+def _is_adaptive(connection: Connection, dataset: str) -> bool:
+    """Say whether a dataset keeps its total by a filter."""
+    if find_version(connection) == 1:
+        return False
+    query = select(ENTRIES.c.composition).where(ENTRIES.c.kind == REGISTER, ENTRIES.c.dataset == dataset)
+    kept = connection.execute(query).scalar_one()
+    if kept not in (None, FILTER):
+        raise LedgerUnavailable(f"the ledger composes {dataset!r} by {kept!r}, which this version of dpmcmc cannot do")
+    return kept == FILTER
 
 
 def standing_reservation(connection: Connection, run: str) -> tuple[Entry, Event]:
     """Return the entry of a run that has reserved and not settled, and the event that it reserved."""
-    rows = {row.kind: row for row in connection.execute(select(ENTRIES).where(ENTRIES.c.run == run))}
+    rows = {row.kind: row for row in connection.execute(select(*READABLE).where(ENTRIES.c.run == run))}
     if RESERVE not in rows:
         raise UnknownRun(f"run={run!r} has no reservation in this ledger; the history lists all runs")
     if SETTLE in rows:
-        raise UnknownRun(f"run={run!r} is settled already; to release more, make a new reservation")
+        settled = _entry(rows[SETTLE])
+        raise RunSettled(
+            f"run={run!r} is settled already, by {settled.who!r} at {settled.when}; to release more, make a new "
+            "reservation",
+            settled.event,
+        )
     with _refusing_damage():
         return _entry(rows[RESERVE]), Event.from_json(rows[RESERVE].event)
 
 
+def secret_hash(connection: Connection, run: str) -> str | None:
+    """Return the hash of the secret that it takes to settle a run below its price; None if nothing does."""
+    if find_version(connection) == 1:
+        return None
+    query = select(ENTRIES.c.secret_hash).where(ENTRIES.c.run == run, ENTRIES.c.kind == RESERVE)
+    return connection.execute(query).scalar_one()
+
+
 def history(connection: Connection, dataset: str | None) -> list[Entry]:
     """Return the entries, of one dataset or of all, the oldest first."""
-    query = select(ENTRIES).order_by(ENTRIES.c.number)
+    query = select(*READABLE).order_by(ENTRIES.c.number)
     if dataset is not None:
         terms(connection, dataset)
         query = query.where(ENTRIES.c.dataset == dataset)

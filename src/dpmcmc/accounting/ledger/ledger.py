@@ -3,7 +3,7 @@
 A run reserves its event before it reads a record, and settles when it is done. A crash leaves the reservation
 standing, which errs toward more loss. Whatever would break a dataset's budget is refused: check and charge are one
 transaction of the database, so that no number of processes can overspend together, and the check composes all events
-of the dataset tightly, for epsilons do not add up.
+of the dataset tightly, for epsilons do not add up. What a run did not use is given back by who holds its secret alone.
 """
 
 import getpass
@@ -16,13 +16,23 @@ from dpmcmc import validation
 from dpmcmc.accounting.accountants import epsilon
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event, NonPrivate, counts
+from dpmcmc.accounting.event import Event, NonPrivate, contains, counts
+from dpmcmc.accounting.filters import RenyiFilter
 from dpmcmc.accounting.ledger import entries
 from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
 from dpmcmc.accounting.ledger.connection import Book, memory_book, open_book
 from dpmcmc.accounting.ledger.entries import REGISTER, RESERVE, SETTLE
+from dpmcmc.accounting.ledger.names import find_alike
 from dpmcmc.accounting.ledger.schema import lock_whole_book
-from dpmcmc.errors import AdjacencyMismatch, BudgetExceeded, DatasetExists, InvalidArgument
+from dpmcmc.accounting.ledger.secret import Secret
+from dpmcmc.errors import (
+    AdjacencyMismatch,
+    BudgetExceeded,
+    DatasetExists,
+    InvalidArgument,
+    SettlementRefused,
+    UnknownRun,
+)
 
 
 class Ledger:
@@ -66,21 +76,48 @@ class Ledger:
         return self
 
     def register(
-        self, dataset: str, budget: Budget, adjacency: Adjacency | str, who: str | None = None
+        self,
+        dataset: str,
+        budget: Budget,
+        adjacency: Adjacency | str,
+        who: str | None = None,
+        *,
+        adaptive: bool = False,
     ) -> DatasetAccount:
-        """Grant a dataset its budget. The same terms again change nothing; other terms are `DatasetExists`."""
+        """Grant a dataset its budget. The same terms again change nothing; other terms are `DatasetExists`.
+
+        So is another name that looks like that of a registered dataset. That the same people are in two datasets of
+        different names is for the owner to know: each budget then is a promise about its own dataset alone.
+
+        Args:
+            dataset: its name.
+            budget: what all runs together may spend, for all time.
+            adjacency: which data sets count as neighbours.
+            who: the user; the login name unless given.
+            adaptive: keep the total by a filter: the budget then holds whatever kinds of runs are chosen after looking
+                at earlier results, and buys about a tenth less. docs/accounting.md says when that is needed.
+        """
         dataset, who = _label("dataset", dataset), _user(who)
         adjacency = Adjacency.parse("adjacency", adjacency)
         _check_type("budget", budget, Budget)
+        _check_type("adaptive", adaptive, bool)
         with self._book.writing() as connection:
             lock_whole_book(connection)
-            if dataset not in entries.datasets(connection):
-                entries.append(connection, REGISTER, dataset, adjacency, who=who, what="budget granted", budget=budget)
+            known = entries.datasets(connection)
+            if dataset not in known:
+                _refuse_look_alike(dataset, find_alike(dataset, known))
+                what = "budget granted, kept by a filter" if adaptive else "budget granted"
+                how = entries.FILTER if adaptive else None
+                entries.append(
+                    connection, REGISTER, dataset, adjacency, who=who, what=what, budget=budget, composition=how
+                )
             account = entries.account(connection, dataset)
-        if (account.budget, account.adjacency) != (budget, adjacency):
+        if (account.budget, account.adjacency, account.adaptive) != (budget, adjacency, adaptive):
             raise DatasetExists(
-                f"dataset={dataset!r} has {account.budget} under {account.adjacency.words} already, not {budget} under "
-                f"{adjacency.words}; a budget is granted once: register with the same terms or under another name"
+                f"dataset={dataset!r} has {account.budget} under {account.adjacency.words} already"
+                f"{', kept by a filter' * account.adaptive}, not {budget} under {adjacency.words}"
+                f"{', kept by a filter' * adaptive}; "
+                "a budget is granted once and for all: register it with the terms that it has"
             )
         return account
 
@@ -93,6 +130,7 @@ class Ledger:
         who: str | None = None,
         adjacency: Adjacency | str | None = None,
         run: str | None = None,
+        secret: bytes | None = None,
     ) -> "Reservation":
         """Charge a run before it starts; what does not fit is refused and charges nothing.
 
@@ -103,29 +141,48 @@ class Ledger:
             who: the user; the login name unless given.
             adjacency: the adjacency under which the event is meant, to be compared with the dataset's.
             run: the name of the run, where the caller has to know it before the charge; it must be new.
+            secret: 32 random bytes, where the caller has to keep them before the charge: what it takes to settle the
+                run below its price from another process. The reservation holds some of its own otherwise.
         """
         dataset, what, who = _label("dataset", dataset), _label("what", what), _user(who)
         _check_event("event", event)
         stated = None if adjacency is None else Adjacency.parse("adjacency", adjacency)
         run = uuid4().hex if run is None else _label("run", run)
+        key = Secret(secret)
         with self._book.writing() as connection:
             account = entries.account(connection, dataset, lock=True)
             _check_adjacency(account, (stated, event.required_adjacency))
             when = None
             if account.admits(event):
                 when = entries.append(
-                    connection, RESERVE, dataset, account.adjacency, who=who, what=what, run=run, event=event
+                    connection,
+                    RESERVE,
+                    dataset,
+                    account.adjacency,
+                    who=who,
+                    what=what,
+                    run=run,
+                    event=event,
+                    secret_hash=key.hash,
                 )
         if when is None:  # explained once the lock is given back, for it takes the accountants some time
             raise BudgetExceeded(_what_is_left(account, event))
-        return Reservation(run, dataset, event, account.adjacency, what, when, self._book)
+        return Reservation(run, dataset, event, account.adjacency, what, when, self._book, key)
 
-    def reservation(self, run: str) -> "Reservation":
-        """Return the standing reservation of a run, to resume it or to settle it."""
+    def reservation(self, run: str, secret: bytes | None = None) -> "Reservation":
+        """Return the standing reservation of a run, to resume it or to settle it.
+
+        Anybody may settle a run at its full price. To settle it for less takes the secret that it was reserved with;
+        runs that were reserved by version 0.1 have none.
+        """
         run = _label("run", run)
+        key = None if secret is None else Secret(secret)
         with self._book.reading() as connection:
             entry, event = entries.standing_reservation(connection, run)
-        return Reservation(run, entry.dataset, event, entry.adjacency, entry.what, entry.when, self._book)
+            kept = entries.secret_hash(connection, run)
+        if key is not None and kept is not None and not key.opens(kept):
+            raise SettlementRefused(f"secret is not that of run={run!r}: somebody else reserved it; its charge stands")
+        return Reservation(run, entry.dataset, event, entry.adjacency, entry.what, entry.when, self._book, key)
 
     def account(self, dataset: str) -> DatasetAccount:
         """Return what a dataset was granted and what of it is spent."""
@@ -158,17 +215,28 @@ class Reservation:
     """UTC, ISO 8601."""
 
     _book: Book = field(repr=False, compare=False)
+    _secret: Secret | None = field(repr=False, compare=False)
 
     @property
     def entry(self) -> Mapping[str, str]:
         """By what the charge is found in the history: the name of the run, and when it was made."""
         return {"run": self.run, "charged_at": self.when}
 
+    def check_standing(self) -> None:
+        """Raise `RunSettled` if the run is settled, by whomever; one read of the book."""
+        with self._book.reading() as connection:
+            _, event = entries.standing_reservation(connection, self.run)
+        if event != self.event:
+            raise UnknownRun(
+                f"run={self.run!r} has another reservation than the one that was made; nothing is released"
+            )
+
     def settle(self, spent: Event | None = None, who: str | None = None) -> None:
         """Close the run.
 
         Args:
-            spent: what was released, where it is less than what was reserved; ``compose([])`` if nothing was.
+            spent: what was released, where it is less than what was reserved; ``compose([])`` if nothing was. Only who
+                made the reservation, or was given its secret, can say so.
             who: the user; the login name unless given.
         """
         spent, who = self.event if spent is None else spent, _user(who)
@@ -176,15 +244,30 @@ class Reservation:
         with self._book.writing() as connection:
             entries.terms(connection, self.dataset, lock=True)
             _, reserved = entries.standing_reservation(connection, self.run)
-            allowed = counts(reserved)
-            if any(times > allowed.get(part, 0) for part, times in counts(spent).items()):
+            if not contains(reserved, spent):
                 raise InvalidArgument(
                     f"spent={spent!r} must be contained in what the run reserved, {reserved!r}; "
                     "a run that releases more must reserve more before it does"
                 )
+            if spent != reserved and not self._may_take_back(entries.secret_hash(connection, self.run)):
+                raise SettlementRefused(
+                    f"run={self.run!r} can be settled below its price only by the process that reserved it, or with "
+                    "its secret: anybody else may settle it at its full price, settle(); its charge stands"
+                )
             entries.append(
                 connection, SETTLE, self.dataset, self.adjacency, who=who, what=self.what, run=self.run, event=spent
             )
+
+    def _may_take_back(self, kept: str | None) -> bool:
+        return self._secret is not None and self._secret.opens(kept)
+
+
+def _refuse_look_alike(dataset: str, alike: str | None) -> None:
+    if alike is not None:
+        raise DatasetExists(
+            f"dataset={dataset!r} looks like {alike!r}, which is registered already: if it is the same, use that name; "
+            "if not, give it a name that nobody takes for the other. Nothing was registered"
+        )
 
 
 def _check_type(name: str, value: object, kind: type) -> None:
@@ -212,13 +295,22 @@ def _check_adjacency(account: DatasetAccount, asked: Iterable[Adjacency | None])
 
 def _what_is_left(account: DatasetAccount, event: Event) -> str:
     budget = account.budget
+    kept = ""
+    if account.adaptive:
+        used, then = (RenyiFilter(budget).used(total) for total in (account.spent, account.spent + event))
+        kept = f" Its total is kept by a filter, of which {used:.4g} is used, and the charge would make it {then:.4g}."
+    stopped = (
+        "; a stopped run gives back what it did not use when it is resumed, or finished with `dpmcmc resume --stop`"
+        if account.standing
+        else ""
+    )
     alone, together = epsilon(event, budget.delta), epsilon(account.spent + event, budget.delta)
     return (
         f"dataset={account.dataset!r} has spent epsilon={account.epsilon_spent:.6g} of {budget.epsilon:g} at "
         f"delta={budget.delta:g}, {account.epsilon_left:.6g} is left ({account.adjacency.words}; runs not settled: "
         f"{len(account.standing)}); the charge costs epsilon={alone:.6g} alone and would make it "
-        f"epsilon={together:.6g}. Nothing was charged. Ask for a smaller epsilon, take fewer steps or more noise "
-        "(`dpmcmc plan` finds what fits), or settle runs that have ended"
+        f"epsilon={together:.6g}.{kept} Nothing was charged. Ask for a smaller epsilon, take fewer steps or more noise "
+        f"(`dpmcmc plan` finds what fits){stopped}"
     )
 
 

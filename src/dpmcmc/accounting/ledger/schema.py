@@ -27,8 +27,16 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = 1
-"""Raised by one when the tables change; a book of another version is refused."""
+SCHEMA_VERSION = 2
+"""Raised by one when the tables change.
+
+Books of older versions are read as they are, and are brought up to date, by added columns alone, before the first entry
+is written to them; a book of a newer version is refused.
+
+- 1: 0.1.0.
+- 2: 0.2.0, with `secret_hash`, of the secret that it takes to settle a run below its price, and `composition`, how the
+  events of a dataset are added up where it is not by the tightest composition.
+"""
 
 _METADATA = MetaData()
 
@@ -54,6 +62,8 @@ ENTRIES = Table(
     Column("made_at", Text, nullable=False),
     Column("what", Text, nullable=False),
     Column("library_version", Text, nullable=False),
+    Column("secret_hash", Text),
+    Column("composition", Text),
     CheckConstraint("kind IN ('register', 'reserve', 'settle')", name="dpmcmc_known_kind"),
     CheckConstraint(
         "CASE kind WHEN 'register' THEN run IS NULL AND event IS NULL AND epsilon IS NOT NULL AND delta IS NOT NULL"
@@ -63,6 +73,10 @@ ENTRIES = Table(
     UniqueConstraint("run", "kind", name="dpmcmc_one_settlement"),
     sqlite_autoincrement=True,  # numbers are never given out twice
 )
+
+_ADDED = ("secret_hash", "composition")
+READABLE = tuple(column for column in ENTRIES.c if column.name not in _ADDED)
+"""The columns that books of every version have."""
 
 _REGISTERED = ENTRIES.c.kind == "register"
 Index(
@@ -118,8 +132,25 @@ def create_tables(connection: Connection) -> None:
     lock_whole_book(connection)
     if find_version(connection) is None:
         _METADATA.create_all(connection)
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        connection.execute(insert(VERSIONS).values(version=SCHEMA_VERSION, made_at=now))
+        _note_version(connection)
+
+
+def migrate(connection: Connection) -> None:
+    """Bring older tables up to date, in the caller's writing transaction.
+
+    Whoever comes first does it, and the others find it done: of two processes, one waits for the lock of the other and
+    then looks. Columns are added, empty; no row is changed, and the triggers stay.
+    """
+    lock_whole_book(connection)
+    if find_version(connection) == 1:
+        for column in _ADDED:
+            connection.exec_driver_sql(f"ALTER TABLE {ENTRIES.name} ADD COLUMN {column} TEXT")
+        _note_version(connection)
+
+
+def _note_version(connection: Connection) -> None:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    connection.execute(insert(VERSIONS).values(version=SCHEMA_VERSION, made_at=now))
 
 
 def find_version(connection: Connection) -> int | None:

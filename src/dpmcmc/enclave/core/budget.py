@@ -6,8 +6,8 @@ from typing import Protocol
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event
-from dpmcmc.errors import InvalidArgument, LedgerError
+from dpmcmc.accounting.event import Event, contains
+from dpmcmc.errors import InvalidArgument, LedgerError, RunSettled, SettlementRefused
 
 
 class Reservation(Protocol):
@@ -18,19 +18,47 @@ class Reservation(Protocol):
         """By what the charge is found in the book: public, and nothing where there is no book."""
         ...
 
+    def check_standing(self) -> None:
+        """Raise a `LedgerError` unless the charge is in the book and nobody has settled it."""
+        ...
+
     def settle(self, spent: Event | None = None) -> None:
         """Close the reservation at `spent`, or at the whole of it."""
         ...
 
 
 def settle(reservation: Reservation, spent: Event) -> bool:
-    """Close the charge. A book that cannot be written leaves it standing, which errs toward more loss."""
+    """Close the charge; return whether it is closed.
+
+    A book that cannot be written leaves it standing, which errs toward more loss. So does one that does not let us
+    settle below the price: then it is settled at the price. A run that somebody else has settled is over.
+    """
     try:
-        reservation.settle(spent)
+        try:
+            reservation.settle(spent)
+        except SettlementRefused as error:
+            reservation.settle()
+            _warn(f"the run is settled at its full price, and nothing was given back: {error}")
+    except RunSettled as error:
+        _warn(f"the run was settled by somebody else, {_compared(error.settled_at, spent)}: {error}")
     except LedgerError as error:
-        warnings.warn(f"the run is paid but not settled, its charge stands: {error}", RuntimeWarning, stacklevel=3)
+        _warn(f"the run is paid but not settled, its charge stands: {error}")
         return False
     return True
+
+
+def _compared(settled_at: object, spent: Event) -> str:
+    if not isinstance(settled_at, Event):
+        return "at what the history of the ledger says"
+    if contains(settled_at, spent):
+        return "at no less than it released"
+    return (
+        f"at LESS than it released, so that the ledger shows too little; tell its owner that the run released {spent!r}"
+    )
+
+
+def _warn(words: str) -> None:
+    warnings.warn(words, RuntimeWarning, stacklevel=4)
 
 
 class Payer(Protocol):
@@ -45,6 +73,9 @@ class _Settled:
     """The reservation of a run that nobody paid for."""
 
     entry: Mapping[str, str] = {}
+
+    def check_standing(self) -> None:
+        """Do nothing: there is no book."""
 
     def settle(self, spent: Event | None = None) -> None:
         """Do nothing: there is no book."""

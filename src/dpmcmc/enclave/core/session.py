@@ -1,17 +1,18 @@
 """A price that was set aside for several programs: a sampler that runs in segments pays once, before its first one."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 
 from dpmcmc.accounting.event import Event, NonPrivate, compose, counts
+from dpmcmc.enclave.core.budget import Reservation
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity
 from dpmcmc.enclave.resume.journal import Journal
-from dpmcmc.errors import BudgetExceeded
+from dpmcmc.errors import BudgetExceeded, LedgerUnavailable, RunSettled
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Ready:
 class PaidRun:
     """Executes audited programs as long as what was set aside lasts; `PrivateData.reserve` hands it out."""
 
-    __slots__ = ("_closed", "_journal", "_left", "_ready", "_seed", "_spent", "entry")
+    __slots__ = ("_closed", "_journal", "_left", "_ready", "_reservation", "_seed", "_spent", "entry")
 
     def __init__(
         self,
@@ -40,10 +41,11 @@ class PaidRun:
         insecure_seed: int | None = None,
         journal: Journal | None = None,
         *,
-        entry: Mapping[str, str],
+        reservation: Reservation,
     ) -> None:
-        self.entry = entry
+        self.entry = reservation.entry
         """By what the charge is found in the ledger, for whoever reads about the run."""
+        self._reservation = reservation
         self._left = Counter(counts(reserved))
         self._ready = ready
         self._seed = insecure_seed
@@ -62,6 +64,7 @@ class PaidRun:
     def run(self, program: Callable[..., Any], *arguments: Any, model: LogDensity | None = None) -> Any:
         """Audit ``program(oracle, *arguments)``, take its price from what was set aside, and execute it.
 
+        Before that the ledger is read once: if it cannot be, or if somebody has settled the run, nothing is executed.
         Where the run has a journal, a program that was executed before it was resumed gives the same result again.
         """
         ready = self._ready(program, arguments, model)
@@ -71,8 +74,21 @@ class PaidRun:
                 "the program costs more than what is left of the reservation, which was refused and not charged; "
                 "reserve the price of everything that is to run"
             )
+        self._check_standing()
         results = self._execute(ready, price) if self._journal is None else self._once(self._journal, ready, price)
         return jax.tree.unflatten(ready.outputs, results)
+
+    def _check_standing(self) -> None:
+        try:
+            self._reservation.check_standing()
+        except RunSettled as error:
+            raise RunSettled(
+                f"nothing was executed, for what was set aside is no longer there: {error}", error.settled_at
+            ) from error
+        except LedgerUnavailable as error:
+            raise LedgerUnavailable(
+                f"nothing was executed, for whether the run's charge stands cannot be read: {error}"
+            ) from error
 
     def _execute(self, ready: Ready, price: Counter[Event]) -> list[Any]:
         execute = ready.compile()

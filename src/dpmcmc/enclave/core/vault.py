@@ -243,7 +243,7 @@ class PrivateData:
         """
         price = event if insecure_seed is None else event + NonPrivate()
         reservation = self._payer.reserve(self._dataset, price, what=what, adjacency=self._facts.adjacency)
-        paid = PaidRun(event, self._ready, insecure_seed, entry=reservation.entry)
+        paid = PaidRun(event, self._ready, insecure_seed, reservation=reservation)
         try:
             yield paid
         finally:
@@ -256,9 +256,12 @@ class PrivateData:
         Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
         proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
         """
-        journal.recognise(self._in_order(), repr(self._placement))
+        leaves = self._in_order()
+        journal.recognise(leaves, repr(self._placement))
+        if self._is_shuffled and self._seed != journal.places:
+            self._stand(leaves, journal.places)
         reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
-        paid = PaidRun(event, self._ready, journal=journal, entry=reservation.entry)
+        paid = PaidRun(event, self._ready, journal=journal, reservation=reservation)
         try:
             yield paid
         except Exception:
@@ -287,12 +290,14 @@ class PrivateData:
         reservation = self._payer.reserve(self._dataset, charge, what=what, adjacency=self._facts.adjacency)
 
         def begin(event: Event, seed: int | None) -> PaidRun:
-            return PaidRun(event, self._ready, seed, entry=reservation.entry)
+            return PaidRun(event, self._ready, seed, reservation=reservation)
 
         try:
-            return best_of(attempts, price, begin, insecure_seed)
+            best = best_of(attempts, price, begin, insecure_seed)
+            reservation.check_standing()  # once, however many runs there were: their number is secret
         finally:
             settle(reservation, charge)
+        return best
 
     def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""

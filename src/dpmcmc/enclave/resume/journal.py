@@ -36,7 +36,7 @@ UNFINISHED = "unfinished"
 _TAG_BYTES = 32
 _LAYOUT = """
 CREATE TABLE run (key BLOB NOT NULL, memo TEXT NOT NULL, machine TEXT, records BLOB);
-CREATE TABLE programs (place INTEGER PRIMARY KEY, identity BLOB NOT NULL, event TEXT NOT NULL);
+CREATE TABLE programs (place INTEGER PRIMARY KEY, identity BLOB NOT NULL, event TEXT NOT NULL, tag BLOB NOT NULL);
 """
 
 
@@ -49,8 +49,7 @@ class Journal:
         self.folder, self.run, self._connection = folder, run, connection
         self._key, memo, self._machine, self._records = connection.execute("SELECT * FROM run").fetchone()
         self.memo: dict[str, Any] = json.loads(memo)
-        rows = connection.execute("SELECT identity, event FROM programs ORDER BY place")
-        self._begun = [(identity, Event.from_json(event)) for identity, event in rows]
+        self._begun = [(identity, Event.from_json(event)) for identity, event in self._rows()]
         self.is_over = False
 
     @classmethod
@@ -100,6 +99,16 @@ class Journal:
         return f"Journal({str(self.folder)!r})"
 
     @property
+    def secret(self) -> bytes:
+        """What it takes to settle the run for less than was reserved. It is there before the run is charged."""
+        return self._tag("settle")
+
+    @property
+    def places(self) -> bytes:
+        """The seed of the records' places, where these are drawn: a resumed run has them where they were."""
+        return self._tag("places")
+
+    @property
     def num_begun(self) -> int:
         """How many programs of the run were begun."""
         return len(self._begun)
@@ -144,8 +153,9 @@ class Journal:
         if place > self.num_begun:
             raise ResumeRefused(f"program {place} of a run comes before program {self.num_begun}")
         if place == self.num_begun:
-            row = (place, identity, event.to_json())
-            self._connection.execute("INSERT INTO programs VALUES (?, ?, ?)", row)
+            written = event.to_json()
+            row = (place, identity, written, self._tag_of_row(place, identity, written))
+            self._connection.execute("INSERT INTO programs VALUES (?, ?, ?, ?)", row)
             self._begun.append((identity, event))
         self._check(place, identity)
         return self._tag("noise", identity)
@@ -188,6 +198,30 @@ class Journal:
                 "changed since. Resume it with what it was begun with, or make a new run, which is charged"
             )
 
+    def _rows(self) -> list[tuple[bytes, str]]:
+        """Return the programs that were begun; refuse rows, or results without a row, that this run has not written."""
+        try:
+            rows = self._connection.execute(
+                "SELECT place, identity, event, tag FROM programs ORDER BY place"
+            ).fetchall()
+            as_written = all(
+                place == at and hmac.compare_digest(tag, self._tag_of_row(place, identity, event))
+                for at, (place, identity, event, tag) in enumerate(rows)
+            )
+        except (sqlite3.Error, AttributeError, TypeError):  # another layout, or values of other types
+            rows, as_written = [], False
+        if not as_written or self._result(len(rows)).exists():
+            self.close()
+            raise ResumeRefused(
+                f"{str(self.folder)!r} cannot be resumed: its private file is not as this version of the library wrote "
+                "it, so what it has released is not known. All that was reserved stays charged; what is in the folder "
+                "may be used, and a new run is charged anew"
+            )
+        return [(identity, event) for _, identity, event, _ in rows]
+
+    def _tag_of_row(self, place: int, identity: bytes, event: str) -> bytes:
+        return self._tag("row", str(place).encode(), identity, event.encode())
+
     def _result(self, place: int) -> Path:
         return self.folder / UNFINISHED / f"{place:05}.npz"
 
@@ -223,12 +257,13 @@ def reservation_of(
     """Return the standing charge of a run, or make it if the run was stopped before it was charged."""
     reservation = None
     try:
-        reservation = payer.reservation(journal.run)
+        reservation = payer.reservation(journal.run, secret=journal.secret)
     except UnknownRun:
         if journal.num_begun:  # it was charged, or it could not have begun
             raise
     if reservation is None:
-        return _reserve(journal, lambda: payer.reserve(dataset, event, what=what, adjacency=adjacency, run=journal.run))
+        terms = {"what": what, "adjacency": adjacency, "run": journal.run, "secret": journal.secret}
+        return _reserve(journal, lambda: payer.reserve(dataset, event, **terms))
     if (reservation.dataset, reservation.event) != (dataset, event):
         raise ResumeRefused(
             f"{str(journal.folder)!r} was charged to {reservation.dataset!r} for another price than that of this run; "

@@ -1,0 +1,65 @@
+"""Names of datasets that look alike: a budget is granted once, and not again to a name that reads the same.
+
+Two names resemble each other if they are the same text after compatibility forms, case, accents, spaces and
+punctuation are taken away and letters that look alike are made one. Between two digits a sign is kept, of whatever
+kind: 1.1 and 1-1 are alike, 1.1 and 11 are not. This stops mistakes and disguises. That the same people are in the
+table of another, honestly different name is nothing that a ledger can see.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+# Letters of other alphabets, and Latin ones with a stroke, with what they look like. Capitals are there where they look
+# like another letter than their small ones do.
+_SIGNS = {
+    # Cyrillic
+    **dict(zip("авекмнорстухѕіјԁԛԝһӏѵгпьзчб", "abekmhopctyxsijdqwhlvrnb346", strict=True)),
+    **dict(zip("АВЕКМНОРСТУХЅІЈԌԚԜҺӀѴЗЧБ", "abekmhopctyxsijgqwhlv346", strict=True)),
+    # Greek
+    **dict(zip("αβγεζηικνοπρςστυχω", "abyeznikvonpsotuxw", strict=True)),
+    **dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "abezhikmnoptyx", strict=True)),
+    # Latin
+    **dict(zip("ıłøđħŧɑɡɩɪʟɴʀʏþðƅƖǀ", "ilodhtagiilnrypdbll", strict=True)),
+    **dict(zip("ŁØĐĦŦÞÐ", "lodhtpd", strict=True)),
+    "æ": "ae",
+    "Æ": "ae",
+    "œ": "oe",
+    "Œ": "oe",
+    # digits and signs
+    "0": "o",
+    "1": "l",
+    "i": "l",
+    "I": "l",
+    "|": "l",
+    "¦": "l",
+}
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+
+
+def find_alike(name: str, others: Iterable[str]) -> str | None:
+    """Return the first of the other names that `name` resembles without being the same."""
+    own = _shapes(name)
+    return next((other for other in others if other != name and own & _shapes(other)), None)
+
+
+def _shapes(name: str) -> frozenset[str]:
+    """Return what a name looks like, as it is written and in small letters: either may be what it is taken for."""
+    plain = unicodedata.normalize("NFKC", name)
+    return frozenset((_shape(plain), _shape(plain.casefold())))
+
+
+def _shape(name: str) -> str:
+    bare = _INVISIBLE.sub("", unicodedata.normalize("NFKD", name))
+    letters = [_SIGNS.get(letter, letter) for letter in _joined(bare) if not unicodedata.combining(letter)]
+    folded = "".join(letters).casefold()
+    return "".join(_SIGNS.get(letter, letter) for letter in folded) or name
+
+
+def _joined(name: str) -> str:
+    """Take spaces and punctuation away, but leave one sign between two digits."""
+    parts = "".join(" " if unicodedata.category(letter)[0] in "ZP" else letter for letter in name).split()
+    joined = ""
+    for part in parts:
+        joined += f"-{part}" if joined[-1:].isdigit() and part[0].isdigit() else part
+    return joined

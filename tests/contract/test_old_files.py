@@ -1,0 +1,152 @@
+"""What version 0.1 wrote is read: its ledgers with the same prices, its certificates with the same numbers."""
+
+import json
+import secrets
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from dpmcmc.accounting import Adjacency, Budget, Certificate, Gaussian, Ledger, compose, epsilon
+from dpmcmc.accounting.event import Event
+from dpmcmc.accounting.ledger import schema
+from dpmcmc.errors import DatasetExists, LedgerUnavailable, SettlementRefused
+from servers import with_setting
+
+OLD = Path(__file__).with_name("old")
+ACCOUNTS = json.loads((OLD / "accounts-0.1.json").read_text(encoding="utf-8"))
+CERTIFICATES = json.loads((OLD / "certificates-0.1.json").read_text(encoding="utf-8"))
+STANDING, SETTLED = "c" * 32, "a" * 32
+COLUMNS = "SELECT count(*) FROM dpmcmc_entries WHERE secret_hash IS NULL"
+VERSIONS = "SELECT version FROM dpmcmc_versions ORDER BY version"
+
+
+@pytest.fixture
+def url(new_url: str, tmp_path: Path, execute) -> str:
+    """A ledger of version 0.1, on either engine."""
+    if new_url.startswith("sqlite"):
+        shutil.copyfile(OLD / "ledger-0.1.sqlite", tmp_path / "ledger.db")
+    else:
+        execute(new_url, (OLD / "ledger-0.1.postgresql.sql").read_text(encoding="utf-8"))
+    return new_url
+
+
+def check_accounts(ledger: Ledger) -> None:
+    assert ledger.datasets() == list(ACCOUNTS)
+    for name, expected in ACCOUNTS.items():
+        account = ledger.account(name)
+        assert account.spent == Event.from_dict(expected["spent"])
+        assert list(account.standing) == expected["standing"]
+        assert account.epsilon_spent == pytest.approx(expected["epsilon_spent"], rel=1e-9)
+        assert account.delta_spent == pytest.approx(expected["delta_spent"], rel=1e-6)
+        assert account.epsilon_spent.accountant == expected["accountant"]
+
+
+def test_an_old_book_is_read_as_it_is(url: str, execute) -> None:
+    ledger = Ledger(url)
+    check_accounts(ledger)
+    assert len(ledger.history()) == 14
+    assert {entry.library_version for entry in ledger.history()} == {"0.1.0"}
+    assert ledger.reservation(STANDING).what == "standing"
+    ledger.reservation(STANDING).check_standing()
+    assert execute(url, VERSIONS) == [(1,)]  # reading changes nothing
+
+
+@pytest.mark.parametrize("opened_by", [Ledger, Ledger.create])
+def test_an_old_book_is_brought_up_to_date_when_it_is_written(opened_by, url: str, execute) -> None:
+    ledger = opened_by(url)
+    before = ledger.history()
+    ledger.register("trees", Budget(0.1, 1e-9), Adjacency.REPLACE_ONE)
+    run = ledger.reserve("trees", Gaussian(200.0) * 3, what="new")
+    assert ledger.history()[:14] == before
+    assert execute(url, VERSIONS) == [(1,), (2,)]
+    assert execute(url, COLUMNS) == [(15,)]  # all but the new reservation
+    run.settle(Gaussian(200.0))
+    assert ledger.account("trees").spent == Gaussian(200.0)
+    assert Ledger(url).datasets() == [*ACCOUNTS, "trees"]
+    for statement in ("UPDATE dpmcmc_entries SET secret_hash = ''", "DELETE FROM dpmcmc_versions WHERE version = 2"):
+        with pytest.raises(Exception, match="append-only"):
+            execute(url, statement)
+
+
+@pytest.mark.parametrize("secret", [None, secrets.token_bytes(32)])
+def test_old_reservations_settle_at_their_full_price_alone(secret, url: str) -> None:
+    ledger = Ledger(url)
+    spent = ledger.account("patients").spent
+    for found in (ledger.reservation(STANDING, secret), Ledger(url).reservation(STANDING, secret)):
+        for less in (compose([]), found.event * 0, compose([next(iter(dict(found.event.parts)))])):
+            with pytest.raises(SettlementRefused, match="full price"):
+                found.settle(less)
+    check_accounts(ledger)
+    ledger.reservation(STANDING, secret).settle()
+    assert ledger.account("patients").spent == spent
+    assert ledger.account("patients").standing == ()
+
+
+def test_old_look_alikes_stay_and_get_no_third(url: str) -> None:
+    ledger = Ledger(url)
+    assert ledger.register("Patients", Budget(1.0, 1e-6), "replace_one").dataset == "Patients"  # as it is
+    with pytest.raises(DatasetExists, match="looks like 'patients'"):
+        ledger.register("PATIENTS", Budget(1.0, 1e-6), "replace_one")
+    assert ledger.datasets() == list(ACCOUNTS)
+
+
+def test_several_come_at_once(url: str, execute) -> None:
+    together, outcomes = threading.Barrier(6), []
+
+    def reserve(number: int) -> None:
+        ledger = Ledger(url)
+        together.wait(30)
+        outcomes.append(ledger.reserve("visits", Gaussian(1000.0), what=f"run {number}").run)
+
+    threads = [threading.Thread(target=reserve, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(set(outcomes)) == 6
+    assert set(Ledger(url).account("visits").standing) == {"f" * 32, *outcomes}
+    assert execute(url, VERSIONS) == [(1,), (2,)]
+
+
+def test_half_of_it_is_nothing(url: str, execute, monkeypatch) -> None:
+    ledger = Ledger(url)
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "_note_version", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            ledger.reserve("visits", Gaussian(1000.0), what="stopped")
+    assert execute(url, VERSIONS) == [(1,)]
+    check_accounts(ledger)
+    ledger.reserve("visits", Gaussian(1000.0), what="run").settle(compose([]))
+    assert execute(url, VERSIONS) == [(1,), (2,)]
+
+
+def test_who_may_not_alter_tables_is_told_what_to_do(postgres, execute) -> None:
+    url = postgres.new_url()
+    execute(url, (OLD / "ledger-0.1.postgresql.sql").read_text(encoding="utf-8"))
+    read_only = Ledger(with_setting(url, "default_transaction_read_only", "on"))
+    check_accounts(read_only)
+    with pytest.raises(LedgerUnavailable, match="let the owner of the tables run `dpmcmc ledger init`"):
+        read_only.reserve("visits", Gaussian(1000.0), what="run")
+    assert execute(url, VERSIONS) == [(1,)]
+
+
+@pytest.mark.parametrize("number", range(len(CERTIFICATES)))
+def test_old_certificates_load_with_the_same_numbers(number: int) -> None:
+    plain = CERTIFICATES[number]
+    certificate = Certificate.from_json(json.dumps(plain))
+    assert (certificate.format, certificate.paths, certificate.device) == (1, (), "")
+    again = certificate.to_dict()
+    assert {name: again.pop(name) for name in ("format", "paths", "device")} == {"format": 1, "paths": [], "device": ""}
+    assert set(again) == set(plain)
+    for name in set(plain) - {"epsilon", "curve", "statement"}:
+        assert again[name] == plain[name], name
+    assert again["statement"] == plain["statement"]
+    assert again["epsilon"] == (
+        plain["epsilon"] if plain["epsilon"] == "infinity" else pytest.approx(plain["epsilon"], rel=1e-9)
+    )
+    for point, old in zip(again["curve"], plain["curve"], strict=True):
+        assert point == pytest.approx(old, rel=1e-6, abs=1e-300)
+    if plain["epsilon"] != "infinity":
+        assert epsilon(certificate.event, plain["delta"]) == pytest.approx(plain["epsilon"], rel=1e-9)
