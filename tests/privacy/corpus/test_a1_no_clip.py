@@ -137,9 +137,8 @@ def test_curvature(n, multiplier):
     for d in (2, 4):
         query = hostile_query(d)
         vault = free_vault(one_finite_row(query * query, n))
-        mechanism = CurvatureSum(1.0, multiplier)
         noisy = vault.run(
-            lambda oracle, t, factor: oracle.curvature(mechanism, t, factor),
+            lambda oracle, t, factor: oracle.curvature(CurvatureSum(1.0, multiplier), t, factor),
             query,
             np.eye(d, dtype=np.float32),
             model=FOURTH_POWERS,
