@@ -5,16 +5,17 @@ clip where it does not: in the vector body of a loop and in its remainder, in on
 other. Under add-or-remove-one the rows behind a removed one move up; under replace-one with persons, who are sorted by
 their names, those between the old name and the new one do.
 
-What must happen: the program runs, and neighbours differ by no more than the sensitivity: one clip, or two. Where places
-are drawn at random, there is one draw of them for each pair of neighbours under which all other records keep theirs, so
-the *means* of the sums over fresh vaults differ by no more than the sensitivity. (That the draw can be paired so is
-tested beside it.) What is measured: the difference of the means over VAULTS fresh vaults a side, with noise of 1/32 of
-a clip.
+What must happen: the program runs, and neighbours differ by no more than the sensitivity: one clip, or two. Where
+places are drawn at random, there is one draw of them for each pair of neighbours under which all other records keep
+theirs, so the *means* of the sums over fresh vaults differ by no more than the sensitivity. (That the draw can be
+paired so is tested beside it.) What is measured: the difference of the means over VAULTS fresh vaults a side, with noise
+of 1/32 of a clip.
 
 False alarms: the difference may exceed the sensitivity by ERRORS of its own standard errors, which a t distribution of
 2 * VAULTS - 2 = 22 degrees of freedom does with a probability of 1.6e-6, if the sums are about normal.
 """
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -117,7 +118,7 @@ def test_a_person_who_is_replaced_by_one_of_another_name():
 
     def total(first):
         vault = PrivateData.from_table(table(first), schema=schema, ledger=Book(), dataset="people")
-        noisy = vault.run(lambda oracle: oracle.sum(Sum(1.0, QUIET), lambda r: r["a"][0] ** 2 - r["b"][0]))
+        noisy = vault.run(lambda oracle: oracle.sum(Sum(1.0, QUIET), lambda r: jnp.sum(r["a"] ** 2 - r["b"])))
         return float(noisy.value[0])
 
     pairs = [[total(("p000", 0.0, -1e6)), total(("q999", 0.0, 1e6))] for _ in range(VAULTS)]
