@@ -1,9 +1,10 @@
 """How to see the sum behind a release through the public API alone: next to no noise, and none of it patched.
 
 With `noise_multiplier=QUIET` under replace-one the noise has 1/32 of a clip on each coordinate. That is the least for
-which `Sum` takes the path of its ordinary settings; with `QUIETEST`, 1/256 of a clip, lattices are as fine as they get.
-What a release shows of a sum is then bounded from below: the norm of d-dimensional noise exceeds sd * (sqrt(d) + t)
-with a probability of at most exp(-t^2 / 2), so a sum that is within its bound fails a check here with 1.3e-14 at t = 8.
+which `Sum` takes the path of its ordinary settings; with `QUIETEST`, 1/256 of a clip, lattices are as fine as they
+get. What a release shows of a sum is then bounded from below: the norm of d-dimensional noise exceeds sd * (sqrt(d) +
+t) with a probability of at most exp(-t^2 / 2), so a sum that is within its bound fails a check here with 1.3e-14 at t
+= 8.
 """
 
 import numpy as np

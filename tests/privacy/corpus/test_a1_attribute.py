@@ -1,9 +1,9 @@
 """A1 as an attacker would use it: one attribute of one person, or whether he is in the table at all.
 
 The attack: a clipped sum at the price of next to nothing, whose statistic cancels for the record in question and
-overflows for all others, which then add nothing. Any predicate will do: HUGE times its opposite is added. If the record
-is there and its clip does not hold, the release is far from zero. The attacker says "yes" where its norm is above
-sd * (sqrt(d) + 3), fixed beforehand.
+overflows for all others, which then add nothing. Any predicate will do: HUGE times its opposite is added. If the
+record is there and its clip does not hold, the release is far from zero. The attacker says "yes" where its norm is
+above sd * (sqrt(d) + 3), fixed beforehand.
 
 What must happen: the programs run, at their price, and the attacker is right no more often than the price allows: with
 (epsilon, delta) the chances of a right "yes" and a right "no" add up to at most 2 e^epsilon / (1 + e^epsilon) + delta.

@@ -8,8 +8,8 @@ their names, those between the old name and the new one do.
 What must happen: the program runs, and neighbours differ by no more than the sensitivity: one clip, or two. Where
 places are drawn at random, there is one draw of them for each pair of neighbours under which all other records keep
 theirs, so the *means* of the sums over fresh vaults differ by no more than the sensitivity. (That the draw can be
-paired so is tested beside it.) What is measured: the difference of the means over VAULTS fresh vaults a side, with noise
-of 1/32 of a clip.
+paired so is tested beside it.) What is measured: the difference of the means over VAULTS fresh vaults a side, with
+noise of 1/32 of a clip.
 
 False alarms: the difference may exceed the sensitivity by ERRORS of its own standard errors, which a t distribution of
 2 * VAULTS - 2 = 22 degrees of freedom does with a probability of 1.6e-6, if the sums are about normal.
