@@ -18,9 +18,9 @@ callback to the host, and a compiler that evaluates it twice, once for the norm 
 Its `calls` say what it was asked, so that a test can see whether it was asked twice.
 
 How to wire it: replace the function that turns a contribution into int32 entries before the gate (one record at a time,
-under `vmap`) with `adversary`, by monkeypatch, and run any mechanism through the public API. Then one record alone among
-empty places adds at most `bound` in norm, and for any two tables that differ in one record the exact sums differ by at
-most the sensitivity: `test_adversary.check_gate` takes a gate as an argument.
+under `vmap`) with `adversary`, by monkeypatch, and run any mechanism through the public API. Then one record alone
+among empty places adds at most `bound` in norm, and for any two tables that differ in one record the exact sums differ
+by at most the sensitivity: `test_adversary.check_gate` takes a gate as an argument.
 """
 
 from typing import Any
