@@ -100,6 +100,14 @@ def test_sum_of_more_coordinates_than_the_fast_rounding_takes():
         assert_within(noisy, 1.0, f"n = {n}")
 
 
+def test_sum_of_products_of_more_coordinates_than_the_fast_rounding_takes():
+    a, b = np.float32(1234567.0), np.float32(7654321.0)
+    for n in (16, 64):
+        vault = free_vault(one_finite_row(np.array([a, b, *[a * b] * 1100], np.float32), n))
+        noisy = vault.run(lambda oracle: oracle.sum(Sum(1.0, QUIET), lambda x: x[0] * x[1] - x[2:]))
+        assert_within(noisy, 1.0, f"n = {n}")
+
+
 @pytest.mark.parametrize("n", [16, 1000, 2000])
 @pytest.mark.parametrize("multiplier", [QUIET, QUIETEST])
 def test_gradient(n, multiplier):
@@ -185,6 +193,24 @@ def test_gradient_of_several_residuals_times_a_row(n, m):
     mechanism = GradientSum(1.0, QUIET)
     noisy = vault.run(lambda oracle, t: oracle.force(mechanism, t), query, model=Likelihood(log_likelihood))
     assert_within(noisy, 1.0)
+
+
+@pytest.mark.parametrize("n", [50, 1000])
+@pytest.mark.parametrize("m", [4, 16])
+def test_gradient_of_several_residuals_of_products_within_a_record(n, m):
+    """The residuals u * v - y cancel, whatever the position: seen to be sqrt(m) clips."""
+
+    def log_likelihood(w, record):
+        return jnp.sum((record["u"] * record["v"] - record["y"]) * (record["x"] @ w))
+
+    u, v = np.float32(6732.8667), np.float32(3428.3794)
+    table = residual_table(n, np.full(m, u * v, np.float32)) | {"u": np.full(n, u), "v": np.full(n, v)}
+    position = np.ones((len(ROW), m), np.float32)
+    mechanism = GradientSum(1e-3, QUIET)
+    noisy = free_vault(table).run(
+        lambda oracle, t: oracle.force(mechanism, t), position, model=Likelihood(log_likelihood)
+    )
+    assert_within(noisy, 1e-3)
 
 
 @pytest.mark.parametrize("n", [100, 1000, 2000])
