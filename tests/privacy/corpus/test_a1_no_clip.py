@@ -16,7 +16,15 @@ import pytest
 from exact_sums import QUIET, QUIETEST, assert_within
 from vaults import free_vault
 
-from dpmcmc.enclave import CurvatureSum, GradientSum, LogRatio, NoisyCount, SubsampledGradientSum, Sum
+from dpmcmc.enclave import (
+    CurvatureSum,
+    GradientSum,
+    LogRatio,
+    MinibatchLogRatio,
+    NoisyCount,
+    SubsampledGradientSum,
+    Sum,
+)
 
 STATISTICS = {
     "q*q - x": (lambda q, x: q * q - x, lambda q: q * q),
@@ -270,3 +278,22 @@ def test_noisy_count(n):
     vault = free_vault(one_finite_row(query * query, n))
     noisy = vault.run(lambda oracle, q: oracle.sum(NoisyCount(1.0, 2 * QUIETEST), lambda q, x: q * q - x, q), query)
     assert_within(noisy._replace(value=noisy.value - (n - 0.5)), 0.5)
+
+
+@pytest.mark.parametrize("n", [16, 203, 1000])
+def test_log_ratio_on_a_batch(n):
+    """Of a batch of half of the records, all alike: the value is within n clips, less a penalty that is next to none.
+
+    Its variance is a difference of two exact moments. If they were computed from two versions of a record's integers,
+    it could be negative, and in unsigned arithmetic huge.
+    """
+    model = Likelihood(lambda t, x: t[0] * (x[0] * x[0] - x[1]))
+    number, clip, b = hostile_query(1)[0], 1e-3, n // 2
+    rows = np.tile(np.float32([number, number * number, 0, 0, 0, 0]), (n, 1))
+    noisy = free_vault(rows).run(
+        lambda oracle, a, b: oracle.log_posterior_ratio(MinibatchLogRatio(n // 2, clip, QUIETEST), a, b),
+        np.zeros(1, np.float32),
+        np.ones(1, np.float32),
+        model=model,
+    )
+    assert_within(noisy, n * clip + n * n / b * clip**2)
