@@ -5,8 +5,9 @@ Under add-or-remove-one the number is private, and which lattice a release lies 
 
 What must happen: two tables with the same stated number of places release on the same lattice, whatever they hold.
 
-The limits are set to 100 for the test, and the tables have 99 and 101 records. False alarms: of 200 draws of noise on
-a lattice of steps g, all lie on a lattice four times as coarse with a probability of 4^-200.
+No limit by the true number is left: what a sum is refined by follows from the capacity. The tables have 1, 99 and 120
+records of 120. False alarms: of 200 draws of noise on a lattice of steps g, all lie on a lattice four times as coarse
+with a probability of 4^-200.
 """
 
 import sys
@@ -18,7 +19,7 @@ import pytest
 from exact_sums import QUIET
 from vaults import add_or_remove_vault
 
-from dpmcmc.enclave import CurvatureSum, GradientSum
+from dpmcmc.enclave import CurvatureSum, GradientSum, PrivateData
 
 D = 8
 
@@ -52,16 +53,27 @@ def curvature(oracle, t):
 
 
 @pytest.mark.parametrize("program", [force, curvature])
-def test_the_lattice_does_not_follow_the_number_of_records(program, monkeypatch):
-    limited = [
-        module for name, module in sys.modules.items() if name.startswith("dpmcmc") and hasattr(module, "MOST_RECORDS")
+def test_the_lattice_does_not_follow_the_number_of_records(program):
+    assert not [
+        name for name, module in sys.modules.items() if name.startswith("dpmcmc") and hasattr(module, "MOST_RECORDS")
     ]
-    assert limited, "no module has the limit any more: see what takes its place"
-    for module in limited:
-        monkeypatch.setattr(module, "MOST_RECORDS", 100)
-    steps = []
-    for n in (99, 101):
+    steps, paths = [], set()
+    for n in (1, 99, 120):
         rows = {"x": np.zeros((n, D), np.float32), "y": np.zeros(n, np.float32)}
         vault = add_or_remove_vault(rows, 120)
         steps.append(finest_step(vault.run(program, jnp.zeros(D), model=Linear())))
-    assert abs(steps[0] - steps[1]) <= 1, f"releases are multiples of 2^{steps[0]} and of 2^{steps[1]}"
+        paths.add(vault.audit(program, jnp.zeros(D), model=Linear()).paths)
+    assert max(steps) - min(steps) <= 1, f"releases are multiples of powers of two: {steps}"
+    assert len(paths) == 1
+
+
+def test_the_lattice_follows_the_capacity():
+    """The negative control: where the stated number leaves no room for products, the lattice is coarser."""
+    from dpmcmc.enclave.core.sums import finer_bits, vector_lattice
+
+    small, large = (
+        PrivateData.without_guarantee(np.zeros((3, 1)), adjacency="add_or_remove_one", capacity=size).facts
+        for size in (120, 2**12)
+    )
+    lattice = vector_lattice(1.0, 2 * QUIET, small)
+    assert finer_bits(lattice, small.size) == finer_bits(lattice, large.size) > finer_bits(lattice, 2**35)

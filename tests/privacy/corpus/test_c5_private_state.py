@@ -14,7 +14,8 @@ from toy import ToySum
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Gaussian, compose
 from dpmcmc.accounting.ledger import Ledger
-from dpmcmc.enclave import Journal, PrivateData, private_file
+from dpmcmc.enclave import Journal, PrivateData
+from dpmcmc.enclave.resume import private_file
 from dpmcmc.errors import ResumeRefused, SettlementRefused
 
 # ruff: noqa: S608, the statements are put together from constants alone
