@@ -215,9 +215,15 @@ def is_allowed(equation: JaxprEqn, listed: frozenset[Any]) -> bool:
     if equation.primitive in listed:
         return True
     high: Any = equation.params.get("_prim")
-    return type(high) in EXPANDABLE and first_refused(jax.make_jaxpr(high.expand)(*high.in_avals).jaxpr, listed) is None
+    return type(high) in EXPANDABLE and not first_refused(jax.make_jaxpr(high.expand)(*high.in_avals).jaxpr, listed)
 
 
-def first_refused(jaxpr: Jaxpr, listed: frozenset[Any]) -> JaxprEqn | None:
-    """Return the first operation of a jaxpr, at any depth, that is not on a list; None if all are."""
-    return next((equation for equation in all_equations(jaxpr) if not is_allowed(equation, listed)), None)
+def first_refused(jaxpr: Jaxpr, listed: frozenset[Any]) -> list[JaxprEqn]:
+    """Return the first operation that is not on a list, at any depth, and before it those that carry it; or nothing."""
+    for equation in jaxpr.eqns:
+        if not is_allowed(equation, listed):
+            return [equation]
+        for inner in jaxprs_in_params(equation.params):
+            if path := first_refused(inner, listed):
+                return [equation, *path]
+    return []

@@ -97,9 +97,9 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
         if MODES[facts.noise].claim is Claim.NONE:
             event = event + NonPrivate()
         charges.append(Charge(event, count * prod(chains), line_of(equation)))
-    if (unknown := first_refused(program.jaxpr, _IN_PROGRAMS)) is not None:
+    if path := first_refused(program.jaxpr, _IN_PROGRAMS):
         raise OperationRefused(
-            f"{unknown.primitive.name} at {line_of(unknown)} is not on the list of operations that a program may use, "
+            f"{path[-1].primitive.name} at {_innermost_line(path)} is not on the list of operations that a program may use, "
             "dpmcmc.enclave.allowed; use functions of jax.numpy, jax.scipy, jax.lax and jax.random, or apply it to the "
             "results after the run"
         )
@@ -173,11 +173,12 @@ def _contribution(equation: JaxprEqn, facts: Facts, is_table: Callable[[Any], bo
     queries = list(queries_of_one_chain(equation))
     traced = jax.make_jaxpr(function)(queries, facts.record)
     check_constants(traced, facts, is_table)
-    if (refused := first_refused(traced.jaxpr, PER_RECORD)) is not None:
+    if path := first_refused(traced.jaxpr, PER_RECORD):
+        line = _innermost_line([equation, *path])
         raise OperationRefused(
-            f"{refused.primitive.name} at {line_of(refused)} is applied to records: a likelihood or statistic may use "
-            "the operations of JAX that are listed in dpmcmc.enclave.allowed alone, no callbacks, prints or foreign "
-            f"code{why_not(refused)}"
+            f"{path[-1].primitive.name} at {line} is applied to records: a likelihood or statistic may use the "
+            "operations of JAX that are listed in dpmcmc.enclave.allowed alone, no callbacks, prints or foreign "
+            f"code{why_not(path[-1])}"
         )
     evaluate = jaxpr_as_fun(traced)
     return lambda queries, record: cast(jax.Array, evaluate(*jax.tree.leaves((queries, record)))[0])
@@ -231,6 +232,11 @@ def _line_of_use(equation: JaxprEqn, variable: Any) -> str:
             if users:
                 return _line_of_use(users[0], handed)
     return line_of(equation)
+
+
+def _innermost_line(path: Sequence[JaxprEqn]) -> str:
+    """Return the line of an operation; where JAX traced it without one, that of the innermost operation around it."""
+    return next(filter(None, (line_of(equation) for equation in reversed(path))), "an unknown line")
 
 
 def _all_releases(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
