@@ -10,7 +10,8 @@ import dpmcmc
 SOURCE = Path(dpmcmc.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 INTERNALS_OF_JAX = {"allowed.py", "audit.py", "equations.py", "release.py", "rng.py", "written_out.py"}
-"""The list of operations, the primitive, the auditor, the generator (`jax.extend.random.define_prng_impl`), and what reads equations."""
+"""The list of operations, the primitive, the auditor, the generator (`jax.extend.random.define_prng_impl`), and what
+reads equations."""
 
 
 def imports(file):

@@ -1,7 +1,7 @@
 """Whether one record changes another's bits inside an operation: a case for each listed operation, and the check.
 
-`vmap` gives each record a lane. Most lanes of a batch are easy; one of them is replaced by extreme values, and no bit of
-the others may change. Run as a script it checks every operation, compiled by itself, on whichever device JAX has:
+`vmap` gives each record a lane. Most lanes of a batch are easy; one of them is replaced by extreme values, and no bit
+of the others may change. Run as a script it checks every operation, compiled by itself, on whichever device JAX has:
 ``python tests/privacy/lanes.py``.
 """
 
@@ -53,8 +53,8 @@ with_own_rule.defvjp(lambda x: (2 * x, None), lambda _, cotangent: (2 * cotangen
 
 MODES = ("clip", "drop", "promise_in_bounds")
 UNARY = """
-    abs acos acosh asin asinh atan atanh bessel_i0e bessel_i1e cbrt ceil cos cosh digamma erf erf_inv erfc exp exp2 expm1
-    floor is_finite lgamma log log1p logistic neg round rsqrt sign sin sinh sqrt square stop_gradient tan tanh
+    abs acos acosh asin asinh atan atanh bessel_i0e bessel_i1e cbrt ceil cos cosh digamma erf erf_inv erfc exp exp2
+    expm1 floor is_finite lgamma log log1p logistic neg round rsqrt sign sin sinh sqrt square stop_gradient tan tanh
 """
 BINARY = "add atan2 div eq ge gt le lt max min mul ne nextafter polygamma pow rem sub zeta"
 OF_BITS = "and mulhi or shift_left shift_right_arithmetic shift_right_logical xor"
@@ -87,7 +87,7 @@ def _products(x):
 
 CASES = {
     **{name: getattr(lax, name) for name in UNARY.split()},
-    **{name: lambda x, f=getattr(lax, name): f(x, x[::-1]) for name in BINARY.split()},
+    **{name: lambda x, name=name: getattr(lax, name)(x, x[::-1]) for name in BINARY.split()},
     **{name: lambda x, name=name: allowed.find(name).bind(bits(x), bits(x[::-1])) for name in OF_BITS.split()},
     **{name: lambda x, name=name: allowed.find(name).bind(x, x[::-1]) for name in BOUND.split()},
     **{name: _scatter(method) for name, method in SCATTERED.items()},
@@ -233,11 +233,12 @@ def main():
         "fft": lambda x: (jnp.fft.fft(x), jnp.fft.rfft(x)),
         "conv_general_dilated": lambda x: (jnp.convolve(x, x), jnp.convolve(x, EASY[:3])),
     }
-    print(f"JAX {jax.__version__} on {jax.default_backend()}: {jax.devices()[0].device_kind}")
+    print(f"JAX {jax.__version__} on {jax.default_backend()}: {jax.devices()[0].device_kind}")  # noqa: T201
     for kind, cases in (("listed", together() | ALONE), ("not listed", others)):
         for size in SIZES:
             bad = sorted(name for name, case in cases.items() if changed({name: case}, size))
-            print(f"{kind}, batches of {size}: {len(cases)} operations, changed: {' '.join(bad) or 'none'}", flush=True)
+            told = f"{kind}, batches of {size}: {len(cases)} operations, changed: {' '.join(bad) or 'none'}"
+            print(told, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

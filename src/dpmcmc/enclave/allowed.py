@@ -36,7 +36,7 @@ ENTRY_BY_ENTRY = """
     not or polygamma population_count pow real reduce_precision rem round rsqrt select_n shift_left
     shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta
 """
-"""Functions of one entry of each operand. Special functions among them are polynomials of fixed degree, without loop."""
+"""Functions of one entry of each operand. Special functions among them are polynomials of fixed degree, no loops."""
 
 SHAPES_AND_PLACES = """
     broadcast_in_dim concatenate dynamic_slice dynamic_update_slice gather iota pad reshape rev scatter scatter_add
@@ -70,12 +70,12 @@ _SOLVER = "how it treats many matrices at once is up to a library, and was not s
 _LIBRARY = "a library chooses its algorithm, which was not shown to keep records apart"
 _RANDOM = "a function of a record must not be random; draw numbers in the program"
 _DEVICES = "it speaks to other devices"
-_TOKEN = "it orders side effects, and there may be none"
+_EFFECT = "it orders side effects, and there may be none"
 _ORDER = "on a GPU overlapping windows are added up in no fixed order"
 _UNUSED = "no likelihood or statistic needs it"
 
 NOT_ON_RECORDS: dict[str, str] = {
-    "after_all": _TOKEN,
+    "after_all": _EFFECT,
     "all_gather": _DEVICES,
     "all_to_all": _DEVICES,
     "approx_top_k": "its result depends on the device; use jax.lax.top_k",
@@ -83,9 +83,9 @@ NOT_ON_RECORDS: dict[str, str] = {
     "call": _UNUSED,
     "closed_call": _UNUSED,
     "conv_general_dilated": _LIBRARY,
-    "create_token": _TOKEN,
+    "create_token": _EFFECT,
     "custom_lin": _UNUSED,
-    "dce_sink": _TOKEN,
+    "dce_sink": _EFFECT,
     "device_put": "records stay where the vault put them",
     "eig": _SOLVER,
     "eigh": _SOLVER,

@@ -99,9 +99,9 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
         charges.append(Charge(event, count * prod(chains), line_of(equation)))
     if path := first_refused(program.jaxpr, _IN_PROGRAMS):
         raise OperationRefused(
-            f"{path[-1].primitive.name} at {_innermost_line(path)} is not on the list of operations that a program may use, "
-            "dpmcmc.enclave.allowed; use functions of jax.numpy, jax.scipy, jax.lax and jax.random, or apply it to the "
-            "results after the run"
+            f"{path[-1].primitive.name} at {_innermost_line(path)} is not on the list of operations that a program "
+            "may use, dpmcmc.enclave.allowed; use functions of jax.numpy, jax.scipy, jax.lax and jax.random, or apply "
+            "it to the results after the run"
         )
     return Audit(tuple(charges), contributions)
 

@@ -20,11 +20,11 @@ QUIET = Sum(100.0, 0.003)
 
 
 def for_ever(record):
-    return jax.lax.while_loop(lambda c: record[0] == 1.0, lambda c: c + 1, jnp.zeros(3))
+    return jax.lax.while_loop(lambda _: record[0] == 1.0, lambda c: c + 1, jnp.zeros(3))
 
 
 def as_often_as_a_record_says(record):
-    return jax.lax.fori_loop(0, record[0].astype(jnp.int32), lambda i, c: c + 1, record)
+    return jax.lax.fori_loop(0, record[0].astype(jnp.int32), lambda _, c: c + 1, record)
 
 
 def until_it_is_small(record):
@@ -67,7 +67,7 @@ def test_a_loop_of_fixed_length_passes(table):
     data = PrivateData.without_guarantee(table)
 
     def statistic(record):
-        return jax.lax.fori_loop(0, 3, lambda i, c: 0.5 * c, record)
+        return jax.lax.fori_loop(0, 3, lambda _, c: 0.5 * c, record)
 
     total = data.run(lambda oracle: oracle.sum(QUIET, statistic).value)
     np.testing.assert_allclose(total, (table / 8).sum(0), atol=4)

@@ -91,8 +91,8 @@ def test_a_rule_for_vmap_of_ones_own(data, book):
     def _(size, batched, x):  # noqa: ARG001
         return jnp.broadcast_to(x.sum(0), x.shape), True
 
-    with pytest.raises(OperationRefused, match="custom_vmap_call at .*applied to records"):
+    with pytest.raises(OperationRefused, match=r"custom_vmap_call at .*applied to records"):
         data.run(lambda oracle: oracle.sum(Sum(1.0, 5.0), own).value)
-    with pytest.raises(OperationRefused, match="custom_vmap_call at .*not on the list"):
+    with pytest.raises(OperationRefused, match=r"custom_vmap_call at .*not on the list"):
         data.run(lambda oracle: own(oracle.sum(Sum(1.0, 5.0), lambda record: record).value))
     assert book.reserved == []
