@@ -4,7 +4,7 @@
 
 1. it is pure, deterministic and without state: its results follow from its operands and parameters alone;
 2. under `vmap`, where each record has a lane, no lane can change the bits of another;
-3. how long it takes does not depend on values: no loop that goes on until something has converged.
+3. it has no loop whose number of turns depends on values, such as one that goes on until something has converged.
 
 The second and third fail together where JAX computes a function by one loop over all lanes that stops when none is
 unconverged: one slow record then gives all others another turn, or keeps the run going for ever. So the incomplete
