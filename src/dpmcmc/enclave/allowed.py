@@ -42,7 +42,9 @@ SHAPES_AND_PLACES = """
     broadcast_in_dim concatenate dynamic_slice dynamic_update_slice gather iota pad reshape rev scatter scatter_add
     scatter_max scatter_min scatter_mul scatter_sub slice split squeeze stack tile transpose unstack
 """
-"""Where entries go. A place outside the array is clamped or dropped in each lane by itself."""
+"""Where entries go. A place outside the array is clamped or dropped in each lane by itself. Derivatives of indexes need
+the scatters. Where several entries of one record go to one place, a GPU may add them up in no fixed order: that is the
+one listed operation whose last bits need not be the same twice, there."""
 
 ALONG_AN_AXIS = """
     argmax argmin cumlogsumexp cummax cummin cumprod cumsum dot_general reduce reduce_and reduce_max reduce_min
