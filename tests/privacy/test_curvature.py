@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dpmcmc.enclave.mechanisms.lattice_sum import vector_lattice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_linear_predictor import GLMS, OTHERS, VALUES, D, logistic, records, robust
@@ -13,12 +14,19 @@ from test_linear_predictor import GLMS, OTHERS, VALUES, D, logistic, records, ro
 from dpmcmc.accounting import accountants
 from dpmcmc.accounting.event import Gaussian
 from dpmcmc.enclave import CurvatureSum, PrivateData, Sum
+from dpmcmc.enclave.accelerate.linear.rank_one import (
+    MOST_ROOT,
+    OFF_DIAGONAL,
+    ON_DIAGONAL,
+    _square,
+    find_rank_one,
+    for_roots,
+    sum_squares,
+)
 from dpmcmc.enclave.arithmetic.lattice import Lattice, to_int64
-from dpmcmc.enclave.mechanisms import curvature
 from dpmcmc.enclave.core.mechanism import Term
+from dpmcmc.enclave.mechanisms import curvature
 from dpmcmc.enclave.mechanisms.curvature import symmetric
-from dpmcmc.enclave.mechanisms.lattice_sum import vector_lattice
-from dpmcmc.enclave.accelerate.linear.rank_one import MOST_ROOT, OFF_DIAGONAL, ON_DIAGONAL, _square, find_rank_one, for_roots, sum_squares
 from dpmcmc.enclave.noise.chacha20 import insecure_key
 from dpmcmc.errors import InvalidArgument, ReleaseRefused
 

@@ -9,7 +9,7 @@ from jax.experimental import hijax
 from toy import GaussianModel
 
 from dpmcmc.enclave import GradientSum, LogRatio, PrivateData, Sum
-from dpmcmc.enclave.core.audit import _EXPANDABLE
+from dpmcmc.enclave.core.allowed import EXPANDABLE
 from dpmcmc.errors import OperationRefused
 
 THETA = jnp.array([0.4, -0.2, 0.1])
@@ -89,5 +89,5 @@ def test_objects_of_other_classes_are_refused(data, book):
 
 
 def test_subclasses_of_the_accepted_classes_are_not_accepted():
-    for kind in _EXPANDABLE:
-        assert type("Own", (kind,), {}) not in _EXPANDABLE
+    for kind in EXPANDABLE:
+        assert type("Own", (kind,), {}) not in EXPANDABLE

@@ -9,20 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dpmcmc.enclave.mechanisms.lattice_sum import noisy_vector_sum, vector_lattice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.scipy.special import gammaln
 
 from dpmcmc.enclave import linear_predictor
-from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.accelerate.linear.form import factorise
-from dpmcmc.enclave.arithmetic.lattice import Lattice, to_int64
-from dpmcmc.enclave.accelerate.linear.sums import MOST_BOUND, finer, sum_rows
-from dpmcmc.enclave.core.mechanism import Term
-from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, exact_sum
-from dpmcmc.enclave.mechanisms.gradient import GradientSum, flat_gradient
-from dpmcmc.enclave.mechanisms.lattice_sum import noisy_vector_sum, vector_lattice
-from dpmcmc.enclave.noise.chacha20 import insecure_key
 from dpmcmc.enclave.accelerate.linear.rows import (
     ROW_BOUND,
     ROWS_IN_TILE,
@@ -32,6 +25,13 @@ from dpmcmc.enclave.accelerate.linear.rows import (
     quantise_rows,
     tiles_at_once,
 )
+from dpmcmc.enclave.accelerate.linear.sums import MOST_BOUND, finer, sum_rows
+from dpmcmc.enclave.arithmetic.lattice import Lattice, to_int64
+from dpmcmc.enclave.core.mechanism import Term
+from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, exact_sum
+from dpmcmc.enclave.mechanisms.gradient import GradientSum, flat_gradient
+from dpmcmc.enclave.noise.chacha20 import insecure_key
 
 D, K = 5, 4
 VECTOR, MATRIX, NUMBER = np.zeros(D, np.float32), np.zeros((D, K), np.float32), np.float32(0)

@@ -10,9 +10,9 @@ from toy import GaussianModel
 
 from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.accounting.event import Gaussian
-from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.arithmetic.lattice import sum_records, to_int64
 from dpmcmc.enclave.core.mechanism import Term
+from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount, whole_steps
 from dpmcmc.errors import InvalidArgument
 

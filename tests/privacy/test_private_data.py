@@ -47,9 +47,7 @@ def test_repr_shows_public_facts_only(secret):
 
 
 def test_repr_hides_the_number_of_records_where_it_is_private(book):
-    data = PrivateData(
-        np.zeros((1234, 2)), adjacency="add_or_remove_one", capacity=1000, ledger=book, dataset="people"
-    )
+    data = PrivateData(np.zeros((1234, 2)), adjacency="add_or_remove_one", capacity=1000, ledger=book, dataset="people")
     assert "1234" not in repr(data) + repr(data.facts)
     assert "capacity=1000" in repr(data)
     assert data.facts.size == 1000

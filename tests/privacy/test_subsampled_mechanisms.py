@@ -21,14 +21,14 @@ from dpmcmc.accounting.event import (
     counts,
 )
 from dpmcmc.enclave import limbs, subsample
-from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.arithmetic.lattice import Wide, to_float, to_int64
+from dpmcmc.enclave.batches.sampling import Poisson, WithoutReplacement, draw_batches
+from dpmcmc.enclave.batches.subsample import Batch
 from dpmcmc.enclave.core.mechanism import Term
+from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.mechanisms.minibatch_log_ratio import MinibatchLogRatio, constants, minibatch_sensitivity
 from dpmcmc.enclave.mechanisms.subsampled_gradient import ExactSubsampledGradientSum, SubsampledGradientSum
 from dpmcmc.enclave.noise.chacha20 import insecure_key
-from dpmcmc.enclave.batches.sampling import Poisson, WithoutReplacement, draw_batches
-from dpmcmc.enclave.batches.subsample import Batch
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
 MODEL = GaussianModel()

@@ -56,8 +56,6 @@ def curvature(oracle, t):
 def test_the_lattice_does_not_follow_the_number_of_records(program):
     named = [name for name, module in sys.modules.items() if hasattr(module, "MOST_RECORDS")]
     assert not [name for name in named if name.startswith("dpmcmc")]
-        name for name, module in sys.modules.items() if name.startswith("dpmcmc") and hasattr(module, "MOST_RECORDS")
-    ]
     steps, paths = [], set()
     for n in (1, 99, 120):
         rows = {"x": np.zeros((n, D), np.float32), "y": np.zeros(n, np.float32)}

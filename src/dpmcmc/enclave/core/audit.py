@@ -1,14 +1,16 @@
 """The auditor: what a traced program costs, and whether it may run at all.
 
 The program is public code on public values: it never holds a record, because a release takes none (see `release`). So
-the auditor has three things to prove before anything runs:
+the auditor has four things to prove before anything runs:
 
 1. Every release can be counted: it stands in plain sight, in calls and in scans, whose lengths are known; not in
    `while`, `cond`, `checkpoint` or an operation that the auditor does not know. The price is the sum of the events,
    times the lengths of the scans and the number of chains.
 2. The function that a release applies to each record (a likelihood, its gradient, a statistic) is pure: it is traced
-   once, at shapes alone, to a jaxpr in which every operation is on a list. The vault executes that very jaxpr.
-3. No array that looks like a copy of the table is closed over. Copies outside the vault are beyond any proof; the
+   once, at shapes alone, to a jaxpr in which every operation is on a list (see `allowed`): none of them can let one
+   record change what another contributes, or keep the run going. The vault executes that very jaxpr.
+3. The program around the releases uses listed operations alone, too: nothing in it calls back to Python.
+4. No array that looks like a copy of the table is closed over. Copies outside the vault are beyond any proof; the
    auditor refuses what it can recognise without looking at a value.
 """
 
@@ -19,10 +21,10 @@ from typing import Any, cast
 
 import jax
 import jax.core
-import jax.numpy as jnp
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, jaxpr_as_fun, primitives
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 
 from dpmcmc.accounting.event import Event, NonPrivate, compose
+from dpmcmc.enclave.core.allowed import PER_RECORD, PROGRAMS, all_equations, first_refused, why_not
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.release import (
@@ -41,6 +43,8 @@ from dpmcmc.errors import OperationRefused, RecordsRefused, ReleaseRefused
 
 LARGEST_CLOSURE = 100_000
 """A program may close over arrays of so many elements; larger ones must be arguments, which are stated to be public."""
+
+_IN_PROGRAMS = PROGRAMS | {dp_release}
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ def identity(equation: JaxprEqn) -> Any:
 def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _: False) -> Audit:
     """Price a closed jaxpr, or refuse it. Reads no record; `is_table` recognises arrays that the vault was given."""
     check_constants(program, facts, is_table)
-    for equation in _all_equations(program.jaxpr):
+    for equation in all_equations(program.jaxpr):
         if _is_callback(equation):
             raise OperationRefused(
                 f"{equation.primitive.name} at {line_of(equation)}: a program of the enclave may have no callback "
@@ -110,6 +114,12 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
         if MODES[facts.noise].claim is Claim.NONE:
             event = event + NonPrivate()
         charges.append(Charge(event, count * prod(chains), line_of(equation)))
+    if path := first_refused(program.jaxpr, _IN_PROGRAMS):
+        raise OperationRefused(
+            f"{path[-1].primitive.name} at {_innermost_line(path)} is not on the list of operations that a program "
+            "may use, dpmcmc.enclave.core.allowed; use functions of jax.numpy, jax.scipy, jax.lax and jax.random, or "
+            "apply it to the results after the run"
+        )
     return Audit(tuple(charges), plans)
 
 
@@ -167,12 +177,13 @@ def _contribution(equation: JaxprEqn, facts: Facts, is_table: Callable[[Any], bo
     queries = list(queries_of_one_chain(equation))
     traced = jax.make_jaxpr(function)(queries, facts.record)
     check_constants(traced, facts, is_table)
-    for inner in _all_equations(traced.jaxpr):
-        if not _is_pure(inner):
-            raise OperationRefused(
-                f"{inner.primitive.name} at {line_of(inner)} is applied to records: a likelihood or statistic may use "
-                "pure operations of jax.numpy, jax.scipy and jax.lax alone, no callbacks, prints or foreign code"
-            )
+    if path := first_refused(traced.jaxpr, PER_RECORD):
+        line = _innermost_line([equation, *path])
+        raise OperationRefused(
+            f"{path[-1].primitive.name} at {line} is applied to records: a likelihood or statistic may use the "
+            "operations of JAX that are listed in dpmcmc.enclave.core.allowed alone, no callbacks, prints or foreign "
+            f"code{why_not(path[-1])}"
+        )
     evaluate = jaxpr_as_fun(traced)
     return lambda queries, record: cast(jax.Array, evaluate(*jax.tree.leaves((queries, record)))[0])
 
@@ -227,15 +238,13 @@ def _line_of_use(equation: JaxprEqn, variable: Any) -> str:
     return line_of(equation)
 
 
-def _all_equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    for equation in jaxpr.eqns:
-        yield equation
-        for inner in inner_jaxprs(equation):
-            yield from _all_equations(inner)
+def _innermost_line(path: Sequence[JaxprEqn]) -> str:
+    """Return the line of an operation; where JAX traced it without one, that of the innermost operation around it."""
+    return next(filter(None, (line_of(equation) for equation in reversed(path))), "an unknown line")
 
 
 def _all_releases(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    return (equation for equation in _all_equations(jaxpr) if equation.primitive is dp_release)
+    return (equation for equation in all_equations(jaxpr) if equation.primitive is dp_release)
 
 
 def _is_callback(equation: JaxprEqn) -> bool:
@@ -243,51 +252,3 @@ def _is_callback(equation: JaxprEqn) -> bool:
     name = equation.primitive.name
     own_effects = equation.effects and not list(inner_jaxprs(equation))
     return bool(own_effects) or "callback" in name or name in {"debug_print", "ffi_call", "infeed", "outfeed"}
-
-
-def _is_pure(equation: JaxprEqn) -> bool:
-    """Say whether a per-record function may use an operation.
-
-    JAX 0.12 writes some functions of jax.numpy, `searchsorted` in `interp` among them, as an object that expands to
-    other operations. Objects of JAX's own classes may be used if what they expand to may. Others may not: their rules
-    for `vmap` and derivatives are code that nobody sees.
-    """
-    if equation.effects:
-        return False
-    if equation.primitive in _PURE:
-        return True
-    high: Any = equation.params.get("_prim")
-    if type(high) not in _EXPANDABLE:
-        return False
-    expanded = jax.make_jaxpr(high.expand)(*high.in_avals)
-    return not expanded.effects and all(_is_pure(inner) for inner in _all_equations(expanded.jaxpr))
-
-
-def _pure_primitives() -> frozenset[Any]:
-    """Return the operations that a per-record function may use: JAX's own and pure, told by identity, not by name."""
-    listed = {value for module in (jax.lax, primitives) for name, value in vars(module).items() if name.endswith("_p")}
-    one = jax.ShapeDtypeStruct((), jnp.float32)
-    by_platform = jax.make_jaxpr(lambda x: jax.lax.platform_dependent(x, cpu=jnp.sin, default=jnp.cos))(one)
-    listed.update(equation.primitive for equation in _all_equations(by_platform.jaxpr))
-    impure = {name for name in ("infeed_p", "outfeed_p", "create_token_p", "after_all_p") if hasattr(jax.lax, name)}
-    return frozenset(
-        listed - {getattr(jax.lax, name) for name in impure} - {primitives.call_p, primitives.closed_call_p}
-    )
-
-
-def _expandable() -> frozenset[type]:
-    """Return the classes of the objects that JAX itself writes for functions of jax.numpy, told by identity."""
-    functions: list[Callable[[jax.Array], Any]] = [
-        lambda x: jnp.searchsorted(x, x),
-        lambda x: jnp.einsum("i,i", x, x),
-        lambda x: jnp.ldexp(x, jnp.arange(2)),
-        jnp.frexp,
-        lambda x: jnp.nonzero(x, size=1),
-    ]
-    traced = [jax.make_jaxpr(function)(jax.ShapeDtypeStruct((2,), jnp.float32)) for function in functions]
-    equations = (equation for one in traced for equation in _all_equations(one.jaxpr))
-    return frozenset(type(equation.params["_prim"]) for equation in equations if "_prim" in equation.params)
-
-
-_PURE = _pure_primitives()
-_EXPANDABLE = _expandable()

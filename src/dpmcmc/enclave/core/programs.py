@@ -66,6 +66,11 @@ class Programs:
                     f"an argument of the program at {current_line()} is the table itself: "
                     "arguments are public; ask the oracle instead"
                 )
+        if _is_tracing():
+            raise RunRefused(
+                f"PrivateData.run is called inside another program, or inside jit, at {current_line()}: one run is one "
+                "charge; ask the oracle that the program was given, or run one program after the other"
+            )
         return jax.tree.map(_array, arguments)
 
     def prepare(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Prepared:
@@ -135,6 +140,11 @@ def recogniser(leaves: Sequence[Any]) -> Callable[[Any], bool]:
         )
 
     return is_table
+
+
+def _is_tracing() -> bool:
+    """Say whether JAX is tracing a function right now: then even a sum of constants is a tracer."""
+    return isinstance(jax.lax.add(np.float32(0), np.float32(0)), jax.core.Tracer)
 
 
 def _reference(leaf: Any) -> Any:

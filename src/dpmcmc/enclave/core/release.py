@@ -162,7 +162,9 @@ def _perform(equation: JaxprEqn, operands: list[Any], place: _Place, perform: Pe
     chains: tuple[int, ...] = equation.params["chains"]
     count = prod(chains)
     keys = place.chain_keys(equation, count)
-    queries = [query.reshape((count, *query.shape[len(chains) :])) for query in operands]
+    avals: list[Any] = [variable.aval for variable in equation.invars]
+    arrays = [jnp.asarray(operand, aval.dtype) for operand, aval in zip(operands, avals, strict=True)]  # or literals
+    queries = [array.reshape((count, *array.shape[len(chains) :])) for array in arrays]
     results = [result.reshape((*chains, *result.shape[1:])) for result in perform(equation, queries, keys)]
     if [(result.shape, result.dtype) for result in results] != [(o.shape, o.dtype) for o in outputs_of(equation)]:
         raise ReleaseRefused(

@@ -1,0 +1,231 @@
+"""The operations that audited code may use, written out by name.
+
+`PER_RECORD` is what a likelihood, its gradient or a statistic may apply to records. An operation is on it if
+
+1. it is pure, deterministic and without state: its results follow from its operands and parameters alone;
+2. under `vmap`, where each record has a lane, no lane can change the bits of another;
+3. it has no loop whose number of turns depends on values, such as one that goes on until something has converged.
+
+The second and third fail together where JAX computes a function by one loop over all lanes that stops when none is
+unconverged: one slow record then gives all others another turn, or keeps the run going for ever. So the incomplete
+gamma and beta functions are not on the list, nor decompositions that iterate, nor `while`. The test in
+tests/privacy/test_allowed.py replaces one lane by extreme values, for each operation here, and compares the bits of the
+others; it runs on whichever device JAX has. It is evidence for that device, not a proof.
+
+`PROGRAMS` is what the program around the releases may use. It computes with public values, so it may loop on them and
+draw random numbers of its own; but nothing that is not on the list, for who knows what that does.
+
+Names are those under which JAX keeps its primitives, less the ending ``_p``. They are looked up once, when this module
+is imported, and operations are told apart by identity: one of another make does not pass by calling itself `add`. A
+name that the installed JAX lacks is not allowed, and a primitive that a new JAX adds is not either, until somebody
+writes it down here.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.lax
+import jax.numpy as jnp
+from jax.extend.core import Jaxpr, JaxprEqn, jaxprs_in_params, primitives
+
+ENTRY_BY_ENTRY = """
+    abs acos acosh add add_jaxvals and asin asinh atan atan2 atanh bessel_i0e bessel_i1e bitcast_convert_type cbrt ceil
+    clamp clz complex conj convert_element_type copy cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor
+    ge gt imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to max min mul mulhi name ne neg nextafter
+    not or polygamma population_count pow real reduce_precision rem round rsqrt select_n shift_left
+    shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta
+"""
+"""Functions of one entry of each operand. Special functions among them are polynomials of fixed degree, no loops."""
+
+SHAPES_AND_PLACES = """
+    broadcast_in_dim concatenate dynamic_slice dynamic_update_slice gather iota pad reshape rev scatter scatter_add
+    scatter_max scatter_min scatter_mul scatter_sub slice split squeeze stack tile transpose unstack
+"""
+"""Where entries go. A place outside the array is clamped or dropped in each lane by itself. Derivatives of indexes need
+the scatters. Where several entries of one record go to one place, a GPU may add them up in no fixed order: that is the
+one listed operation whose last bits need not be the same twice, there."""
+
+ALONG_AN_AXIS = """
+    argmax argmin cumlogsumexp cummax cummin cumprod cumsum dot_general reduce reduce_and reduce_max reduce_min
+    reduce_or reduce_prod reduce_sum reduce_window reduce_window_max reduce_window_min reduce_window_sum reduce_xor
+    sort top_k
+"""
+"""Sums, products and orders within a record; `vmap` adds an axis that they do not reduce."""
+
+MATRICES = "cholesky triangular_solve"
+"""One call of LAPACK a matrix on a CPU, of a fixed number of steps; on a GPU the vendor's batched routines."""
+
+CARRYING = "cond custom_jvp_call custom_vjp_call jit platform_index remat scan"
+"""Operations that carry others, each of which must be on the list too. Under `vmap` a `cond` computes both branches."""
+
+ONLY_IN_PROGRAMS = """
+    closed_call conv_general_dilated device_put eig eigh fft hessenberg householder_product igamma igamma_grad_a igammac
+    linear_solve lu lu_pivots_to_permutation optimization_barrier qr random_bits random_clone random_fold_in
+    random_gamma random_seed random_split random_unwrap random_wrap regularized_incomplete_beta schur
+    select_and_gather_add select_and_scatter select_and_scatter_add svd threefry2x32 tridiagonal tridiagonal_solve while
+"""
+"""What may be applied to public values and not to records."""
+
+_LOOP = "all records are computed in one loop that ends with the slowest of them"
+_SOLVER = "how it treats many matrices at once is up to a library, and was not shown to keep records apart"
+_LIBRARY = "a library chooses its algorithm, which was not shown to keep records apart"
+_RANDOM = "a function of a record must not be random; draw numbers in the program"
+_DEVICES = "it speaks to other devices"
+_EFFECT = "it orders side effects, and there may be none"
+_ORDER = "on a GPU overlapping windows are added up in no fixed order"
+_UNUSED = "no likelihood or statistic needs it"
+
+NOT_ON_RECORDS: dict[str, str] = {
+    "after_all": _EFFECT,
+    "all_gather": _DEVICES,
+    "all_to_all": _DEVICES,
+    "approx_top_k": "its result depends on the device; use jax.lax.top_k",
+    "axis_index": _DEVICES,
+    "call": _UNUSED,
+    "closed_call": _UNUSED,
+    "conv_general_dilated": _LIBRARY,
+    "create_token": _EFFECT,
+    "custom_lin": _UNUSED,
+    "dce_sink": _EFFECT,
+    "device_put": "records stay where the vault put them",
+    "eig": _SOLVER,
+    "eigh": _SOLVER,
+    "empty2": "it reads memory that nobody wrote",
+    "fft": _LIBRARY,
+    "get": "it reads mutable state",
+    "hessenberg": _SOLVER,
+    "householder_product": _SOLVER,
+    "igamma": _LOOP,
+    "igamma_grad_a": _LOOP,
+    "igammac": _LOOP,
+    "linear_solve": _SOLVER,
+    "lu": _SOLVER,
+    "lu_pivots_to_permutation": _SOLVER,
+    "optimization_barrier": _UNUSED,
+    "pmax": _DEVICES,
+    "pmin": _DEVICES,
+    "ppermute": _DEVICES,
+    "psum": _DEVICES,
+    "qr": _SOLVER,
+    "ragged_all_to_all": _DEVICES,
+    "random_bits": _RANDOM,
+    "random_clone": _RANDOM,
+    "random_fold_in": _RANDOM,
+    "random_gamma": _RANDOM,
+    "random_seed": _RANDOM,
+    "random_split": _RANDOM,
+    "random_unwrap": _RANDOM,
+    "random_wrap": _RANDOM,
+    "regularized_incomplete_beta": _LOOP,
+    "rng_bit_generator": _RANDOM,
+    "rng_uniform": "it has a state of its own; " + _RANDOM,
+    "schur": _SOLVER,
+    "select_and_gather_add": _ORDER,
+    "select_and_scatter": _ORDER,
+    "select_and_scatter_add": _ORDER,
+    "sharding_constraint": "records stay where the vault put them",
+    "stage": _UNUSED,
+    "svd": _SOLVER,
+    "swap": "it writes mutable state",
+    "threefry2x32": _RANDOM,
+    "tridiagonal": _SOLVER,
+    "tridiagonal_solve": _SOLVER,
+    "while": "how often it turns could depend on them, so that one record keeps the run going or changes what others "
+    "give; use jax.lax.scan or fori_loop to a fixed length, and mask what is not used",
+}
+"""What JAX has in plain sight that is not on the list, and why: for messages, and for the test that knows them all."""
+
+
+def _traced(function: Callable[[], Any]) -> dict[str, Any]:
+    """Return the primitives of a function of JAX, by the names that they give themselves."""
+    return {equation.primitive.name: equation.primitive for equation in all_equations(jax.make_jaxpr(function)().jaxpr)}
+
+
+def all_equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """Yield the equations of a jaxpr, at any depth."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jaxprs_in_params(equation.params):
+            yield from all_equations(inner)
+
+
+_THREEFRY = "threefry2x32"
+_KEPT_ELSEWHERE: dict[str, Callable[[], Any]] = {
+    "lu_pivots_to_permutation": lambda: jax.lax.linalg.lu_pivots_to_permutation(jnp.zeros(2, jnp.int32), 2),
+    "platform_index": lambda: jax.lax.platform_dependent(jnp.float32(0), cpu=jnp.sin, default=jnp.cos),
+    "random_clone": lambda: jax.random.clone(jax.random.key(0, impl=_THREEFRY)),
+    "random_unwrap": lambda: jax.random.key_data(jax.random.key(0, impl=_THREEFRY)),
+    "random_wrap": lambda: jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32), impl=_THREEFRY),
+}
+"""Primitives that JAX shows nowhere, each by a public function of JAX that is made of it."""
+
+
+def find(name: str) -> Any:
+    """Return JAX's own primitive of that name, or None where the installed JAX has none."""
+    for home in (jax.lax, primitives):
+        if (found := vars(home).get(f"{name}_p")) is not None:
+            return found
+    return _traced(_KEPT_ELSEWHERE[name]).get(name) if name in _KEPT_ELSEWHERE else None
+
+
+def _found(*lists: str) -> dict[Any, str]:
+    """Return the primitives on some lists that the installed JAX has, with their names."""
+    by_name = {name: find(name) for names in lists for name in names.split()}
+    return {primitive: name for name, primitive in by_name.items() if primitive is not None}
+
+
+PER_RECORD = frozenset(_found(ENTRY_BY_ENTRY, SHAPES_AND_PLACES, ALONG_AN_AXIS, MATRICES, CARRYING))
+"""The operations that a function of one record may use."""
+
+PROGRAMS = PER_RECORD | frozenset(_found(ONLY_IN_PROGRAMS))
+"""The operations that a program may use, beside releases."""
+
+_REASONS = {primitive: NOT_ON_RECORDS[name] for primitive, name in _found(*NOT_ON_RECORDS).items()}
+
+
+def why_not(equation: JaxprEqn) -> str:
+    """Say in words why an operation may not be applied to records, where that was written down."""
+    reason = _REASONS.get(equation.primitive)
+    return f"; {equation.primitive.name}: {reason}" if reason else ""
+
+
+def _expandable() -> frozenset[type]:
+    """Return the classes of the objects that JAX itself writes for functions of jax.numpy, told by identity."""
+    functions: list[Callable[[jax.Array], Any]] = [
+        lambda x: jnp.searchsorted(x, x),
+        lambda x: jnp.einsum("i,i", x, x),
+        lambda x: jnp.ldexp(x, jnp.arange(2)),
+        jnp.frexp,
+        lambda x: jnp.nonzero(x, size=1),
+    ]
+    traced = [jax.make_jaxpr(function)(jax.ShapeDtypeStruct((2,), jnp.float32)) for function in functions]
+    equations = (equation for one in traced for equation in all_equations(one.jaxpr))
+    return frozenset(type(equation.params["_prim"]) for equation in equations if "_prim" in equation.params)
+
+
+EXPANDABLE = _expandable()
+"""JAX 0.12 writes some functions of jax.numpy, `searchsorted` in `interp` among them, as an object that expands to
+other operations. Objects of these classes may be used if what they expand to may. Others may not: their rules for
+`vmap` and derivatives are code that nobody sees."""
+
+
+def is_allowed(equation: JaxprEqn, listed: frozenset[Any]) -> bool:
+    """Say whether an operation is on a list and has no effect; what it carries is not looked at."""
+    if equation.effects:
+        return False
+    if equation.primitive in listed:
+        return True
+    high: Any = equation.params.get("_prim")
+    return type(high) in EXPANDABLE and not first_refused(jax.make_jaxpr(high.expand)(*high.in_avals).jaxpr, listed)
+
+
+def first_refused(jaxpr: Jaxpr, listed: frozenset[Any]) -> list[JaxprEqn]:
+    """Return the first operation that is not on a list, at any depth, and before it those that carry it; or nothing."""
+    for equation in jaxpr.eqns:
+        if not is_allowed(equation, listed):
+            return [equation]
+        for inner in jaxprs_in_params(equation.params):
+            if path := first_refused(inner, listed):
+                return [equation, *path]
+    return []
