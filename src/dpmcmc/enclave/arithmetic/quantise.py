@@ -37,7 +37,7 @@ def scalar(contribution: jax.Array, lattice: Lattice) -> jax.Array:
 
 def vector(contribution: jax.Array, lattice: Lattice, axis: int = -1) -> jax.Array:
     """Return integers near y / granularity whose norm along `axis` the gate lets pass; 0 where y is not finite."""
-    length = contribution.shape[axis]
+    contribution, length = contribution.astype(jnp.float32), contribution.shape[axis]
     reach = room(lattice.bound, length)
     square = jnp.sum(contribution * contribution, axis=axis, keepdims=True)
     # the root of a quotient, which does not overflow: of a quotient by a root XLA makes an approximate one, at times
