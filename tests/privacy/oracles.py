@@ -1,0 +1,54 @@
+"""Slow, plain versions of what the enclave computes: to compare with."""
+
+import math
+import secrets
+from collections.abc import Callable
+from fractions import Fraction
+
+
+def reference_discrete_gaussian(variance: Fraction, below: Callable[[int], int] = secrets.randbelow) -> int:
+    """Return one exact draw from N_Z(0, variance) on the host (Canonne, Kamath and Steinke 2020, Algorithms 1 to 3).
+
+    `below(n)` returns a uniform integer in [0, n). Slow, and its time depends on the draw: to check the sampler with.
+    """
+    width = math.isqrt(math.floor(variance)) + 1
+    while True:
+        draw = _reference_laplace(width, below)
+        if _reference_exponential_coin((abs(draw) - variance / width) ** 2 / (2 * variance), below):
+            return draw
+
+
+def _reference_laplace(width: int, below: Callable[[int], int]) -> int:
+    """One draw with P(x) proportional to exp(-|x| / width): Algorithm 2 with s = 1, t = width."""
+    while True:
+        offset = below(width)
+        if not _reference_exponential_coin(Fraction(offset, width), below):
+            continue
+        blocks = 0
+        while _reference_exponential_coin(Fraction(1), below):
+            blocks += 1
+        size, negative = offset + width * blocks, below(2)
+        if size or not negative:
+            return -size if negative else size
+
+
+def _reference_exponential_coin(rate: Fraction, below: Callable[[int], int]) -> bool:
+    """One coin of probability exp(-rate): Algorithm 1."""
+    while rate > 1:
+        if not _reference_exponential_coin(Fraction(1), below):
+            return False
+        rate -= 1
+    count = 1
+    while below(rate.denominator * count) < rate.numerator:
+        count += 1
+    return count % 2 == 1
+
+
+def minibatch_sensitivity(clip: float, weight: float, batch_size: int, unsampled: float = 1.0) -> float:
+    """Return by how much replacing one record moves ``weight * sum r - variance / 2``, where abs(r) <= clip.
+
+    It is 2 a L + 2 a^2 f (1 - 1/b) L^2 with a = weight, L = clip, f = unsampled, attained at r = L, r' = -L and all
+    other entries equal to L. Räisä (2021), Lemma 1, has 3 in place of the second 2, and f = 1.
+    """
+    linear = 2 * weight * clip
+    return linear + 2 * weight**2 * unsampled * (1 - 1 / batch_size) * clip**2
