@@ -2,8 +2,11 @@
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
 
 
 def reference_discrete_gaussian(variance: Fraction, below: Callable[[int], int] = secrets.randbelow) -> int:
@@ -42,6 +45,25 @@ def _reference_exponential_coin(rate: Fraction, below: Callable[[int], int]) -> 
     while below(rate.denominator * count) < rate.numerator:
         count += 1
     return count % 2 == 1
+
+
+def ball_passes(bound: int, row: Sequence[int]) -> bool:
+    """Say whether the gate lets a vector pass, by what `gate.Ball` says of itself, in integers of any size."""
+    coarse = max(0, bound.bit_length() - 15)
+    largest = -(-(bound + 1) // 2**coarse)
+    drop = 0
+    while len(row) * (largest**2 // 2**drop + 1) >= 2**31:
+        drop += 1
+    steps = [-(-min(abs(int(entry)), bound + 1) // 2**coarse) for entry in row]
+    energy = (len(row) if drop else 0) + sum(step**2 // 2**drop for step in steps)
+    return energy <= bound**2 // 4**coarse // 2**drop
+
+
+def held(bound: int, rows: Any) -> Any:
+    """Return vectors, along the last axis, as the gate leaves them: 64-bit integers."""
+    flat = np.asarray(rows).astype(np.int64).reshape(-1, np.shape(rows)[-1])
+    passes = np.array([ball_passes(bound, row.tolist()) for row in flat], bool)
+    return np.where(passes[:, None], flat, 0).reshape(np.shape(rows))
 
 
 def minibatch_sensitivity(clip: float, weight: float, batch_size: int, unsampled: float = 1.0) -> float:

@@ -11,9 +11,9 @@ import pytest
 from toy import TOYS, ToyGradient, ToyRatio, ToySum, run_chains
 
 from dpmcmc.accounting.event import Composed, Gaussian
+from dpmcmc.enclave.core.release import execute
 from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.oracle import Oracle
-from dpmcmc.enclave.core.release import execute
 
 THETA = jnp.zeros(3)
 SUM = ToySum()

@@ -13,9 +13,9 @@ import pytest
 from jax.experimental import io_callback
 from toy import TOYS, ToyGradient, ToyRatio, ToySum
 
-from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.core.release import release
+from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.errors import (
     BudgetExceeded,
     InvalidArgument,

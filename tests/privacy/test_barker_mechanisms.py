@@ -16,17 +16,17 @@ from toy import GaussianModel, slots_of, to_int64
 
 from dpmcmc.accounting.event import Approximation, LogisticBit, NonPrivate, counts
 from dpmcmc.accounting.event import BarkerTest as BarkerEvent
-from dpmcmc.enclave.mechanisms.correction import linear_program
-from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.arithmetic.limbs import limbs
+from dpmcmc.enclave.batches.subsample import Batch, Moments
+from dpmcmc.enclave.core.mechanism import Term
+from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit, public_steps
 from dpmcmc.enclave.mechanisms.barker_test import BOUND, BarkerTest, decision_error, draw_correction
-from dpmcmc.enclave.core.mechanism import Term
+from dpmcmc.enclave.mechanisms.correction import linear_program
 from dpmcmc.enclave.mechanisms.exact import ExactBarkerBit
-from dpmcmc.enclave.noise.discrete_gaussian import discrete_gaussian
 from dpmcmc.enclave.noise.chacha20 import insecure_key
-from dpmcmc.enclave.batches.subsample import Batch, Moments
+from dpmcmc.enclave.noise.discrete_gaussian import discrete_gaussian
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
 MODEL = GaussianModel()

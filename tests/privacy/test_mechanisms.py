@@ -15,12 +15,13 @@ from toy import GaussianModel, compute, run_chains, slots_of
 from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import AcceptBit, Approximation, Gaussian, NonPrivate, counts
-from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.core import sums
 from dpmcmc.enclave.core.gate import gated_sum
+from dpmcmc.enclave.core.mechanism import Term
+from dpmcmc.enclave.core.metadata import admit
+from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.mechanisms import remainder_test
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit
-from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, ExactLogRatio, ExactSum
 from dpmcmc.enclave.mechanisms.gradient import GradientSum
@@ -30,7 +31,6 @@ from dpmcmc.enclave.mechanisms.remainder_test import RemainderTest
 from dpmcmc.enclave.mechanisms.subsampled_gradient import SubsampledGradientSum
 from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.enclave.noise.chacha20 import insecure_key
-from dpmcmc.enclave.core.metadata import admit
 from dpmcmc.errors import BudgetExceeded, InvalidArgument
 
 MODEL = GaussianModel()

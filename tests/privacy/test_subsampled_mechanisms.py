@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from oracles import minibatch_sensitivity
+from scipy import stats
 from toy import GaussianModel, slots_of, to_int64
 
 from dpmcmc.accounting.accountants import without_approximations
@@ -22,18 +22,18 @@ from dpmcmc.accounting.event import (
     counts,
 )
 from dpmcmc.enclave.arithmetic import limbs
-from dpmcmc.enclave.batches import subsample
-from dpmcmc.enclave.core.vault import PrivateData
 from dpmcmc.enclave.arithmetic.int64 import Wide, to_float
+from dpmcmc.enclave.batches import subsample
+from dpmcmc.enclave.batches.sampling import Poisson, WithoutReplacement, draw_batches
+from dpmcmc.enclave.batches.subsample import Batch
 from dpmcmc.enclave.core.gate import Interval
-from dpmcmc.enclave.core.places import Slots
-from dpmcmc.enclave.mechanisms.exact import ExactSubsampledGradientSum
 from dpmcmc.enclave.core.mechanism import Term
+from dpmcmc.enclave.core.places import Slots
+from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.mechanisms.exact import ExactSubsampledGradientSum
 from dpmcmc.enclave.mechanisms.minibatch_log_ratio import MinibatchLogRatio, constants
 from dpmcmc.enclave.mechanisms.subsampled_gradient import SubsampledGradientSum
 from dpmcmc.enclave.noise.chacha20 import insecure_key
-from dpmcmc.enclave.batches.sampling import Poisson, WithoutReplacement, draw_batches
-from dpmcmc.enclave.batches.subsample import Batch
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
 MODEL = GaussianModel()

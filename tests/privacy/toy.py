@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002
+# ruff: noqa: ARG001, ARG002
 """Small stand-ins for tests of the enclave itself: a model, a ledger, a sampler, and mechanisms without a proof."""
 
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class ToySum:
             outputs=(jax.eval_shape(contribution, list(queries), facts.record),),
             event=Gaussian(self.noise_multiplier),
             draw=draw,
-            variance=lambda queries: jnp.asarray(self.noise_multiplier**2),
+            variance=lambda _: jnp.asarray(self.noise_multiplier**2),
             path=lambda: "toy",
             is_gated=False,
         )
@@ -115,6 +115,36 @@ def no_noise(monkeypatch):
 
     for module in (sums, barker_test, minibatch_log_ratio):
         monkeypatch.setattr(module, "draw_noise", zeros)
+
+
+def exact_releases(monkeypatch):
+    """Let sums be released without noise and as they are: in integers, two words each, last axis.
+
+    Returns a list to which the bound of every sum is appended that is added up from now on.
+    """
+    from dpmcmc.enclave.core import sums
+    from dpmcmc.enclave.mechanisms import log_ratio, noisy_count, subsampled_gradient
+
+    no_noise(monkeypatch)
+    bounds, add_noise = [], sums.add_noise
+
+    def watched(facts, total, lattices, keys):
+        bounds.append(lattices.bound)
+        return add_noise(facts, total, lattices, keys)
+
+    def words(value, granularity):
+        return jnp.stack([value.high, jax.lax.bitcast_convert_type(value.low, jnp.int32)], axis=-1)
+
+    for module in (sums, log_ratio, noisy_count, subsampled_gradient):
+        monkeypatch.setattr(module, "add_noise", watched)
+    monkeypatch.setattr(sums, "to_float", words)
+    return bounds
+
+
+def from_words(words):
+    """What was released as two words, as 64-bit integers of NumPy."""
+    high, low = np.moveaxis(np.asarray(words), -1, 0)
+    return (high.astype(np.int64) << 32) + low.astype(np.uint32).astype(np.int64)
 
 
 def to_int64(value):
