@@ -39,7 +39,8 @@ SCAN = jax.lax.scan_p
 CALLS = frozenset({primitives.jit_p, primitives.custom_jvp_call_p, primitives.custom_vjp_call_p})
 """Operations that perform the one jaxpr they carry exactly once."""
 
-_INTERNAL = tuple(f"{Path(file).parent}/" for file in (__file__, np.__file__, jax.__file__))
+_ENCLAVE = Path(__file__).parents[1]
+_INTERNAL = tuple(f"{folder}/" for folder in (_ENCLAVE, Path(np.__file__).parent, Path(jax.__file__).parent))
 for _package in _INTERNAL:  # the lines that messages name are the caller's
     source_info_util.register_exclusion(_package)
 
