@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from toy import TOYS, Book, GaussianModel
 
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 
 
 @pytest.fixture

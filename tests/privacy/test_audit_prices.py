@@ -12,7 +12,7 @@ from toy import TOYS, ToyGradient, ToyRatio, ToySum, run_chains
 
 from dpmcmc.accounting.event import Composed, Gaussian
 from dpmcmc.enclave.core.release import execute
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.oracle import Oracle
 
 THETA = jnp.zeros(3)

@@ -15,7 +15,7 @@ from toy import TOYS, ToyGradient, ToyRatio, ToySum
 
 from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.core.release import release
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.errors import (
     BudgetExceeded,
     InvalidArgument,

@@ -20,7 +20,7 @@ from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.arithmetic.limbs import limbs
 from dpmcmc.enclave.batches.subsample import Batch, Moments
 from dpmcmc.enclave.core.mechanism import Term
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit, public_steps
 from dpmcmc.enclave.mechanisms.barker_test import BOUND, BarkerTest, decision_error, draw_correction
 from dpmcmc.enclave.mechanisms.correction import linear_program

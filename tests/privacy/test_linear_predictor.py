@@ -32,7 +32,7 @@ from dpmcmc.enclave.core.gate import Ball
 from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.core.places import ROWS_IN_TILE
 from dpmcmc.enclave.core.sums import SumRequest, finer_bits, vector_lattice
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, exact_sum
 from dpmcmc.enclave.mechanisms.gradient import GradientSum, flat_gradient
 from dpmcmc.enclave.noise.chacha20 import insecure_key

@@ -19,7 +19,7 @@ from dpmcmc.enclave.core import sums
 from dpmcmc.enclave.core.gate import gated_sum
 from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.core.metadata import admit
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms import remainder_test
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum

@@ -14,7 +14,7 @@ from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.core.gate import Interval
 from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.core.sums import per_chain, reference_sum
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount
 from dpmcmc.errors import InvalidArgument
 

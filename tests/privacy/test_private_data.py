@@ -16,7 +16,7 @@ from toy import TOYS, ToyGradient, ToySum
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Gaussian
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.exact import ExactSum
 from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.errors import BudgetExceeded, InvalidArgument, LedgerUnavailable, RecordsRefused

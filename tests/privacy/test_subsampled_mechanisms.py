@@ -29,7 +29,7 @@ from dpmcmc.enclave.batches.subsample import Batch
 from dpmcmc.enclave.core.gate import Interval
 from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.core.places import Slots
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.exact import ExactSubsampledGradientSum
 from dpmcmc.enclave.mechanisms.minibatch_log_ratio import MinibatchLogRatio, constants
 from dpmcmc.enclave.mechanisms.subsampled_gradient import SubsampledGradientSum

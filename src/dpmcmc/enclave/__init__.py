@@ -6,7 +6,7 @@ Every line here is a privacy claim. `docs/enclave.md` explains the design; the p
 from dpmcmc.enclave.batches.sampling import Poisson, WithoutReplacement
 from dpmcmc.enclave.core.audit import Audit, Charge
 from dpmcmc.enclave.core.session import PaidRun
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit
 from dpmcmc.enclave.mechanisms.barker_test import BarkerTest
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum
