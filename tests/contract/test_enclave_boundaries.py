@@ -16,7 +16,9 @@ SOURCE = Path(dpmcmc.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 ENCLAVE = SOURCE / "enclave"
 INTERNALS_OF_JAX = {"core/allowed.py", "core/audit.py", "core/release.py", "accelerate/jaxpr.py", "noise/chacha20.py"}
-"""The list of operations, the auditor, the primitive, what reads equations, and the generator (`jax.extend.random.define_prng_impl`)."""
+INTERNALS_OF_JAX |= {"copies.py", "lines.py", "refusals.py"}
+"""The list of operations, the auditor, the primitive, what reads equations, the generator
+(`jax.extend.random.define_prng_impl`), and what serves messages alone."""
 
 
 def imports(file):
@@ -28,7 +30,7 @@ def imports(file):
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
-def test_internals_of_jax_stay_in_five_files(file):
+def test_internals_of_jax_stay_in_eight_files(file):
     internal = {name for name in imports(file) if name.startswith(("jax.extend", "jax.interpreters", "jax._src"))}
     assert not internal or within(file) in INTERNALS_OF_JAX
     assert not any(name.startswith("jax._src") for name in internal)
@@ -130,7 +132,7 @@ def closure(*modules):
     while left:
         module = left.pop()
         file = SOURCE.parent / f"{module.replace('.', '/')}.py"
-        if module in seen or not file.exists():
+        if module in seen or not file.exists() or module.split(".")[2] in BESIDE:
             continue
         seen.add(module)
         names = (name for name in imports(file) if name.startswith("dpmcmc.enclave"))
@@ -141,7 +143,6 @@ def closure(*modules):
 def test_a_gaussian_release_takes_at_most_so_many_lines_to_believe():
     """The accountant is counted apart; files that say that privacy does not rest on them are not counted."""
     files = closure("dpmcmc.enclave.core.vault", "dpmcmc.enclave.mechanisms.sum")
-    files = {name: file for name, file in files.items() if name.split(".")[2] not in BESIDE}
     trusted = {name: file for name, file in files.items() if not is_beside(file)}
     assert {"gate", "places", "allowed", "self_test", "compiled"} <= {name.rpartition(".")[2] for name in trusted}
     assert not [name for name in trusted if ".accelerate" in name]
