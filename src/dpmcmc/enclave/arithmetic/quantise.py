@@ -56,7 +56,10 @@ def count(contribution: jax.Array, lattice: Lattice) -> jax.Array:
 
 
 def rows(features: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return integers near each row over its unit, of norm <= ROW_BOUND, and the units; a row not finite becomes zero.
+    """Return integers near each row over its unit, of norm <= ROW_BOUND, and the units.
+
+    A row that is not finite becomes zero, and its unit NaN: so does all that is computed from it, and then nothing of
+    the record counts, not even what it would add beside that row.
 
     Args:
         features: shape (records, entries).
@@ -74,7 +77,7 @@ def rows(features: jax.Array) -> tuple[jax.Array, jax.Array]:
         # squares of 20-bit integers add up exactly in float64, in any order: the norm's bits depend on the row alone
         norm = jnp.sqrt(_sum_of_squares(jnp.rint(exact * shift))) / shift
         steps = jnp.rint(exact * jnp.where(usable, target / norm, 0)).astype(jnp.int32)
-        unit = jnp.where(usable, norm / target, 0).astype(jnp.float32)
+        unit = jnp.where(usable, norm / target, jnp.where(largest > 0, jnp.nan, 0)).astype(jnp.float32)
     return steps, unit[:, 0]
 
 
