@@ -21,9 +21,6 @@ ROW_BOUND = 127 * 256
 """The largest norm of a row in integers, and so of an entry: two signed bytes, neither of them -128."""
 
 _LEAST_SQUARE = np.float32(2.0**-100)  # of smaller squares entries may be flushed to zero
-_SHIFT = np.float32(3 * 2**22)
-_SHIFT_BITS = int(_SHIFT.view(np.int32))
-_MOST_SHIFTED = 2**21
 
 
 def scalar(contribution: jax.Array, lattice: Lattice) -> jax.Array:
@@ -47,7 +44,8 @@ def vector(contribution: jax.Array, lattice: Lattice, axis: int = -1) -> jax.Arr
     shorten = power * jnp.sqrt(np.float32((reach / power) ** 2) / jnp.maximum(square, _LEAST_SQUARE))
     scale = jnp.minimum(1 / jnp.asarray(lattice.granularity, jnp.float32), shorten)
     counts = (square < jnp.inf) & (scale >= 0)  # which no NaN is
-    return _nearest(jnp.where(counts, contribution * scale, 0), lattice.bound)
+    # a product and then rint, not a sum that rounds: XLA would make one operation of product and sum, at times
+    return jnp.rint(jnp.where(counts, contribution * scale, 0)).astype(jnp.int32)
 
 
 def count(contribution: jax.Array, lattice: Lattice) -> jax.Array:
@@ -92,10 +90,3 @@ def _sum_of_squares(integers: jax.Array) -> jax.Array:
 def room(bound: int, length: int) -> float:
     """Return the norm that contributions are held to in floating point, so that the gate lets their integers pass."""
     return max(Ball(bound, length).reach * (1 - 2.0**-17 - length * 2.0**-22) - length**0.5 / 2, 0.0)
-
-
-def _nearest(value: jax.Array, bound: int) -> jax.Array:
-    """Return the whole numbers next to numbers of at most `bound`."""
-    if bound > _MOST_SHIFTED:
-        return jnp.rint(value).astype(jnp.int32)
-    return lax.bitcast_convert_type(value + _SHIFT, jnp.int32) - _SHIFT_BITS
