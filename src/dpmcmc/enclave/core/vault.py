@@ -257,6 +257,8 @@ class PrivateData:
         proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
         """
         journal.recognise(self._in_order(), repr(self._placement))
+        if self._is_shuffled:
+            self._stand(self._in_order(), journal.seed_of_places)
         reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
         paid = PaidRun(event, self._ready, journal=journal, entry=reservation.entry)
         try:
