@@ -289,3 +289,35 @@ def test_a_vault_that_may_not_be_fast_releases_the_same():
     found, expected = (data.run(program, jnp.ones(D), model=model, insecure_seed=4) for data in vaults)
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, atol=3e-4 * CLIP * SIZE, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["softmax", "logistic", "a mixture"])
+@pytest.mark.parametrize("accelerate", [True, False])
+def test_double_precision_takes_every_path_too(name, accelerate):
+    """What is rounded is single precision, whatever a program computes with: the sums agree."""
+    likelihood, position = {**GLMS, **OTHERS}[name][:2]
+    model = type(
+        "Model",
+        (),
+        {
+            "temperature": 1.0,
+            "log_prior": staticmethod(lambda w: 0.0 * sum(jnp.sum(leaf) for leaf in jax.tree.leaves(w))),
+            "log_likelihood": staticmethod(likelihood),
+        },
+    )()
+    size = sum(np.size(leaf) for leaf in jax.tree.leaves(position))
+
+    def released():
+        def program(oracle, w, factor):
+            force = oracle.force(GradientSum(CLIP, 0.004), w).value
+            curvature = oracle.curvature(CurvatureSum(CLIP, 0.004), w, factor).value
+            return jnp.concatenate([jnp.ravel(leaf) for leaf in [*jax.tree.leaves(force), curvature]])
+
+        data = PrivateData.without_guarantee(records(SIZE), accelerate=accelerate)
+        at = jax.tree.map(lambda leaf: jnp.full(np.shape(leaf), 0.1), position)
+        return np.asarray(data.run(program, at, jnp.eye(size), model=model, insecure_seed=3))
+
+    single = released()
+    with jax.enable_x64(True):
+        double = released()
+    np.testing.assert_allclose(double, single, atol=8 * 2 * 0.004 * CLIP * 2**0.5 + 3e-4 * CLIP * SIZE)
