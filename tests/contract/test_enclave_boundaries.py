@@ -86,11 +86,6 @@ def at_module_level(file):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def file_of(module):
-    path = SOURCE.joinpath(*module.split(".")[1:])
-    return next((one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()), None)
-
-
 @pytest.mark.parametrize("file", sorted((ENCLAVE / "core").glob("*.py")), ids=lambda file: file.name)
 def test_the_core_does_not_import_what_only_makes_it_faster_or_reads_tables(file):
     for folder in ("accelerate", "tables"):
