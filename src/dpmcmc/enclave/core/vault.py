@@ -283,7 +283,7 @@ class PrivateData:
         """Run attempts a secret random number of times, `mean` on average, and return the best run alone.
 
         The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
-        secret. select.md has the proof.
+        secret. selection.md has the proof.
         """
         price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
         charge = price if insecure_seed is None else price + NonPrivate()
