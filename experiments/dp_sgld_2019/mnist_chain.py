@@ -59,7 +59,7 @@ def kernel_and_model(reading: str, c: dict[str, Any], num_records: int) -> tuple
 
 def run(c: dict[str, Any]) -> list[dict[str, Any]]:
     """Run one chain and return a row an epoch: of the last draw alone, and of the draws of the second half so far."""
-    from dpmcmc.enclave.core.vault import PrivateData
+    from dpmcmc.enclave.data import PrivateData
     from dpmcmc.run.program import Advance, Begin, Layout
 
     data = mnist.load(c["num_train"], c["num_test"])

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, ndtr
 
-from dpmcmc.enclave import correction as correction_module
+from dpmcmc.enclave.mechanisms import correction as correction_module
 from dpmcmc.enclave.mechanisms.correction import LOGISTIC_VARIANCE, Correction, gaussian_mixture, linear_program, ridge
 from dpmcmc.errors import InvalidArgument
 

@@ -131,7 +131,8 @@ def test_a_killed_run_ends_with_the_draws_of_one_that_was_not(whole: Path, kills
 
 
 FRESH_NOISE = """
-from dpmcmc.enclave import paid, rng
+from dpmcmc.enclave.core import session as paid
+from dpmcmc.enclave.noise import chacha20 as rng
 rng.key_of = lambda secret: jax.random.wrap_key_data(
     jax.numpy.asarray(__import__("numpy").frombuffer(KEYS["fresh"](32), "uint32")), impl=rng.CHACHA20
 )

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from toy import Book, GaussianModel
+from toy import TOYS, Book, GaussianModel
 
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def table():
 
 @pytest.fixture
 def data(table, book):
-    return PrivateData(table, ledger=book, dataset="people")
+    return PrivateData(table, ledger=book, dataset="people", extra_mechanisms=TOYS)
 
 
 @pytest.fixture

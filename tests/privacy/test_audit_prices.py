@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toy import ToyGradient, ToyRatio, ToySum, run_chains
+from toy import TOYS, ToyGradient, ToyRatio, ToySum, run_chains
 
 from dpmcmc.accounting.event import Composed, Gaussian
 from dpmcmc.enclave.core.release import execute
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.oracle import Oracle
 
 THETA = jnp.zeros(3)
@@ -199,7 +199,7 @@ def test_releases_performed_are_releases_priced(table, program, count):
         used.extend(np.asarray(jax.random.key_data(keys)))
         return [jnp.zeros((len(keys), 3))]
 
-    oracle = Oracle(PrivateData.without_guarantee(table).facts, None)
+    oracle = Oracle(PrivateData.without_guarantee(table, extra_mechanisms=TOYS).facts, None)
     traced = jax.make_jaxpr(lambda t: program(oracle, t))(THETA)
     with jax.disable_jit():  # loops run in Python, so that each release calls `perform`
         execute(traced, [THETA], jax.random.key(0), perform)
@@ -222,7 +222,7 @@ def test_the_result_is_the_one_that_jit_gives(table, model):
             return type("Answer", (), {"value": jax.grad(model.log_prior)(position)})
 
     key = jax.random.key(5)
-    ours = PrivateData.without_guarantee(table).run(program, THETA, key, model=model)
+    ours = PrivateData.without_guarantee(table, extra_mechanisms=TOYS).run(program, THETA, key, model=model)
     plain = jax.jit(partial(program, Public()))(THETA, key)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import io_callback
-from toy import ToyGradient, ToyRatio, ToySum
+from toy import TOYS, ToyGradient, ToyRatio, ToySum
 
 from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.core.release import release
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.errors import (
     BudgetExceeded,
     InvalidArgument,
@@ -398,7 +398,7 @@ def test_a_release_outside_a_run(data, model):
 
 
 def test_a_release_of_another_data_set(data, book, table, model):
-    other = PrivateData.without_guarantee(table.copy())
+    other = PrivateData.without_guarantee(table.copy(), extra_mechanisms=TOYS)
     stolen = []
     other.price(lambda oracle: stolen.append(oracle), model=model)
 
@@ -414,7 +414,7 @@ def test_a_release_of_another_data_set(data, book, table, model):
 def test_mechanisms_that_nobody_proved(check_refused):
     @dataclass(frozen=True)
     class Cheap(ToySum):
-        def event(self, facts, outputs):
+        def plan(self, facts, contribution, queries):
             raise AssertionError("an uncertified mechanism was believed")
 
     def program(oracle, theta):
@@ -542,7 +542,7 @@ def chains_of_chains_in_a_loop(oracle):
     ],
 )
 def test_no_two_releases_share_noise(table, program):
-    data = PrivateData.without_guarantee(table)
+    data = PrivateData.without_guarantee(table, extra_mechanisms=TOYS)
     values = np.concatenate([np.reshape(leaf, (-1, 3)) for leaf in jax.tree.leaves(data.run(program))])
     assert len(values) == sum(charge.count for charge in data.audit(program).charges)
     noise = values - np.clip(table, -1, 1).sum(0)
@@ -564,7 +564,7 @@ def test_the_key_of_the_proposal_has_no_part_in_the_noise(data):
 
 
 def test_a_fixed_seed_is_no_private_run(table):
-    data = PrivateData.without_guarantee(table)
+    data = PrivateData.without_guarantee(table, extra_mechanisms=TOYS)
     np.testing.assert_array_equal(data.run(ask, insecure_seed=3), data.run(ask, insecure_seed=3))
 
 
@@ -578,7 +578,7 @@ def test_a_fixed_seed_is_charged_as_non_private(data, book):
 
 def test_over_budget(table, book):
     book.limit = 1
-    data = PrivateData(table, ledger=book, dataset="people")
+    data = PrivateData(table, ledger=book, dataset="people", extra_mechanisms=TOYS)
     data.run(ask)
     with pytest.raises(BudgetExceeded):
         data.run(ask)
@@ -602,7 +602,7 @@ def test_a_program_without_a_model(data):
 
 
 def test_the_records_are_no_constants_of_the_compiled_program():
-    data = PrivateData.without_guarantee(np.full((50, 3), 0.123456789, np.float32))
+    data = PrivateData.without_guarantee(np.full((50, 3), 0.123456789, np.float32), extra_mechanisms=TOYS)
     data.run(ask)
     (prepared,) = data._programs.kept.values()
     assert "0.12345" not in prepared.compile().as_text()

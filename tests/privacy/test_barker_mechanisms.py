@@ -12,18 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit
-from toy import GaussianModel
+from toy import GaussianModel, slots_of, to_int64
 
 from dpmcmc.accounting.event import Approximation, LogisticBit, NonPrivate, counts
 from dpmcmc.accounting.event import BarkerTest as BarkerEvent
-from dpmcmc.enclave.arithmetic.lattice import Wide, to_int64
+from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.arithmetic.limbs import limbs
 from dpmcmc.enclave.batches.subsample import Batch, Moments
 from dpmcmc.enclave.core.mechanism import Term
-from dpmcmc.enclave.core.vault import PrivateData
-from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit, ExactBarkerBit, public_steps
+from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit, public_steps
 from dpmcmc.enclave.mechanisms.barker_test import BOUND, BarkerTest, decision_error, draw_correction
 from dpmcmc.enclave.mechanisms.correction import linear_program
+from dpmcmc.enclave.mechanisms.exact import ExactBarkerBit
 from dpmcmc.enclave.noise.chacha20 import insecure_key
 from dpmcmc.enclave.noise.discrete_gaussian import discrete_gaussian
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
@@ -305,9 +306,9 @@ EVERYONE = Batch(jnp.tile(jnp.arange(ROWS), (2, 1)), jnp.ones((2, ROWS), bool))
 
 
 @jax.jit
-def probe(records):
-    log_odds, _ = BIT.log_odds(FACTS, BIT.contribution(TERM), records, QUERIES)
-    return log_odds, TEST.batch_moments(FACTS, TEST.contribution(TERM), records, QUERIES, EVERYONE)
+def probe(slots):
+    log_odds, _ = BIT.log_odds(FACTS, BIT.contribution(TERM), slots, QUERIES)
+    return log_odds, TEST.batch_moments(FACTS, TEST.contribution(TERM), slots, QUERIES, EVERYONE)
 
 
 def numbers(digits):
@@ -324,9 +325,9 @@ def test_one_record_moves_integers_by_no_more_than_declared(rows, replacement, i
     table = np.array([rows[i % len(rows)] for i in range(ROWS)], np.float32)
     other = table.copy()
     other[index] = replacement
-    gone = table.copy()
-    gone[index] = np.nan  # adds zero: the record is not there
-    (odds, moments), (other_odds, other_moments), (fewer_odds, _) = probe(table), probe(other), probe(gone)
+    gone = slots_of(table, occupied=np.arange(ROWS) != index)
+    (odds, moments), (other_odds, other_moments) = probe(slots_of(table)), probe(slots_of(other))
+    fewer_odds, _ = probe(gone)
     moved = np.abs(to_int64(odds) - to_int64(other_odds))
     assert np.all(moved * 2.0**-23 <= 2 * 0.1)  # steps of 2^-23, the largest power of two that puts 0.1 below 2^20
     assert np.all(np.abs(to_int64(odds) - to_int64(fewer_odds)) * 2.0**-23 <= 0.1)
@@ -337,7 +338,7 @@ def test_one_record_moves_integers_by_no_more_than_declared(rows, replacement, i
 
 
 def test_the_step_of_the_logistic_coin():
-    _, lattice = BIT.log_odds(FACTS, BIT.contribution(TERM), jnp.zeros((ROWS, 3)), QUERIES)
+    _, lattice = BIT.log_odds(FACTS, BIT.contribution(TERM), slots_of(jnp.zeros((ROWS, 3))), QUERIES)
     assert lattice.granularity == 2.0**-23
     assert lattice.bound * lattice.granularity <= 0.1
 
@@ -349,7 +350,8 @@ def test_temperature_scales_a_ratio_before_it_is_clipped():
     facts = vault(records).facts
     contribution = test.contribution(Term(lambda t, x: temperature * t * x, STRUCTURE))
     batch = Batch(jnp.arange(4)[None], jnp.ones((1, 4), bool))
-    moments = test.batch_moments(facts, contribution, records, [jnp.zeros(1), jnp.ones(1), jnp.zeros(1)], batch)
+    queries = [jnp.zeros(1), jnp.ones(1), jnp.zeros(1)]
+    moments = test.batch_moments(facts, contribution, slots_of(records), queries, batch)
     expected = np.rint(np.clip(temperature * records, -clip, clip) / clip * BOUND).astype(int)
     assert int(to_int64(moments.total)[0]) == expected.sum()
     assert numbers(moments.spread)[0] == 4 * (expected**2).sum() - expected.sum() ** 2

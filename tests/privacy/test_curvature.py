@@ -1,32 +1,27 @@
 """Noisy Hessians: which models take the path of rank one, that it sums what the general path does, and its bound."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dpmcmc.enclave.mechanisms.lattice_sum import vector_lattice
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_linear_predictor import GLMS, OTHERS, VALUES, D, logistic, records, robust
+from test_linear_predictor import GLMS, OTHERS, VALUES, D, add_up, logistic, records, robust
+from toy import compute, shapes_of, slots_of, to_int64
 
 from dpmcmc.accounting import accountants
 from dpmcmc.accounting.event import Gaussian
 from dpmcmc.enclave import CurvatureSum, PrivateData, Sum
-from dpmcmc.enclave.accelerate.linear.rank_one import (
-    MOST_ROOT,
-    OFF_DIAGONAL,
-    ON_DIAGONAL,
-    _square,
-    find_rank_one,
-    for_roots,
-    sum_squares,
-)
-from dpmcmc.enclave.arithmetic.lattice import Lattice, to_int64
+from dpmcmc.enclave.accelerate.linear.rank_one import LEAST_ROOT, find_rank_one, find_rank_one_squares
+from dpmcmc.enclave.accelerate.linear.sums import product_of_bytes
+from dpmcmc.enclave.arithmetic.lattice import Lattice
+from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
 from dpmcmc.enclave.core.mechanism import Term
-from dpmcmc.enclave.mechanisms import curvature
-from dpmcmc.enclave.mechanisms.curvature import symmetric
+from dpmcmc.enclave.core.sums import SumRequest, finer_bits, vector_lattice
+from dpmcmc.enclave.mechanisms.curvature import OFF_DIAGONAL, ON_DIAGONAL, symmetric
 from dpmcmc.enclave.noise.chacha20 import insecure_key
 from dpmcmc.errors import InvalidArgument, ReleaseRefused
 
@@ -48,6 +43,13 @@ def problem(model, position, size, chains=3):
 
 def form_of(contribution, facts, queries):
     return find_rank_one(contribution, [query[0] for query in queries], facts.record)
+
+
+def path_of(contribution, facts, queries, clip=CLIP, noise_multiplier=3.0):
+    """The path, and the lattice of its sum: as much finer than a sum needs as every path of it is."""
+    coarse = vector_lattice(clip, noise_multiplier, facts)
+    lattice = coarse.refined(2 ** finer_bits(coarse, facts.size))
+    return find_rank_one_squares(facts, SumRequest("square", contribution, tuple(shapes_of(queries))), lattice), lattice
 
 
 def hessians(model, position, table, queries):
@@ -95,10 +97,8 @@ def test_others_are_not(name):
 def test_the_sum_is_the_clipped_sum(name, size):
     model, position, _, _ = GLMS[name]
     contribution, facts, table, queries = problem(model, position, size)
-    lattice = vector_lattice(CLIP, 3.0, facts, 21)
-    roots, refined = for_roots(lattice)
-    total = jax.jit(partial(sum_squares, form_of(contribution, facts, queries), roots))(table, queries)
-    found = to_int64(total) * float(lattice.granularity) / refined
+    path, lattice = path_of(contribution, facts, queries)
+    found = to_int64(add_up(path)(slots_of(table), queries)) * float(lattice.granularity)
     each = hessians(model, position, table, queries)
     norms = np.linalg.norm(each, axis=(2, 3), keepdims=True)
     assert size == 1 or (np.any(norms > CLIP) and np.any(norms < CLIP))
@@ -109,15 +109,16 @@ def test_the_sum_is_the_clipped_sum(name, size):
 
 
 @pytest.mark.parametrize("noise_multiplier", [0.004, 3.0])
-def test_both_paths_release_the_same(noise_multiplier, monkeypatch):
+def test_both_paths_release_the_same(noise_multiplier):
     contribution, facts, table, queries = problem(robust, np.zeros(D, np.float32), 400)
     mechanism, keys = CurvatureSum(CLIP, noise_multiplier), jax.random.split(insecure_key(3), 3)
-    (fast,) = mechanism.compute(facts, contribution, table, queries, keys)
-    monkeypatch.setattr(curvature, "find_rank_one", lambda *_: None)
-    (general,) = mechanism.compute(facts, contribution, table, queries, keys)
-    sigma = float(jnp.sqrt(mechanism.variance(facts, [query[0] for query in queries])))
+    plans = [mechanism.plan(one, contribution, shapes_of(queries)) for one in (facts, replace(facts, paths=()))]
+    assert [plan.path() for plan in plans] == ["rank-one squares", "reference"]
+    assert plans[0].event == plans[1].event
+    fast, general = (plan.draw(plan.prepare(slots_of(table)), queries, keys)[0] for plan in plans)
+    (sigma,) = {float(jnp.sqrt(plan.variance([query[0] for query in queries]))) for plan in plans}
     assert sigma == pytest.approx(2 * noise_multiplier * CLIP, rel=1e-4)
-    np.testing.assert_allclose(fast, general, atol=8 * sigma + 3e-4 * CLIP * 400)
+    np.testing.assert_allclose(fast, general, atol=3e-4 * CLIP * 400)  # the noise is the same, on the same lattice
 
 
 class Logistic:
@@ -161,7 +162,7 @@ def test_the_noise_has_the_declared_scale_on_the_diagonal_and_off_it():
     contribution, facts, table, _ = problem(logistic, np.zeros(D, np.float32), 1)
     keys = jax.random.split(insecure_key(4), 4000)
     queries = [jnp.zeros((4000, D)), jnp.zeros((4000, D, 2))]
-    (values,) = CurvatureSum(2.0, 3.0).compute(facts, contribution, table, queries, keys)
+    (values,) = compute(CurvatureSum(2.0, 3.0), facts, contribution, table, queries, keys)
     assert values.shape == (4000, 3)
     assert pytest.approx(2, rel=1e-3) == (OFF_DIAGONAL / ON_DIAGONAL) ** 2
     error = 4.5 * np.sqrt(2 / 4000)  # four and a half standard errors: one false alarm in 50,000 for all three
@@ -178,8 +179,8 @@ def test_chunks_and_order_change_no_bit(size):
 
     def release(table, chunk_size):
         facts = PrivateData.without_guarantee(table, chunk_size=chunk_size).facts
-        compute = partial(CurvatureSum(CLIP, 3.0).compute, facts, contribution)
-        return jax.jit(lambda table, keys: compute(table, queries, keys))(table, keys)[0]
+        draw = partial(compute, CurvatureSum(CLIP, 3.0), facts, contribution)
+        return jax.jit(lambda slots, keys: draw(slots, queries, keys))(slots_of(table), keys)[0]
 
     expected = release(table, 1000)
     for chunk_size in (1, size):
@@ -190,11 +191,10 @@ def test_chunks_and_order_change_no_bit(size):
 
 def test_the_sums_of_parts_are_the_sum_of_the_whole():
     contribution, facts, table, queries = problem(logistic, np.zeros(D, np.float32), 3000)
-    form, (roots, _) = form_of(contribution, facts, queries), for_roots(vector_lattice(CLIP, 3.0, facts, 15))
+    path, _ = path_of(contribution, facts, queries)
 
     def total(part):
-        rows = jax.tree.map(lambda leaf: leaf[part], table)
-        return to_int64(jax.jit(partial(sum_squares, form, roots))(rows, queries))
+        return to_int64(add_up(path)(slots_of(jax.tree.map(lambda leaf: leaf[part], table)), queries))
 
     np.testing.assert_array_equal(total(slice(1234)) + total(slice(1234, None)), total(slice(None)))
 
@@ -206,28 +206,27 @@ def extreme(name):
     """The form of a model's Hessians, the lattice of their sum, and two chains, one of them far out."""
     contribution, facts, _, queries = problem(*GLMS[name][:2], 4)
     queries = [jnp.concatenate([query[:1], 1e9 * query[1:2]]) for query in queries]
-    return form_of(contribution, facts, queries), vector_lattice(CLIP, 3.0, facts, 21), queries
+    return *path_of(contribution, facts, queries), queries
 
 
 PROBES = {name: extreme(name) for name in ("logistic", "Poisson", "robust", "intercept first")}
 
 
 @jax.jit
-def integers(table):
-    return [sum_squares(form, for_roots(lattice)[0], table, queries) for form, lattice, queries in PROBES.values()]
+def integers(slots):
+    return [path.sum(path.prepare(slots), queries, 2) for path, _, queries in PROBES.values()]
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(VALUES, min_size=D, max_size=D), VALUES)
 def test_one_record_is_within_the_bound_exactly(x, y):
     table = {"x": np.array([x], np.float32), "y": np.array([y], np.float32), "c": np.array([1], np.int32)}
-    for total, (_, lattice, _) in zip(integers(table), PROBES.values(), strict=True):
-        bound = for_roots(lattice)[1] * lattice.bound
+    for total, (_, lattice, _) in zip(integers(slots_of(table)), PROBES.values(), strict=True):
         for chain in to_int64(total):
-            assert sum(int(step) ** 2 for step in chain) <= bound**2
+            assert sum(int(step) ** 2 for step in chain) <= lattice.bound**2
 
 
-@given(st.lists(st.integers(-MOST_ROOT, MOST_ROOT), min_size=1, max_size=6))
+@given(st.lists(st.integers(-ROW_BOUND, ROW_BOUND), min_size=1, max_size=6))
 def test_the_weighted_entries_of_a_square_are_no_longer_than_its_norm(root):
     """In integers of any size: |29 diagonal, 41 above it| <= 29 |root|^2, with nothing to spare for one coordinate."""
     weighted = [
@@ -241,28 +240,37 @@ def test_the_weighted_entries_of_a_square_are_no_longer_than_its_norm(root):
 
 def test_squares_are_exact_at_their_bounds():
     generator = np.random.default_rng(6)
-    steps = generator.choice([-MOST_ROOT, MOST_ROOT, MOST_ROOT - 1, 1, 0], (2**17, 2)).astype(np.int32)
-    signs = generator.choice([-1, 1], 2**17).astype(np.int32)
-    found = to_int64(jax.jit(_square)(steps, signs))
+    rows = 2**17 - 512
+    steps = generator.choice([-ROW_BOUND, ROW_BOUND, ROW_BOUND - 1, 1, 0], (rows, 2)).astype(np.int32)
+    signs = generator.choice([-1, 1], (rows, 1)).astype(np.int32)
+    product = jax.jit(partial(product_of_bytes, 2))
+    found = to_int64(product((steps * signs).T[None], steps.T[None]))
     wide = steps.astype(np.int64)
-    np.testing.assert_array_equal(found, (wide * signs[:, None]).T @ wide)
+    np.testing.assert_array_equal(found, (wide * signs).T @ wide)
 
 
 @pytest.mark.parametrize("noise_multiplier", [0.002, 1.0, 1e2, 1e4])
 @pytest.mark.parametrize("clip", [1e-6, 1.0, 1e6])
 def test_the_finer_lattice_keeps_the_privacy(clip, noise_multiplier):
-    lattice = vector_lattice(clip, noise_multiplier, PrivateData.without_guarantee(records(10)).facts, 15)
-    roots, refined = for_roots(lattice)
+    contribution, facts, _, queries = problem(logistic, np.zeros(D, np.float32), 10)
+    coarse = vector_lattice(clip, noise_multiplier, facts)
+    path, lattice = path_of(contribution, facts, queries, clip, noise_multiplier)
+    refined = lattice.bound // coarse.bound
     assert refined & (refined - 1) == 0
-    assert ON_DIAGONAL * roots.bound**2 <= refined * lattice.bound
-    assert 2**7 <= roots.bound <= MOST_ROOT
-    assert roots.granularity**2 * refined == pytest.approx(ON_DIAGONAL * lattice.granularity, rel=1e-6)
-    assert lattice.scale * refined <= 2**44
+    assert refined * coarse.bound == lattice.bound
+    assert refined * coarse.scale == lattice.scale
+    assert ON_DIAGONAL * path.roots.bound**2 <= lattice.bound
+    assert LEAST_ROOT <= path.roots.bound <= ROW_BOUND
+    assert path.roots.granularity**2 * refined == pytest.approx(ON_DIAGONAL * coarse.granularity, rel=1e-6)
+    assert lattice.scale <= 2**44
 
 
-def test_noise_that_leaves_no_room_for_squares_takes_the_general_path():
+def test_noise_that_leaves_no_room_for_squares_takes_the_reference_path():
     contribution, facts, table, queries = problem(logistic, np.zeros(D, np.float32), 10)
-    assert for_roots(vector_lattice(1.0, 1e8, facts, 15)) is None
-    assert for_roots(Lattice(1.0, 29, 2.0**44)) is None
+    assert path_of(contribution, facts, queries, 1.0, 1e8)[0] is None
+    request = SumRequest("square", contribution, tuple(shapes_of(queries)))
+    assert find_rank_one_squares(facts, request, Lattice(1.0, ON_DIAGONAL, 2.0**44)) is None
     keys = jax.random.split(insecure_key(1), 3)
-    assert np.all(np.isfinite(CurvatureSum(1.0, 1e8).compute(facts, contribution, table, queries, keys)))
+    plan = CurvatureSum(1.0, 1e8).plan(facts, contribution, shapes_of(queries))
+    assert plan.path() == "reference"
+    assert np.all(np.isfinite(plan.draw(plan.prepare(slots_of(table)), queries, keys)))

@@ -18,13 +18,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toy import ToySum
+from toy import TOYS, ToySum
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Gaussian, compose
 from dpmcmc.accounting.ledger import Ledger
-from dpmcmc.enclave import Journal, PrivateData, journal, private_file, rng
+from dpmcmc.enclave import Journal, PrivateData
+from dpmcmc.enclave.noise import chacha20 as rng
+from dpmcmc.enclave.resume import journal, private_file
 from dpmcmc.enclave.resume.journal import UNFINISHED, has_private_part
 from dpmcmc.errors import (
     AuditError,
@@ -78,7 +80,11 @@ def make(tmp_path, monkeypatch, table):
         if ledger is None:
             ledger = Ledger.in_memory()
             ledger.register("people", BUDGET, Adjacency.REPLACE_ONE)
-        return Setting(PrivateData(records, ledger=ledger, dataset="people"), ledger, tmp_path / name / "folder")
+        return Setting(
+            PrivateData(records, ledger=ledger, dataset="people", extra_mechanisms=TOYS),
+            ledger,
+            tmp_path / name / "folder",
+        )
 
     return made
 
@@ -175,7 +181,9 @@ def test_a_run_in_one_go_pays_once_and_leaves_no_key(make):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that nobody closes any more
 def test_stopped_at_any_line_it_releases_what_it_would_have_in_one_go(table, tmp_path):
     book = QuickBook()
-    setting = Setting(PrivateData(table, ledger=book, dataset="people"), book, tmp_path / "compiled")
+    setting = Setting(
+        PrivateData(table, ledger=book, dataset="people", extra_mechanisms=TOYS), book, tmp_path / "compiled"
+    )
     programs = (step,) * 2
     go_on(setting, programs)
     reference: dict[int, set[bytes]] = {}

@@ -3,32 +3,36 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from dpmcmc.enclave.mechanisms.lattice_sum import noisy_vector_sum, vector_lattice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.scipy.special import gammaln
+from toy import compute, shapes_of, slots_of, to_int64
 
-from dpmcmc.enclave import linear_predictor
+from dpmcmc.enclave.accelerate.linear import sums as linear_sums
 from dpmcmc.enclave.accelerate.linear.form import factorise
-from dpmcmc.enclave.accelerate.linear.rows import (
-    ROW_BOUND,
-    ROWS_IN_TILE,
-    Rows,
-    groups_of,
-    make_rows,
-    quantise_rows,
-    tiles_at_once,
+from dpmcmc.enclave.accelerate.linear.rows import Rows, gated_rows, groups_of, rows_at_once
+from dpmcmc.enclave.accelerate.linear.sums import (
+    LEAST_BOUND,
+    MOST_BOUND,
+    _num_bytes,
+    find_linear_rows,
+    product_of_bytes,
+    sum_rows,
 )
-from dpmcmc.enclave.accelerate.linear.sums import MOST_BOUND, finer, sum_rows
-from dpmcmc.enclave.arithmetic.lattice import Lattice, to_int64
+from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
+from dpmcmc.enclave.arithmetic.quantise import rows as quantise_rows
+from dpmcmc.enclave.core.gate import Ball
 from dpmcmc.enclave.core.mechanism import Term
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.core.places import ROWS_IN_TILE
+from dpmcmc.enclave.core.sums import SumRequest, finer_bits, vector_lattice
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, exact_sum
 from dpmcmc.enclave.mechanisms.gradient import GradientSum, flat_gradient
 from dpmcmc.enclave.noise.chacha20 import insecure_key
@@ -129,8 +133,16 @@ def find(contribution, facts, queries):
     return factorise(contribution, [query[0] for query in queries], facts.record)
 
 
-def num_coordinates(queries):
-    return sum(query[0].size for query in queries)
+def path_of(contribution, facts, queries, clip=0.8, noise_multiplier=3.0):
+    """The path, and the lattice of its sum: as much finer than a sum needs as every path of it is."""
+    coarse = vector_lattice(clip, noise_multiplier, facts)
+    lattice = coarse.refined(2 ** finer_bits(coarse, facts.size))
+    return find_linear_rows(facts, SumRequest("gradient", contribution, tuple(shapes_of(queries))), lattice), lattice
+
+
+def add_up(path):
+    """The sum of slots by a path, compiled."""
+    return jax.jit(lambda slots, queries: path.sum(path.prepare(slots), queries, len(queries[0])))
 
 
 # What takes the path.
@@ -158,7 +170,7 @@ def test_near_misses_are_not(name):
 
 def test_a_run_takes_the_path_without_being_told(monkeypatch):
     calls = []
-    monkeypatch.setattr(linear_predictor, "make_rows", lambda *arguments: calls.append(1) or make_rows(*arguments))
+    monkeypatch.setattr(linear_sums, "gated_rows", lambda *arguments: calls.append(1) or gated_rows(*arguments))
 
     class Model:
         temperature = 0.5
@@ -172,9 +184,15 @@ def test_a_run_takes_the_path_without_being_told(monkeypatch):
 
         return jax.lax.scan(step, start, None, length=4)[0]
 
-    result = PrivateData.without_guarantee(records(300)).run(program, jnp.zeros(D), model=Model())
+    data = PrivateData.without_guarantee(records(300))
+    result = data.run(program, jnp.zeros(D), model=Model())
     assert np.all(np.isfinite(result))
     assert calls == [1]  # once, before the loop
+    assert data.audit(program, jnp.zeros(D), model=Model()).paths == ("linear rows",)
+    plain = PrivateData.without_guarantee(records(300), accelerate=False)
+    assert np.all(np.isfinite(plain.run(program, jnp.zeros(D), model=Model())))
+    assert calls == [1]
+    assert plain.audit(program, jnp.zeros(D), model=Model()).paths == ("reference",)
 
 
 # Without privacy.
@@ -185,17 +203,19 @@ def test_the_exact_gradient_is_the_plain_sum(name):
     contribution, facts, table, queries = problem(*GLMS[name][:2], 4200)
     table["x"] = table["x"].at[3, 1].set(jnp.inf).at[4, 2].set(jnp.nan).at[5].set(0.0)  # two records count as zero
     keys = jax.random.split(insecure_key(1), 3)
-    assert isinstance(ExactGradientSum().prepare(facts, contribution, table, [query[0] for query in queries]), Rows)
-    (found,) = ExactGradientSum().compute(facts, contribution, table, queries, keys)
-    expected = exact_sum(facts, contribution, table, queries, 3)
+    plan, slots = ExactGradientSum().plan(facts, contribution, shapes_of(queries)), slots_of(table)
+    assert isinstance(plan.prepare(slots), Rows)
+    (found,) = plan.draw(plan.prepare(slots), queries, keys)
+    expected = exact_sum(facts, contribution, slots, queries, 3)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6 * np.max(np.abs(expected)))
 
 
 def test_an_exact_gradient_that_overflows_counts_as_zero():
     contribution, facts, table, queries = problem(linear, VECTOR, 40)
     far = {**table, "y": table["y"].at[7].set(1e38), "x": table["x"].at[7].set(1e3)}
-    (found,) = ExactGradientSum().compute(facts, contribution, far, queries, jax.random.split(insecure_key(1), 3))
-    expected = exact_sum(facts, contribution, jax.tree.map(lambda leaf: jnp.delete(leaf, 7, axis=0), table), queries, 3)
+    (found,) = compute(ExactGradientSum(), facts, contribution, far, queries, jax.random.split(insecure_key(1), 3))
+    without = slots_of(table, occupied=np.arange(40) != 7)
+    expected = exact_sum(facts, contribution, without, queries, 3)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -208,9 +228,8 @@ def test_the_sum_is_the_clipped_sum(name, size):
     model, position, _, _ = GLMS[name]
     contribution, facts, table, queries = problem(model, position, size)
     clip = 0.8
-    lattice, _ = finer(vector_lattice(clip, 3.0, facts, num_coordinates(queries)))
-    rows = jax.jit(partial(make_rows, find(contribution, facts, queries)))(table)
-    total = to_int64(jax.jit(sum_rows)(rows, lattice, queries)) * float(lattice.granularity)
+    path, lattice = path_of(contribution, facts, queries, clip)
+    total = to_int64(add_up(path)(slots_of(table), queries)) * float(lattice.granularity)
     each = np.asarray(jax.vmap(jax.vmap(contribution, (None, 0)), (0, None))(queries, table), float)
     norms = np.linalg.norm(each, axis=2, keepdims=True)
     assert size == 1 or (np.any(norms > clip) and np.any(norms < clip))
@@ -221,13 +240,17 @@ def test_the_sum_is_the_clipped_sum(name, size):
 def test_both_paths_release_the_same_with_the_same_event_and_variance():
     contribution, facts, table, queries = problem(logistic, VECTOR, 400)
     mechanism = GradientSum(0.8, 0.004)
-    keys = jax.random.split(insecure_key(3), 3)
-    lattice = vector_lattice(0.8, 0.004, facts, D)
-    (fast,) = mechanism.compute(facts, contribution, table, queries, keys)
-    general = noisy_vector_sum(lattice, facts, contribution, table, queries, keys)
-    sigma = float(jnp.sqrt(mechanism.variance(facts, [query[0] for query in queries])))
+    keys, shapes = jax.random.split(insecure_key(3), 3), shapes_of(queries)
+    fast, plain = (mechanism.plan(one, contribution, shapes) for one in (facts, replace(facts, paths=())))
+    assert (fast.path(), plain.path()) == ("linear rows", "reference")
+    assert fast.event == plain.event
+    assert fast.outputs == plain.outputs
+    found, general = (plan.draw(plan.prepare(slots_of(table)), queries, keys)[0] for plan in (fast, plain))
+    one = [query[0] for query in queries]
+    sigma = float(jnp.sqrt(fast.variance(one)))
+    assert sigma == float(jnp.sqrt(plain.variance(one)))
     assert sigma == pytest.approx(2 * 0.004 * 0.8, rel=1e-4)
-    np.testing.assert_allclose(fast, general, atol=8 * sigma + 3e-4 * 0.8 * 400)
+    np.testing.assert_allclose(found, general, atol=3e-4 * 0.8 * 400)  # the noise is the same, on the same lattice
 
 
 def test_the_noise_of_the_fine_lattice_has_the_declared_scale():
@@ -236,10 +259,12 @@ def test_the_noise_of_the_fine_lattice_has_the_declared_scale():
     contribution = flat_gradient(Term(linear, jax.tree.structure((0,))))
     keys = jax.random.split(insecure_key(4), 4000)
     mechanism = GradientSum(2.0, 3.0)
-    (values,) = mechanism.compute(facts, contribution, table, [jnp.ones((4000, D))], keys)
+    plan = mechanism.plan(facts, contribution, [jax.ShapeDtypeStruct((D,), jnp.float32)])
+    assert plan.path() == "linear rows"
+    (values,) = plan.draw(plan.prepare(slots_of(table)), [jnp.ones((4000, D))], keys)
     error = 4 * np.sqrt(2 / values.size)  # four standard errors of a variance: one false alarm in 16,000
     assert np.mean(np.var(values, axis=0)) / 12.0**2 == pytest.approx(1, abs=error)
-    assert mechanism.variance(facts, [jnp.ones(D)]) == pytest.approx(12.0**2, rel=1e-4)
+    assert plan.variance([jnp.ones(D)]) == pytest.approx(12.0**2, rel=1e-4)
 
 
 # The same bits.
@@ -248,21 +273,23 @@ SEEDED = """
 import sys; sys.path[:0] = {path!r}
 import jax, numpy as np
 import test_linear_predictor as tests
-from dpmcmc.enclave.arithmetic.lattice import sum_across, to_int64
+from dpmcmc.enclave.arithmetic.int64 import sum_across
+from dpmcmc.enclave.core.places import Slots
 from jax.sharding import Mesh, PartitionSpec
+from toy import slots_of, to_int64
 contribution, facts, table, queries = tests.problem(tests.logistic, tests.VECTOR, 4000)
-factors = tests.find(contribution, facts, queries)
-lattice, _ = tests.finer(tests.vector_lattice(0.8, 3.0, facts, tests.D))
+path, _ = tests.path_of(contribution, facts, queries)
+slots = slots_of(table, tile=8 * tests.ROWS_IN_TILE)
 
-def one(table):
-    return tests.sum_rows(tests.make_rows(factors, table), lattice, queries)
+def one(slots):
+    return path.sum(path.prepare(slots), queries, 3)
 
-alone = to_int64(jax.jit(one)(table))
+alone = to_int64(jax.jit(one)(slots))
 mesh = Mesh(np.array(jax.devices()), ("shards",))
 spec = PartitionSpec("shards")
-shard = lambda table: sum_across(one(table), "shards")
-options = dict(mesh=mesh, in_specs=(spec,), out_specs=PartitionSpec(), check_vma=False)
-together = to_int64(jax.jit(jax.shard_map(shard, **options))(table))
+shard = lambda slots: sum_across(one(slots), "shards")
+options = dict(mesh=mesh, in_specs=(Slots(spec, spec, PartitionSpec()),), out_specs=PartitionSpec(), check_vma=False)
+together = to_int64(jax.jit(jax.shard_map(shard, **options))(slots))
 assert len(jax.devices()) == 8
 np.testing.assert_array_equal(alone, together)
 print("equal")
@@ -282,8 +309,8 @@ def test_chunks_and_order_change_no_bit(name, size):
 
     def release(table, chunk_size):
         facts = PrivateData.without_guarantee(table, chunk_size=chunk_size).facts
-        compute = partial(GradientSum(0.8, 3.0).compute, facts, contribution)
-        return jax.jit(lambda table, keys: compute(table, queries, keys))(table, keys)[0]
+        draw = partial(compute, GradientSum(0.8, 3.0), facts, contribution)
+        return jax.jit(lambda slots, keys: draw(slots, queries, keys))(slots_of(table), keys)[0]
 
     expected = release(table, 1000)
     for chunk_size in (1, 7, 1000, size):
@@ -299,12 +326,10 @@ def test_the_sums_of_parts_are_the_sum_of_the_whole(chains):
     table = {"x": generator.normal(size=(9000, 10)).astype(np.float32), "y": records(9000)["y"]}
     queries = [jnp.asarray(generator.normal(size=(chains, 10)).astype(np.float32))]
     facts = PrivateData.without_guarantee(table).facts
-    factors = find(flat_gradient(Term(logistic, jax.tree.structure((0,)))), facts, queries)
-    lattice, _ = finer(vector_lattice(0.8, 3.0, facts, 10))
+    path, _ = path_of(flat_gradient(Term(logistic, jax.tree.structure((0,)))), facts, queries)
 
     def total(part):
-        rows = jax.tree.map(lambda leaf: leaf[part], table)
-        return to_int64(jax.jit(lambda rows: sum_rows(make_rows(factors, rows), lattice, queries))(rows))
+        return to_int64(add_up(path)(slots_of(jax.tree.map(lambda leaf: leaf[part], table)), queries))
 
     np.testing.assert_array_equal(total(slice(1234)) + total(slice(1234, None)), total(slice(None)))
 
@@ -329,39 +354,36 @@ def extreme(name):
     """The factors of a model, the lattice of its sum, and two chains of positions, one of them far out."""
     contribution, facts, _, queries = problem(*GLMS[name][:2], 4)
     queries = [jnp.concatenate([query[:1], 1e18 * query[1:2]]) for query in queries]
-    return find(contribution, facts, queries), vector_lattice(0.8, 3.0, facts, num_coordinates(queries)), queries
+    return *path_of(contribution, facts, queries), queries
 
 
 PROBES = {name: extreme(name) for name in ("logistic", "Poisson", "softmax", "intercept and scale", "two predictors")}
 
 
 @jax.jit
-def integers(table):
-    return [
-        sum_rows(make_rows(factors, table), finer(lattice)[0], queries) for factors, lattice, queries in PROBES.values()
-    ]
+def integers(slots):
+    return [path.sum(path.prepare(slots), queries, 2) for path, _, queries in PROBES.values()]
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(VALUES, min_size=D, max_size=D), VALUES)
 def test_one_record_is_within_the_bound_exactly(x, y):
     table = {"x": np.array([x], np.float32), "y": np.array([y], np.float32), "c": np.array([1], np.int32)}
-    for total, (_, lattice, _) in zip(integers(table), PROBES.values(), strict=True):
-        bound = finer(lattice)[1] * lattice.bound
+    for total, (_, lattice, _) in zip(integers(slots_of(table)), PROBES.values(), strict=True):
         for chain in to_int64(total):
-            assert sum(int(step) ** 2 for step in chain) <= bound**2
+            assert sum(int(step) ** 2 for step in chain) <= lattice.bound**2
 
 
 @pytest.mark.parametrize("bound", [127, 32639, MOST_BOUND])
 @pytest.mark.parametrize("chains", [1, 5])
 def test_products_of_bytes_are_exact_at_their_bounds(bound, chains):
-    most_tiles = tiles_at_once(D, ROWS_IN_TILE, 2**17 // ROWS_IN_TILE - 1)
-    assert most_tiles * ROWS_IN_TILE == 2**17 - ROWS_IN_TILE
+    most_tiles = 2**17 // ROWS_IN_TILE - 1
+    assert all(ROWS_IN_TILE <= rows_at_once(width) < 2**17 for width in (1, D, 1000, 2**20))
     generator = np.random.default_rng(6)
     steps = generator.choice([-bound, bound, 1 - bound, 1, 0], (most_tiles, chains, ROWS_IN_TILE))
     rows = generator.choice([-ROW_BOUND, ROW_BOUND, -128, 127, -1], (most_tiles, D, ROWS_IN_TILE))
     steps[:, 0], rows[:, 0] = -min(bound, 128), -128  # the largest product of two digits, throughout
-    product = jax.jit(linear_predictor._product(Lattice(1.0, bound)))
+    product = jax.jit(partial(product_of_bytes, _num_bytes(bound)))
     found = to_int64(product(steps.astype(np.int32), rows.astype(np.int16)))
     np.testing.assert_array_equal(found, np.einsum("tcr,tdr->cd", steps, rows))
 
@@ -375,6 +397,7 @@ def test_rows_are_within_their_bound_and_near_themselves(row):
     row = np.array([row], np.float32)
     steps, units = QUANTISE(row)
     assert sum(int(step) ** 2 for step in steps[0]) <= ROW_BOUND**2
+    np.testing.assert_array_equal(Ball(ROW_BOUND, D).hold(steps), steps)
     if not np.all(np.isfinite(row)):
         assert not np.any(steps)
         assert units[0] == 0
@@ -386,37 +409,42 @@ def test_rows_are_within_their_bound_and_near_themselves(row):
 @pytest.mark.parametrize("noise_multiplier", [0.002, 1.0, 1e2, 1e5, 1e6])
 @pytest.mark.parametrize("clip", [1e-6, 1.0, 1e6])
 def test_a_finer_lattice_keeps_the_privacy(clip, noise_multiplier):
-    facts = PrivateData.without_guarantee(records(10)).facts
-    lattice = vector_lattice(clip, noise_multiplier, facts, D)
-    of_residuals, refined = finer(lattice)
+    contribution, facts, _, queries = problem(logistic, VECTOR, 10)
+    coarse = vector_lattice(clip, noise_multiplier, facts)
+    path, lattice = path_of(contribution, facts, queries, clip, noise_multiplier)
+    refined = lattice.bound // coarse.bound
     assert refined & (refined - 1) == 0
-    assert of_residuals.bound * ROW_BOUND <= refined * lattice.bound
-    assert 32 <= of_residuals.bound <= 2**18
-    assert of_residuals.granularity * refined == lattice.granularity
-    assert lattice.scale * refined <= 2**44
+    assert refined * coarse.bound == lattice.bound
+    assert refined * coarse.scale == lattice.scale
+    assert lattice.scale / lattice.bound >= 2 * noise_multiplier
+    assert path.residuals.bound * ROW_BOUND <= lattice.bound
+    assert LEAST_BOUND <= path.residuals.bound <= MOST_BOUND
+    assert path.residuals.granularity * refined == coarse.granularity
+    assert lattice.scale <= 2**44
+    assert facts.size * lattice.bound < 2**62
 
 
-def test_noise_that_leaves_no_room_for_two_factors_takes_the_general_path():
+def test_noise_that_leaves_no_room_for_two_factors_takes_the_reference_path():
     contribution, facts, table, queries = problem(logistic, VECTOR, 10)
-    assert finer(vector_lattice(1.0, 1e8, facts, D)) is None
-    mechanism = GradientSum(1.0, 1e8)
-    assert mechanism.prepare(facts, contribution, table, [query[0] for query in queries]) is table
-    assert np.all(
-        np.isfinite(mechanism.compute(facts, contribution, table, queries, jax.random.split(insecure_key(1), 3)))
-    )
+    assert path_of(contribution, facts, queries, 1.0, 1e8)[0] is None
+    plan = GradientSum(1.0, 1e8).plan(facts, contribution, shapes_of(queries))
+    slots = slots_of(table)
+    assert plan.path() == "reference"
+    assert plan.prepare(slots) is slots
+    assert np.all(np.isfinite(plan.draw(slots, queries, jax.random.split(insecure_key(1), 3))))
 
 
 def test_memory_is_flat_in_the_number_of_records():
     contribution, facts, _, queries = problem(logistic, VECTOR, 4)
-    factors = find(contribution, facts, queries)
-    lattice, _ = finer(vector_lattice(0.8, 3.0, facts, D))
+    path, _ = path_of(contribution, facts, queries)
 
     def temporary(size):
-        table = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape), leaf.dtype), facts.record)
-        rows = jax.eval_shape(partial(make_rows, factors), table)
+        slots = slots_of(jax.tree.map(lambda leaf: np.zeros((1, *leaf.shape), leaf.dtype), facts.record))
+        slots = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape[1:])[: leaf.ndim], leaf.dtype), slots)
+        rows = jax.eval_shape(path.prepare, slots)
         assert isinstance(rows, Rows)
-        made = jax.jit(partial(make_rows, factors)).lower(table).compile().memory_analysis()
-        added = jax.jit(sum_rows).lower(rows, lattice, queries).compile().memory_analysis()
-        return max(made.temp_size_in_bytes - made.output_size_in_bytes, added.temp_size_in_bytes)
+        made = jax.jit(path.prepare).lower(slots).compile().memory_analysis()
+        added = jax.jit(partial(sum_rows, lattice=path.residuals)).lower(rows, queries=queries).compile()
+        return max(made.temp_size_in_bytes - made.output_size_in_bytes, added.memory_analysis().temp_size_in_bytes)
 
     assert temporary(2**22) <= temporary(2**18) + 2**20

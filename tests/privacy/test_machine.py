@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpmcmc.enclave import ExactSum, GradientSum, PrivateData, machine
+from dpmcmc.enclave import ExactSum, GradientSum, PrivateData
+from dpmcmc.enclave.resume import machine
 from dpmcmc.errors import RunRefused
 
 SIZES = [(n, d, chains) for n in (1000, 2000, 3000, 20_000) for d, chains in ((5, 3), (5, 16), (10, 3), (32, 16))]

@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
-from toy import GaussianModel, run_chains
+from toy import GaussianModel, compute, run_chains, slots_of
 
 from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import AcceptBit, Approximation, Gaussian, NonPrivate, counts
-from dpmcmc.enclave.arithmetic.lattice import sum_chunks
+from dpmcmc.enclave.core import sums
+from dpmcmc.enclave.core.gate import gated_sum
 from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.core.metadata import admit
-from dpmcmc.enclave.core.vault import PrivateData
-from dpmcmc.enclave.mechanisms import barker_bit, lattice_sum
+from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.mechanisms import remainder_test
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, ExactLogRatio, ExactSum
@@ -172,22 +173,21 @@ def test_memory_is_flat_in_the_number_of_records():
     assert temporary(800_000) <= temporary(80_000) + 4096
 
 
-@pytest.mark.parametrize("module", [lattice_sum, barker_bit])
-def test_the_shape_of_chunks_is_public(module, monkeypatch):
+@pytest.mark.parametrize("mechanism", [BarkerBit(0.1), PenaltyTest(2.0, 3.0)], ids=lambda one: type(one).__name__)
+def test_the_shape_of_chunks_is_public(mechanism, monkeypatch):
     """XLA may round what a record adds by the shape of its chunk: one record more or less must not change that."""
     sizes = []
 
-    def watched(steps, rows, chunk_size, *arguments, **options):
-        sizes.append(chunk_size)
-        return sum_chunks(steps, rows, chunk_size, *arguments, **options)
+    def watched(gate, computes, counts, length, chunk, *arguments, **options):
+        sizes.append((length, chunk))
+        return gated_sum(gate, computes, counts, length, chunk, *arguments, **options)
 
-    monkeypatch.setattr(module, "sum_chunks", watched)
-    for rows in (30, 31, 64, 65):
-        data = vault(np.zeros((rows, 3), np.float32), adjacency="add_or_remove_one", capacity=50, chunk_size=32)
-        mechanism = BarkerBit(0.1) if module is barker_bit else PenaltyTest(2.0, 3.0)
-        data.run(lambda o, a, b, mechanism=mechanism: o.accept(mechanism, a, b), THETA, OTHER, model=MODEL)
-    assert sizes
-    assert set(sizes) == {25}, "two even chunks of the stated size"
+    monkeypatch.setattr(sums, "gated_sum", watched)
+    for rows in (0, 1, 30, 31, 64, 600):
+        data = vault(np.zeros((rows, 3), np.float32), adjacency="add_or_remove_one", capacity=600, chunk_size=32)
+        data.run(lambda o, a, b: o.accept(mechanism, a, b), THETA, OTHER, model=MODEL)
+    assert len(sizes) >= 6
+    assert set(sizes) == {(1024, 32)}, "all slots, in chunks of the stated size"
 
 
 # Events.
@@ -296,11 +296,11 @@ PROBES = [  # the mechanism, its queries for two chains, and how far a neighbour
 
 
 @jax.jit
-def probe(records):
+def probe(slots):
     """The releases of all mechanisms on given records, with the same noise every time, two chains each."""
     keys = jax.random.split(insecure_key(5), 2)
     return [
-        mechanism.compute(FACTS, mechanism.contribution(term), records, [jnp.stack([q, q]) for q in queries], keys)[0]
+        compute(mechanism, FACTS, mechanism.contribution(term), slots, [jnp.stack([q, q]) for q in queries], keys)[0]
         for mechanism, term, queries, _ in PROBES
     ]
 
@@ -309,26 +309,31 @@ def probe(records):
 @given(st.lists(VALUES, min_size=3, max_size=3), st.lists(VALUES, min_size=3, max_size=3))
 def test_one_record_moves_a_release_by_no_more_than_its_sensitivity(mine, yours):
     def released(row):
-        return probe(admit("records", np.concatenate([np.ones((4, 3)), [row]]), {}))
+        return probe(slots_of(admit("records", np.concatenate([np.ones((4, 3)), [row]]), {})))
 
-    for one, other, (_, _, _, bound) in zip(released(mine), released(yours), PROBES, strict=True):
+    nobody = probe(slots_of(np.ones((5, 3), np.float32), occupied=np.arange(5) < 4))
+    for one, other, less, (_, _, _, bound) in zip(released(mine), released(yours), nobody, PROBES, strict=True):
         assert np.all(np.isfinite(one))
         assert np.all(np.linalg.norm(one - other, axis=1) <= bound * (1 + 1e-4) + 1e-4)
+        assert np.all(np.linalg.norm(one - less, axis=1) <= bound / 2 * (1 + 1e-4) + 1e-4)
 
 
 # Bad input.
 
 
-def test_the_clip_of_a_remainder_follows_public_positions_and_its_price_does_not(table):
+def test_the_clip_of_a_remainder_follows_public_positions_and_its_price_does_not(table, monkeypatch):
     """At the clip M / 2 max(r, r')^2 |u' - u| a ratio is held, whichever of the positions is the current one."""
-    data, test = vault(table), RemainderTest(0.5, 4.0)
+    data, test, used = vault(table), RemainderTest(0.5, 4.0), []
+    decision = remainder_test.penalty_decision
+    monkeypatch.setattr(remainder_test, "penalty_decision", lambda *given: used.append(given[-1]) or decision(*given))
+    test.plan(data.facts, test.contribution(Term(MODEL.log_likelihood, STRUCTURE)), [])
     near, far = jnp.array([0.1, 0.0, 0.0]), jnp.array([3.0, 4.0, 0.0])
     for first, second, clip in (
         (near, far, 0.25 * 25 * 4.9406),
         (far, near, 0.25 * 25 * 4.9406),
         (near, -near, 0.0005),
     ):
-        lattice = test.lattice(data.facts, [first, second])
+        lattice = used[-1]([first, second])
         assert float(lattice.granularity) * lattice.bound == pytest.approx(clip, rel=1e-3)
         assert lattice.scale / lattice.bound >= 2 * 4.0
         price = data.price(lambda o, a, b: o.accept(test, a, b), first, second, model=MODEL)

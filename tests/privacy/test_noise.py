@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
+from oracles import reference_discrete_gaussian
 from scipy import stats
+from toy import compute, slots_of, to_int64
 
 from dpmcmc.accounting.accountants import without_approximations
-from dpmcmc.enclave import lattice as lat
-from dpmcmc.enclave import logistic_coin, noise
+from dpmcmc.enclave import PrivateData
+from dpmcmc.enclave.arithmetic import int64
+from dpmcmc.enclave.mechanisms.sum import Sum
+from dpmcmc.enclave.noise import discrete_gaussian as noise
+from dpmcmc.enclave.noise import logistic_coin, modes
 from dpmcmc.enclave.noise.chacha20 import insecure_key
 from dpmcmc.errors import InvalidArgument
 
@@ -145,7 +150,7 @@ def test_a_draw_is_the_sum_of_its_lookups():
         base = [host_lookup(noise.table(Fraction(256**2)), row) for row in zip(*level, strict=True)]
         expected = [128 * upper + lower for upper, lower in zip(expected, base, strict=True)]
     drawn = jax.jit(lambda: noise.discrete_gaussian(key, scale, (50,)))()
-    assert lat.to_int64(drawn).tolist() == expected
+    assert to_int64(drawn).tolist() == expected
 
 
 def test_the_tails_are_there():
@@ -171,7 +176,7 @@ def sampler(scale):
 
 
 def draws(scale, seed=0):
-    return lat.to_int64(sampler(scale)(insecure_key(seed)))
+    return to_int64(sampler(scale)(insecure_key(seed)))
 
 
 def ks_accepts(values):
@@ -225,16 +230,16 @@ def test_small_scales_agree_with_the_law_in_draws_too(scale):
 def test_the_reference_sampler_agrees():
     """Canonne, Kamath and Steinke's exact sampler has the law that the table has."""
     source = random.Random(0)  # noqa: S311
-    values = np.array([noise.reference_discrete_gaussian(Fraction(9), source.randrange) for _ in range(10_000)])
+    values = np.array([reference_discrete_gaussian(Fraction(9), source.randrange) for _ in range(10_000)])
     assert counts_accept(values, 3.0)
     assert not counts_accept(values, 3.3)
-    assert isinstance(noise.reference_discrete_gaussian(Fraction(2, 3)), int)
+    assert isinstance(reference_discrete_gaussian(Fraction(2, 3)), int)
 
 
 def test_coordinates_keys_and_levels_are_independent():
     """Largest of 120 correlations of 16 streams: |r| sqrt(n) < 5.1 has false alarm 120 * 3.4e-7 < 1e-4."""
     keys = jax.random.split(insecure_key(6), 4)
-    values = lat.to_int64(jax.jit(jax.vmap(lambda key: noise.discrete_gaussian(key, 2.0**20, (4, 20_000))))(keys))
+    values = to_int64(jax.jit(jax.vmap(lambda key: noise.discrete_gaussian(key, 2.0**20, (4, 20_000))))(keys))
     correlation = np.corrcoef(values.reshape(16, -1))
     assert np.abs(correlation - np.eye(16)).max() * math.sqrt(20_000) < 5.1
 
@@ -246,27 +251,27 @@ def test_transformed_draws_are_the_same_integers():
         return noise.discrete_gaussian(jax.random.fold_in(key, index), 2.0**23, (3,))
 
     indices = jnp.arange(3)
-    scanned = lat.to_int64(jax.jit(lambda: lax.scan(lambda carry, i: (carry, draw(i)), 0, indices)[1])())
-    np.testing.assert_array_equal(lat.to_int64(draw(0)), scanned[0])
-    np.testing.assert_array_equal(lat.to_int64(jax.jit(jax.vmap(draw))(indices)), scanned)
+    scanned = to_int64(jax.jit(lambda: lax.scan(lambda carry, i: (carry, draw(i)), 0, indices)[1])())
+    np.testing.assert_array_equal(to_int64(draw(0)), scanned[0])
+    np.testing.assert_array_equal(to_int64(jax.jit(jax.vmap(draw))(indices)), scanned)
     text = str(jax.make_jaxpr(draw)(0))
     assert not any(wide_type in text for wide_type in ("i64", "u64", "f64", "f32", "while", "cond"))
 
 
 def test_a_traced_release_can_be_evaluated_again():
     """What the auditor reads is what runs: the jaxpr, evaluated under jit and under vmap, gives the same bits."""
-    lattice = lat.gradient_lattice(1.0, 20.0, 64, 3)
-    rows = jax.random.normal(jax.random.key(0), (64, 3))
+    rows = np.asarray(jax.random.normal(jax.random.key(0), (64, 3)))
+    facts = PrivateData.without_guarantee(rows, chunk_size=10).facts
 
-    def release(key, rows):
-        total = lat.sum_chunks(lambda chunk: lat.quantise_vector(chunk, lattice), rows, 10, lattice.bound)
-        return lat.to_float(lat.add(total, noise.discrete_gaussian(key, lattice.scale, (3,))), lattice.granularity)
+    def release(key, slots):
+        return compute(Sum(1.0, 20.0), facts, lambda _, record: record, slots, [], key[None])[0][0]
 
-    keys = jax.random.split(insecure_key(3), 2)
-    traced = jaxpr_as_fun(jax.make_jaxpr(release)(keys[0], rows))
-    plain = [jax.jit(release)(key, rows) for key in keys]
-    np.testing.assert_array_equal(jax.jit(traced)(keys[0], rows)[0], plain[0])
-    np.testing.assert_array_equal(jax.vmap(traced, (0, None))(keys, rows)[0], plain)
+    keys, slots = jax.random.split(insecure_key(3), 2), slots_of(rows)
+    closed = jaxpr_as_fun(jax.make_jaxpr(release)(keys[0], slots))
+    traced = lambda key, slots: closed(key, *jax.tree.leaves(slots))  # noqa: E731
+    plain = [jax.jit(release)(key, slots) for key in keys]
+    np.testing.assert_array_equal(jax.jit(traced)(keys[0], slots)[0], plain[0])
+    np.testing.assert_array_equal(jax.vmap(traced, (0, None))(keys, slots)[0], plain)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan, 2.0**45])
@@ -279,18 +284,18 @@ def test_impossible_scales_are_refused(scale):
 
 
 def test_modes_say_what_may_be_claimed():
-    assert {name: mode.claim for name, mode in noise.MODES.items()} == {
-        "exact": noise.Claim.PROVEN,
-        "hardened": noise.Claim.HEURISTIC,
-        "float": noise.Claim.NONE,
+    assert {name: mode.claim for name, mode in modes.MODES.items()} == {
+        "exact": modes.Claim.PROVEN,
+        "hardened": modes.Claim.HEURISTIC,
+        "float": modes.Claim.NONE,
     }
-    assert "no (epsilon, delta) claim" in noise.Claim.NONE.value
+    assert "no (epsilon, delta) claim" in modes.Claim.NONE.value
 
 
 @pytest.mark.parametrize("name", ["exact", "hardened", "float"])
 def test_modes_have_one_scale(name):
-    mode = noise.MODES[name]
-    values = lat.to_int64(jax.jit(lambda key: mode.draw(key, 2.0**20, (20_000,)))(insecure_key(1))) / 2.0**20
+    mode = modes.MODES[name]
+    values = to_int64(jax.jit(lambda key: mode.draw(key, 2.0**20, (20_000,)))(insecure_key(1))) / 2.0**20
     assert ks_accepts(values)
     assert not ks_accepts(values * 1.5)
 
@@ -338,7 +343,7 @@ def test_logistic_coin_has_its_probability(fraction_bits):
 def test_logistic_coin_is_its_integer_formula():
     key, fraction_bits = insecure_key(12), 20
     steps = [value for value in LOG_ODDS for _ in range(200)]
-    log_odds = lat.Wide(
+    log_odds = int64.Wide(
         jnp.asarray(np.array([s >> 32 for s in steps], np.int32)),
         jnp.asarray(np.array([s & 0xFFFFFFFF for s in steps], np.uint32)),
     )
@@ -349,14 +354,14 @@ def test_logistic_coin_is_its_integer_formula():
         uniform = (top >> 1) << 32 | bottom
         below = uniform + host_multiply(uniform, host_decay(min(abs(value) << 6, 2**32 - 1))) < 2**63
         assert coin == (below ^ (value < 0))
-    opposite = flip(key, lat.negate(log_odds))
+    opposite = flip(key, int64.negate(log_odds))
     signed = np.array(steps) != 0
     assert np.all(np.asarray(coins)[signed] != np.asarray(opposite)[signed])
 
 
 FLIPS = jax.jit(
     lambda key, log_odds: logistic_coin.bernoulli_logistic(
-        key, lat.from_float(jnp.full((100_000,), log_odds * 2**20, jnp.float32)), 2.0**-20
+        key, int64.from_float(jnp.full((100_000,), log_odds * 2**20, jnp.float32)), 2.0**-20
     )
 )
 
@@ -377,4 +382,4 @@ def test_logistic_coin_in_draws(log_odds):
 @pytest.mark.parametrize("granularity", [0.3, 2.0, 2.0**-27, 0.0])
 def test_granularity_of_the_coin_is_a_power_of_two(granularity):
     with pytest.raises(InvalidArgument, match="granularity="):
-        logistic_coin.bernoulli_logistic(insecure_key(0), lat.zero(()), granularity)
+        logistic_coin.bernoulli_logistic(insecure_key(0), int64.zero(()), granularity)

@@ -21,7 +21,7 @@ from dpmcmc.enclave import (
     SubsampledGradientSum,
     Sum,
 )
-from dpmcmc.enclave.noise.discrete_gaussian import MODES
+from dpmcmc.enclave.noise.modes import MODES
 from dpmcmc.errors import BudgetExceeded, InvalidArgument
 
 ZEROS = np.zeros((40, 3), np.float32)

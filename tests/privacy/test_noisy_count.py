@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import GaussianModel
+from toy import GaussianModel, slots_of, to_int64
 
 from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.accounting.event import Gaussian
-from dpmcmc.enclave.arithmetic.lattice import sum_records, to_int64
+from dpmcmc.enclave.arithmetic import quantise
+from dpmcmc.enclave.core.gate import Interval
 from dpmcmc.enclave.core.mechanism import Term
-from dpmcmc.enclave.core.vault import PrivateData
-from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount, whole_steps
+from dpmcmc.enclave.core.sums import per_chain, reference_sum
+from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount
 from dpmcmc.errors import InvalidArgument
 
 MODEL = GaussianModel()
@@ -72,13 +74,15 @@ def test_noise_has_the_declared_scale_and_not_two_thirds_or_three_halves_of_it(t
 VALUES = st.sampled_from([0.0, -0.0, 1.5, -1.5, 1e-40, 1.2e-38, 1e20, 3.4028235e38, np.inf, -np.inf, np.nan])
 ROWS = st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=5, max_size=5)
 MECHANISM = NoisyCount(1.5, 4.0)
-LATTICE = MECHANISM.lattice(vault(np.zeros((5, 3))).facts)
+FACTS = vault(np.zeros((5, 3))).facts
+LATTICE = MECHANISM.lattice(FACTS)
 
 
 @jax.jit
-def steps(records):
+def steps(slots):
     exceeds = MECHANISM.contribution(Term(lambda record: record, jax.tree.structure(())))
-    return sum_records(whole_steps(jax.vmap(lambda record: exceeds([], record))(records), LATTICE), LATTICE.bound)
+    gate = Interval(0, LATTICE.bound)
+    return reference_sum(FACTS, exceeds, slots, [], per_chain(LATTICE, 1), gate, quantise.count)
 
 
 @settings(max_examples=100, deadline=None)
@@ -87,8 +91,10 @@ def test_a_neighbour_moves_the_count_by_one_at_most(rows, replacement, index):
     table = np.array(rows, np.float32)
     other = table.copy()
     other[index] = replacement
-    before, after = int(to_int64(steps(table))[0]), int(to_int64(steps(other))[0])
+    gone = slots_of(table, occupied=np.arange(5) != index)
+    before, after, less = (int(to_int64(steps(one))[0, 0]) for one in (slots_of(table), slots_of(other), gone))
     assert abs(before - after) in (0, LATTICE.bound)
+    assert before - less in (0, LATTICE.bound)
     assert before % LATTICE.bound == 0
     assert LATTICE.scale >= 4.0 * LATTICE.bound
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toy import ToySum
+from toy import TOYS, ToySum
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
@@ -58,7 +58,7 @@ def test_what_was_not_used_is_given_back(data, book, times):
 
 
 def test_a_price_beyond_the_budget_is_refused_and_nothing_runs(table):
-    data, ran = PrivateData(table, budget=BUDGET), []
+    data, ran = PrivateData(table, budget=BUDGET, extra_mechanisms=TOYS), []
     with pytest.raises(BudgetExceeded), data.reserve(ONE * 1000) as paid:
         ran.append(paid)
     assert ran == []
@@ -131,7 +131,7 @@ def test_a_run_that_was_closed_executes_nothing_more(data, book):
 
 
 def test_programs_of_a_reservation_draw_noise_of_their_own(table):
-    data = PrivateData.without_guarantee(table)
+    data = PrivateData.without_guarantee(table, extra_mechanisms=TOYS)
     for seed in (None, 3):
         with data.reserve(ONE * 3, insecure_seed=seed) as paid:
             values = {np.asarray(paid.run(once)).tobytes() for _ in range(3)}
@@ -139,7 +139,7 @@ def test_programs_of_a_reservation_draw_noise_of_their_own(table):
 
 
 def test_an_insecure_seed_makes_the_same_run_again_and_is_not_private(table, book):
-    data = PrivateData.without_guarantee(table)
+    data = PrivateData.without_guarantee(table, extra_mechanisms=TOYS)
 
     def run():
         with data.reserve(ONE * 2, insecure_seed=3) as paid:
@@ -149,13 +149,13 @@ def test_an_insecure_seed_makes_the_same_run_again_and_is_not_private(table, boo
     (first, spent), (second, _) = run(), run()
     np.testing.assert_array_equal(first, second)
     assert counts(spent) == {ONE: 2, NonPrivate(): 1}
-    with PrivateData(table, ledger=book, dataset="people").reserve(ONE, insecure_seed=3):
+    with PrivateData(table, ledger=book, dataset="people", extra_mechanisms=TOYS).reserve(ONE, insecure_seed=3):
         pass  # nothing was released, so nothing was lost
     assert NonPrivate in book.reserved[0].held
     assert book.settled == [compose([])]
     with (
         pytest.raises(BudgetExceeded, match="NonPrivate"),
-        PrivateData(table, budget=BUDGET).reserve(ONE, insecure_seed=3),
+        PrivateData(table, budget=BUDGET, extra_mechanisms=TOYS).reserve(ONE, insecure_seed=3),
     ):
         pass
 
@@ -163,7 +163,7 @@ def test_an_insecure_seed_makes_the_same_run_again_and_is_not_private(table, boo
 def test_the_ledger_shows_one_charge(table):
     ledger = Ledger.in_memory()
     ledger.register("people", BUDGET, Adjacency.REPLACE_ONE)
-    data = PrivateData(table, ledger=ledger, dataset="people")
+    data = PrivateData(table, ledger=ledger, dataset="people", extra_mechanisms=TOYS)
     with data.reserve(ONE * 3, what="a sampler in segments") as paid:
         paid.run(once)
         paid.run(once)
@@ -293,7 +293,7 @@ def test_if_the_process_dies_the_whole_reservation_stands(tmp_path):
         assert process.stdout.readline() == "ran\n"
         process.send_signal(signal.SIGKILL)
         assert process.wait(60) == -signal.SIGKILL
-    data = PrivateData(np.zeros((20, 2)), budget=BUDGET)
+    data = PrivateData(np.zeros((20, 2)), budget=BUDGET, extra_mechanisms=TOYS)
     price = data.price(lambda oracle: oracle.sum(Sum(1.0, 10.0), lambda record: record).value)
     account = Ledger(url).account("people")
     assert account.spent == price * 3

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy import compute, slots_of
 
 from dpmcmc.enclave import GradientSum, LogRatio, PrivateData
 from dpmcmc.enclave.core.mechanism import Term
@@ -171,10 +172,10 @@ PROBES = [  # the mechanism, its queries, and how far a person may move it
 
 
 @jax.jit
-def probe(found):
+def probe(slots):
     keys = jax.random.split(insecure_key(5), 1)
     return [
-        mechanism.compute(FACTS, mechanism.contribution(TERM), found, [query[None] for query in queries], keys)[0]
+        compute(mechanism, FACTS, mechanism.contribution(TERM), slots, [query[None] for query in queries], keys)[0]
         for mechanism, queries, _ in PROBES
     ]
 
@@ -195,7 +196,7 @@ def test_one_person_moves_a_release_by_no_more_than_its_sensitivity(mine, name, 
     """One person is replaced by any other: another name, other rows, more of them, and anywhere in the order."""
 
     def released(who, rows):
-        return probe(records([*FIXED[:1], *((who, *row) for row in rows), *FIXED[1:]]))
+        return probe(slots_of(records([*FIXED[:1], *((who, *row) for row in rows), *FIXED[1:]])))
 
     for one, other, (_, _, bound) in zip(released(name, mine), released(other_name, yours), PROBES, strict=True):
         assert np.all(np.isfinite(one))
@@ -210,11 +211,11 @@ def test_rows_as_records_would_break_that_bound():
     mechanism, queries, bound = PROBES[0]
 
     @jax.jit
-    def released(found):
+    def released(slots):
         keys = jax.random.split(insecure_key(5), 1)
-        return mechanism.compute(facts, mechanism.contribution(term), found, [queries[0][None]], keys)[0]
+        return compute(mechanism, facts, mechanism.contribution(term), slots, [queries[0][None]], keys)[0]
 
-    one, other = (released(records([*FIXED, *[("q", x, "a")] * 8], schema)) for x in (5.0, -5.0))
+    one, other = (released(slots_of(records([*FIXED, *[("q", x, "a")] * 8], schema))) for x in (5.0, -5.0))
     assert np.linalg.norm(one - other) > 2 * bound
 
 

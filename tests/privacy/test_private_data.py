@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-from toy import ToyGradient, ToySum
+from toy import TOYS, ToyGradient, ToySum
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Gaussian
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.exact import ExactSum
 from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.errors import BudgetExceeded, InvalidArgument, LedgerUnavailable, RecordsRefused
@@ -27,7 +27,9 @@ ASK = ToySum()
 
 @pytest.fixture
 def secret(book):
-    return PrivateData({"x": np.full((4, 2), SECRET), "y": np.arange(4)}, ledger=book, dataset="people")
+    return PrivateData(
+        {"x": np.full((4, 2), SECRET), "y": np.arange(4)}, ledger=book, dataset="people", extra_mechanisms=TOYS
+    )
 
 
 def total(oracle):
@@ -47,10 +49,17 @@ def test_repr_shows_public_facts_only(secret):
 
 
 def test_repr_hides_the_number_of_records_where_it_is_private(book):
-    data = PrivateData(np.zeros((1234, 2)), adjacency="add_or_remove_one", capacity=1000, ledger=book, dataset="people")
+    data = PrivateData(
+        np.zeros((1234, 2)),
+        adjacency="add_or_remove_one",
+        capacity=2000,
+        ledger=book,
+        dataset="people",
+        extra_mechanisms=TOYS,
+    )
     assert "1234" not in repr(data) + repr(data.facts)
-    assert "capacity=1000" in repr(data)
-    assert data.facts.size == 1000
+    assert "capacity=2000" in repr(data)
+    assert data.facts.size == 2000
 
 
 @pytest.mark.parametrize(
@@ -109,7 +118,7 @@ def test_errors_of_a_program_show_no_value(secret):
 
 def test_the_vault_keeps_its_own_copy(book):
     records = np.zeros((5, 2), np.float32)
-    data = PrivateData(records, ledger=book, dataset="people")
+    data = PrivateData(records, ledger=book, dataset="people", extra_mechanisms=TOYS)
     before = data.run(lambda oracle: oracle.sum(ToySum(noise_multiplier=1e-6), lambda r: r).value)
     records[:] = 1.0
     after = data.run(lambda oracle: oracle.sum(ToySum(noise_multiplier=1e-6), lambda r: r).value)
@@ -120,7 +129,7 @@ def test_the_vault_keeps_its_own_copy(book):
 
 
 def exact_sum(records, bounds=None):
-    data = PrivateData.without_guarantee({"x": records}, bounds=bounds)
+    data = PrivateData.without_guarantee({"x": records}, bounds=bounds, extra_mechanisms=TOYS)
     noiseless = ToySum(clip=1e6, noise_multiplier=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -146,7 +155,9 @@ def test_values_outside_the_bounds_are_clamped_silently(records, expected):
 def test_integers_beyond_the_precision_saturate():
     top = np.iinfo(np.int32).max
     data = PrivateData.without_guarantee(np.array([2**40, -(2**40)]))
-    np.testing.assert_array_equal(data._records, [top, -top - 1])
+    np.testing.assert_array_equal(data._slots.rows[:2], [top, -top - 1])
+    assert not np.any(data._slots.rows[2:])
+    assert data._slots.occupied.tolist() == [True, True, *[False] * (data._slots.length - 2)]
 
 
 # Bad input.
@@ -175,18 +186,25 @@ def test_integers_beyond_the_precision_saturate():
         (np.zeros(3), {"adjacency": "friends"}, "adjacency='friends' must be one of"),
         (np.zeros(3), {"adjacency": "add_or_remove_one"}, "capacity=None must be stated"),
         (np.zeros(3), {"adjacency": "add_or_remove_one", "capacity": 0}, "capacity=0 must be >= 1"),
+        (
+            np.zeros(3),
+            {"adjacency": "add_or_remove_one", "capacity": 2},
+            "capacity=2 is less than the number of records",
+        ),
         (np.zeros(3), {"capacity": 3}, "capacity must be left out"),
         (np.zeros(3), {"chunk_size": 0}, "chunk_size=0 must be >= 1"),
     ],
 )
 def test_bad_records_and_facts(book, records, options, message):
     with pytest.raises(InvalidArgument, match=message):
-        PrivateData(records, ledger=book, dataset="people", **options)
+        PrivateData(records, ledger=book, dataset="people", extra_mechanisms=TOYS, **options)
 
 
 def test_records_may_not_be_tracers(book):
     with pytest.raises(RecordsRefused, match="outside jit"):
-        jax.jit(lambda x: PrivateData(x, ledger=book, dataset="people").price(total))(jnp.zeros(3))
+        jax.jit(lambda x: PrivateData(x, ledger=book, dataset="people", extra_mechanisms=TOYS).price(total))(
+            jnp.zeros(3)
+        )
 
 
 @pytest.mark.parametrize("payers", [{}, {"dataset": "people"}, {"budget": 3.0}, {"ledger": object()}])
@@ -196,7 +214,7 @@ def test_somebody_must_pay(payers):
 
 
 def test_one_row_is_enough(book):
-    data = PrivateData(np.zeros((1, 2)), ledger=book, dataset="people")
+    data = PrivateData(np.zeros((1, 2)), ledger=book, dataset="people", extra_mechanisms=TOYS)
     assert data.run(lambda oracle: oracle.sum(ASK, lambda record: record).value).shape == (2,)
 
 
@@ -260,7 +278,12 @@ def test_the_ledger_is_told_the_adjacency(book):
             return book.reserve(dataset, event, what=what, adjacency=adjacency)
 
     data = PrivateData(
-        np.zeros((3, 2)), adjacency="add_or_remove_one", capacity=9, ledger=Listening(), dataset="people"
+        np.zeros((3, 2)),
+        adjacency="add_or_remove_one",
+        capacity=9,
+        ledger=Listening(),
+        dataset="people",
+        extra_mechanisms=TOYS,
     )
     data.run(lambda oracle: oracle.sum(ASK, lambda record: record).value, what="a pilot")
     assert told == [("people", "a pilot", Adjacency.ADD_OR_REMOVE_ONE)]
@@ -308,5 +331,5 @@ def test_a_table_is_its_columns_by_name(make):
 
 def test_text_in_a_table_is_refused_before_anything_is_charged(book):
     with pytest.raises(InvalidArgument, match="ward"):
-        PrivateData(pd.DataFrame({"ward": ["north", "south"]}), ledger=book, dataset="people")
+        PrivateData(pd.DataFrame({"ward": ["north", "south"]}), ledger=book, dataset="people", extra_mechanisms=TOYS)
     assert book.reserved == []

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from scipy import stats
-from toy import Book, ToySum
+from toy import TOYS, Book, ToySum
 
 from dpmcmc.accounting import Gaussian, Selected, compose, repeat_and_select
 from dpmcmc.accounting.budget import Budget
@@ -44,7 +44,7 @@ def test_all_of_it_is_charged_before_and_stays_charged_whatever_happens(table):
     price = repeat_and_select([ONE], 3.0)
     for seed in (1, 2):
         book, log = Book(), []
-        data = PrivateData(table, ledger=book, dataset="people")
+        data = PrivateData(table, ledger=book, dataset="people", extra_mechanisms=TOYS)
 
         def run(paid, book=book, log=log):
             log.append((list(book.reserved), list(book.settled)))
@@ -62,7 +62,9 @@ def test_all_of_it_is_charged_before_and_stays_charged_whatever_happens(table):
 @pytest.mark.filterwarnings("ignore:found")
 def test_without_a_seed_the_price_is_private_and_the_runs_are_many(table):
     book, log = Book(), []
-    best = PrivateData(table, ledger=book, dataset="people").select([noisy(log)] * 2, mean=40.0, shape=1.0)
+    best = PrivateData(table, ledger=book, dataset="people", extra_mechanisms=TOYS).select(
+        [noisy(log)] * 2, mean=40.0, shape=1.0
+    )
     assert book.reserved == book.settled == [repeat_and_select([ONE], 40.0, 1.0)]
     scores = [found for found, _ in log]
     assert best.score == max(scores)
@@ -72,7 +74,7 @@ def test_without_a_seed_the_price_is_private_and_the_runs_are_many(table):
 
 def test_what_does_not_fit_the_budget_is_refused_and_nothing_runs(table):
     log = []
-    data = PrivateData(table, budget=Budget(epsilon=1.0, delta=1e-6))
+    data = PrivateData(table, budget=Budget(epsilon=1.0, delta=1e-6), extra_mechanisms=TOYS)
     with pytest.raises(BudgetExceeded):
         data.select([noisy(log)], mean=5.0)
     assert not log

@@ -1,6 +1,6 @@
 """Releases from secret batches: how batches are drawn, what is computed on them, and what one record can do."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 
@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import minibatch_sensitivity
 from scipy import stats
-from toy import GaussianModel
+from toy import GaussianModel, slots_of, to_int64
 
 from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.accounting.event import (
@@ -20,14 +21,18 @@ from dpmcmc.accounting.event import (
     PoissonGaussian,
     counts,
 )
-from dpmcmc.enclave import limbs, subsample
-from dpmcmc.enclave.arithmetic.lattice import Wide, to_float, to_int64
+from dpmcmc.enclave.arithmetic import limbs
+from dpmcmc.enclave.arithmetic.int64 import Wide, to_float
+from dpmcmc.enclave.batches import subsample
 from dpmcmc.enclave.batches.sampling import Poisson, WithoutReplacement, draw_batches
 from dpmcmc.enclave.batches.subsample import Batch
+from dpmcmc.enclave.core.gate import Interval
 from dpmcmc.enclave.core.mechanism import Term
-from dpmcmc.enclave.core.vault import PrivateData
-from dpmcmc.enclave.mechanisms.minibatch_log_ratio import MinibatchLogRatio, constants, minibatch_sensitivity
-from dpmcmc.enclave.mechanisms.subsampled_gradient import ExactSubsampledGradientSum, SubsampledGradientSum
+from dpmcmc.enclave.core.places import Slots
+from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.mechanisms.exact import ExactSubsampledGradientSum
+from dpmcmc.enclave.mechanisms.minibatch_log_ratio import MinibatchLogRatio, constants
+from dpmcmc.enclave.mechanisms.subsampled_gradient import SubsampledGradientSum
 from dpmcmc.enclave.noise.chacha20 import insecure_key
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
@@ -103,8 +108,10 @@ def test_the_exact_twin_has_no_price(table):
 
 def test_the_price_under_add_or_remove_does_not_depend_on_the_number_of_records():
     mechanism = SubsampledGradientSum.poisson(2.0, 1.5, rate=0.1)
-    prices = [vault(np.zeros((rows, 3)), **ADDED).price(force(mechanism), THETA, model=MODEL) for rows in (5, 5000)]
-    assert prices[0] == prices[1]
+    facts = {"adjacency": "add_or_remove_one", "capacity": 5000}
+    tables = [np.zeros((rows, 3)) for rows in (0, 5, 5000)]
+    prices = [vault(table, **facts).price(force(mechanism), THETA, model=MODEL) for table in tables]
+    assert prices[0] == prices[1] == prices[2]
 
 
 # Refusals.
@@ -277,14 +284,16 @@ def test_tables_of_sizes_are_binomial():
 def test_the_work_follows_the_batch_and_not_the_table(sampling):
     """Nothing in the trace of a draw and a batch sum has an axis as long as the table, but the table."""
     population = 10**6
+    facts = replace(vault(np.zeros((2, 2), np.int32)).facts, size=population)
 
-    def program(key, records):
-        batch = draw_batches(sampling, key, records)
-        return subsample.sum_batch(lambda _, rows: rows, jnp.zeros(len(key)), records, batch, 1000, 2**20)
+    def program(key, slots):
+        batch = draw_batches(sampling, key, facts)
+        gate = Interval(-(2**20), 2**20)
+        return subsample.sum_batch(gate, lambda _, rows: rows, jnp.zeros(len(key)), slots, batch, 1000)
 
-    traced = jax.make_jaxpr(program)(
-        jax.random.split(insecure_key(0), 3), jax.ShapeDtypeStruct((population, 2), jnp.int32)
-    )
+    shapes = [((population, 2), jnp.int32), ((population,), jnp.bool_), ((), jnp.int32)]
+    slots = Slots(*(jax.ShapeDtypeStruct(*shape) for shape in shapes))
+    traced = jax.make_jaxpr(program)(jax.random.split(insecure_key(0), 3), slots)
 
     def sizes(jaxpr):
         for equation in jaxpr.eqns:
@@ -405,7 +414,7 @@ def test_the_minibatch_ratio_is_mean_less_half_the_variance(table, batch_size, c
     batch = Batch(jnp.arange(batch_size)[None], jnp.ones((1, batch_size), bool))
     queries = [THETA[None], OTHER[None]]
     evaluate = jax.jit(lambda rows: mechanism.batch_value(facts, mechanism.contribution(TERM), rows, queries, batch))
-    value, coefficients = evaluate(table)
+    value, coefficients = evaluate(slots_of(table))
     rows, first, second = table[:batch_size].astype(float), np.asarray(THETA, float), np.asarray(OTHER, float)
     bound = clip * np.linalg.norm(second - first)
     each = np.clip(0.5 * ((rows - first) ** 2 - (rows - second) ** 2).sum(1), -bound, bound)
@@ -431,7 +440,7 @@ MINIBATCH = MinibatchLogRatio(ROWS, 2.0, 3.0)
 
 @jax.jit
 def probe(records):
-    gradient, _ = GRADIENT.batch_sum(FACTS, GRADIENT.contribution(TERM), records, [POSITIONS], EVERYONE)
+    gradient = GRADIENT.batch_sum(FACTS, GRADIENT.contribution(TERM), records, [POSITIONS], EVERYONE)
     queries = [POSITIONS, jnp.stack([OTHER, THETA])]
     minibatch, _ = MINIBATCH.batch_value(LARGER, MINIBATCH.contribution(TERM), records, queries, EVERYONE)
     return gradient, minibatch
@@ -447,11 +456,10 @@ def test_one_record_moves_integers_by_no_more_than_declared(rows, replacement, i
     table = np.array([rows[i % len(rows)] for i in range(ROWS)], np.float32)
     other = table.copy()
     other[index] = replacement
-    gone = table.copy()
-    gone[index] = np.nan  # adds zero: the record is not there
+    gone = slots_of(table, occupied=np.arange(ROWS) != index)
     bound = GRADIENT.lattice(3).bound
     (gradient, value), (other_gradient, other_value), (less, _) = (
-        map(integers, probe(one)) for one in (table, other, gone)
+        map(integers, probe(one)) for one in (slots_of(table), slots_of(other), gone)
     )
     assert np.all(((gradient - other_gradient) ** 2).sum(axis=1) <= (2 * bound) ** 2)
     assert np.all(((gradient - less) ** 2).sum(axis=1) <= bound**2)
@@ -474,7 +482,7 @@ def test_the_sensitivity_of_a_minibatch_ratio_is_attained():
     batch = Batch(EVERYONE.indices[:1], EVERYONE.mask[:1])
 
     def value(records):
-        return int(to_int64(worst.batch_value(LARGER, contribution, jnp.asarray(records), queries, batch)[0])[0])
+        return int(to_int64(worst.batch_value(LARGER, contribution, slots_of(records), queries, batch)[0])[0])
 
     high = np.full(ROWS, 0.05, np.float32)
     low = high.copy()

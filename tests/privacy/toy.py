@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002
+# ruff: noqa: ARG001, ARG002
 """Small stand-ins for tests of the enclave itself: a model, a ledger, a sampler, and mechanisms without a proof."""
 
 from dataclasses import dataclass, field
@@ -7,13 +7,15 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpmcmc.accounting.event import Event, Gaussian, compose
-from dpmcmc.enclave.core.mechanism import certified
+from dpmcmc.enclave.arithmetic.int64 import Wide
+from dpmcmc.enclave.core.mechanism import ReleasePlan
+from dpmcmc.enclave.core.places import Slots
 from dpmcmc.errors import BudgetExceeded
 
 
-@certified
 @dataclass(frozen=True)
 class ToySum:
     """The clipped sum of a statistic, plus uniform noise."""
@@ -21,28 +23,33 @@ class ToySum:
     clip: float = 1.0
     noise_multiplier: float = 2.0
 
-    def output(self, facts, term, queries):
-        return (jax.eval_shape(self.contribution(term), list(queries), facts.record),)
-
-    def event(self, facts, outputs):
-        return Gaussian(self.noise_multiplier)
-
-    def variance(self, facts, queries):
-        return jnp.asarray(self.noise_multiplier**2)
+    @property
+    def is_noisy_sum(self):
+        return True
 
     def contribution(self, term):
         return lambda queries, record: jnp.ravel(term(queries, record)).astype(jnp.float32)
 
-    def compute(self, facts, contribution, records, queries, keys):
-        def one_chain(queries, key):
-            each = jax.vmap(contribution, in_axes=(None, 0))(queries, records)
-            clipped = jnp.clip(jnp.nan_to_num(each), -self.clip, self.clip)
-            return clipped.sum(0) + self.noise_multiplier * jax.random.uniform(key, each.shape[1:])
+    def plan(self, facts, contribution, queries):
+        def draw(slots, queries, keys):
+            def one_chain(queries, key):
+                each = jax.vmap(contribution, in_axes=(None, 0))(queries, slots.rows)
+                clipped = jnp.clip(jnp.nan_to_num(each), -self.clip, self.clip)
+                total = jnp.sum(jnp.where(slots.occupied[:, None], clipped, 0), axis=0)
+                return total + self.noise_multiplier * jax.random.uniform(key, each.shape[1:])
 
-        return (jax.vmap(one_chain)(queries, keys),)
+            return [jax.vmap(one_chain)(queries, keys)]
+
+        return ReleasePlan(
+            outputs=(jax.eval_shape(contribution, list(queries), facts.record),),
+            event=Gaussian(self.noise_multiplier),
+            draw=draw,
+            variance=lambda _: jnp.asarray(self.noise_multiplier**2),
+            path=lambda: "toy",
+            is_gated=False,
+        )
 
 
-@certified
 @dataclass(frozen=True)
 class ToyGradient(ToySum):
     def contribution(self, term):
@@ -53,7 +60,6 @@ class ToyGradient(ToySum):
         return gradient
 
 
-@certified
 @dataclass(frozen=True)
 class ToyRatio(ToySum):
     def contribution(self, term):
@@ -62,6 +68,88 @@ class ToyRatio(ToySum):
             return jnp.ravel(term(queries[k : 2 * k], record) - term(queries[:k], record))
 
         return ratio
+
+
+TOYS = (ToySum, ToyGradient, ToyRatio)
+"""What a vault must be told to accept."""
+
+
+# --- releases without a vault ---------------------------------------------------------------------------------------
+
+
+def slots_of(records, tile=512, occupied=None):
+    """Records in as many slots as there are, up to a whole number of tiles; all of them there unless stated."""
+    length = len(jax.tree.leaves(records)[0])
+    occupied = jnp.ones(length, jnp.bool_) if occupied is None else jnp.asarray(occupied)
+    more = -length % tile
+
+    def padded(leaf):
+        return jnp.pad(jnp.asarray(leaf), [(0, more), *[(0, 0)] * (jnp.ndim(leaf) - 1)])
+
+    return Slots(jax.tree.map(padded, records), padded(occupied), jnp.int32(1))
+
+
+def shapes_of(queries):
+    """The shapes of the queries of one chain."""
+    return [jax.ShapeDtypeStruct(query.shape[1:], query.dtype) for query in queries]
+
+
+def draw(plan, records, queries, keys):
+    """A release by its plan, of records or of slots."""
+    slots = records if isinstance(records, Slots) else slots_of(records)
+    return plan.draw(plan.prepare(slots), queries, keys)
+
+
+def compute(mechanism, facts, contribution, records, queries, keys):
+    """A release: its plan, what it prepares, and the draw."""
+    return draw(mechanism.plan(facts, contribution, shapes_of(queries)), records, queries, keys)
+
+
+def no_noise(monkeypatch):
+    """Let every mechanism draw zeros for noise, so that releases are sums."""
+    from dpmcmc.enclave.core import sums
+    from dpmcmc.enclave.mechanisms import barker_test, minibatch_log_ratio
+
+    def zeros(mode, key, scale, shape=()):
+        return Wide(jnp.zeros(shape, jnp.int32), jnp.zeros(shape, jnp.uint32))
+
+    for module in (sums, barker_test, minibatch_log_ratio):
+        monkeypatch.setattr(module, "draw_noise", zeros)
+
+
+def exact_releases(monkeypatch):
+    """Let sums be released without noise and as they are: in integers, two words each, last axis.
+
+    Returns a list to which the bound of every sum is appended that is added up from now on.
+    """
+    from dpmcmc.enclave.core import sums
+    from dpmcmc.enclave.mechanisms import log_ratio, noisy_count, subsampled_gradient
+
+    no_noise(monkeypatch)
+    bounds, add_noise = [], sums.add_noise
+
+    def watched(facts, total, lattices, keys):
+        bounds.append(lattices.bound)
+        return add_noise(facts, total, lattices, keys)
+
+    def words(value, granularity):
+        return jnp.stack([value.high, jax.lax.bitcast_convert_type(value.low, jnp.int32)], axis=-1)
+
+    for module in (sums, log_ratio, noisy_count, subsampled_gradient):
+        monkeypatch.setattr(module, "add_noise", watched)
+    monkeypatch.setattr(sums, "to_float", words)
+    return bounds
+
+
+def from_words(words):
+    """What was released as two words, as 64-bit integers of NumPy."""
+    high, low = np.moveaxis(np.asarray(words), -1, 0)
+    return (high.astype(np.int64) << 32) + low.astype(np.uint32).astype(np.int64)
+
+
+def to_int64(value):
+    """Entries of two words as 64-bit integers of NumPy."""
+    return (np.asarray(value.high).astype(np.int64) << 32) + np.asarray(value.low).astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ a chance of at most 1e-4.
 import sys
 from dataclasses import replace
 from functools import partial
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +18,12 @@ import pytest
 from stationarity import CLEARLY, over_thresholds
 
 from dpmcmc.accounting import samplers
-from dpmcmc.enclave import BarkerBit, GradientSum, LogRatio, PenaltyTest, PrivateData, rng
+from dpmcmc.enclave import BarkerBit, GradientSum, LogRatio, PenaltyTest, PrivateData
+from dpmcmc.enclave.core import places
 from dpmcmc.enclave.core.audit import audit, executable
+from dpmcmc.enclave.core.places import Slots
 from dpmcmc.enclave.mechanisms import log_ratio
+from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import Oracle
 from dpmcmc.kernels import Stage, accept, dp_barker, dp_hmc, dp_langevin, dp_penalty, guided_walk
 from dpmcmc.model import Model
@@ -73,9 +77,12 @@ def on_each(program, positions, records, seed):
     )
     keys = jax.random.split(jax.random.key(seed), len(positions))
     traced = jax.make_jaxpr(program(data.facts))(positions[:1], keys[:1])
-    function = executable(traced, audit(traced, data.facts), data.facts)
+    function = executable(traced, audit(traced, data.facts))
     noise_keys = jax.random.split(rng.insecure_key(seed), len(positions))
-    (last,) = jax.jit(jax.vmap(function))(records, noise_keys, positions[:, None], keys[:, None])
+    slots = Slots(records, jnp.ones((len(positions), data.facts.size), jnp.bool_), jnp.int32(1))
+    each = jax.jit(jax.vmap(function, in_axes=(Slots(0, 0, None), 0, 0, 0)))
+    with mock.patch.object(places, "ROWS_IN_TILE", data.facts.size):  # no slot without a record
+        (last,) = each(slots, noise_keys, positions[:, None], keys[:, None])
     return np.asarray(last[:, 0])
 
 

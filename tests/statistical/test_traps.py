@@ -13,8 +13,8 @@ from stationarity import CLEARLY, advance, normal_target, worst
 import dpmcmc as dp
 from dpmcmc.accounting import epsilon, samplers
 from dpmcmc.diagnostics import mmd
-from dpmcmc.enclave.arithmetic.lattice import from_float
-from dpmcmc.enclave.mechanisms import lattice_sum
+from dpmcmc.enclave.arithmetic.int64 import from_float
+from dpmcmc.enclave.core import sums
 from dpmcmc.errors import BudgetExceeded, InvalidArgument
 
 BOUNDS = {"records": (-10, 10)}
@@ -104,7 +104,7 @@ def test_uniform_noise_for_gaussian_is_caught(monkeypatch) -> None:
         return stats.kstest(np.ravel(values) / error, "norm").pvalue
 
     assert chance_of(6.0) > 1e-4
-    monkeypatch.setattr(lattice_sum, "draw_noise", uniform_noise)
+    monkeypatch.setattr(sums, "draw_noise", uniform_noise)
     assert chance_of(6.0) < 1e-8
 
     def unbalance(noise, log_ratio=1.0):  # of accepting with the chance min(1, exp(ratio + noise - variance / 2))

@@ -8,7 +8,7 @@ switched off; on `tables` and `resume` where a run uses them. Nothing rests on `
 from dpmcmc.enclave.batches.sampling import Poisson, WithoutReplacement
 from dpmcmc.enclave.core.audit import Audit, Charge
 from dpmcmc.enclave.core.session import PaidRun
-from dpmcmc.enclave.core.vault import PrivateData
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit
 from dpmcmc.enclave.mechanisms.barker_test import BarkerTest
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum

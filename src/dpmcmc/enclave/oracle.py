@@ -6,16 +6,17 @@ It takes no noise key: the enclave draws a fresh one for every release (see `rel
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from dpmcmc.enclave.core.mechanism import Decision, Mechanism, NoisySum, Term, contribution_of, is_certified, plan_of
+from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.release import current_line, release
+from dpmcmc.enclave.core.release import release
+from dpmcmc.enclave.lines import current_line
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum, symmetric
 from dpmcmc.errors import InvalidArgument, NoiseKeyRefused, ReleaseRefused
 
@@ -41,6 +42,26 @@ class LogDensity(Protocol):
 
     def log_likelihood(self, position: Any, record: Any, /) -> jax.Array:
         """Return the log-density of one record at a position."""
+        ...
+
+
+@runtime_checkable
+class NoisySum(Mechanism, Protocol):
+    """A mechanism that releases a sum with noise."""
+
+    @property
+    def is_noisy_sum(self) -> bool:
+        """True."""
+        ...
+
+
+@runtime_checkable
+class Decision(Mechanism, Protocol):
+    """A mechanism that releases one bit."""
+
+    @property
+    def acceptance(self) -> str:
+        """The name of the acceptance rule that the bit obeys."""
         ...
 
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -25,7 +24,7 @@ MIN_SCALE_BITS, MAX_SCALE_BITS = 16, 40
 LEAST_NOISE, MOST_NOISE = 2.0**-8, 2.0**30
 """Between these the noise over the clip has a lattice: of a scale in that range, with a bound from 2^10 to 2^24."""
 
-_TARGET_BOUND = 2**20  # finer than float32 contributions need, and 2047 rows of it fit in an int32
+TARGET_BOUND = 2**20  # finer than float32 contributions need, and 2047 rows of it fit in an int32
 _MAX_BOUND = 2**24  # a float32 holds every integer up to it
 
 
@@ -71,50 +70,26 @@ def gradient_lattice(clip: ArrayLike, noise_over_clip: float, num_records: int) 
     that s / bound >= noise_over_clip exactly. p is the largest for which the bound is at most 2^20.
     """
     ratio = Fraction(validation.positive("noise_over_clip", noise_over_clip))
-    bits = math.floor(math.log2(_TARGET_BOUND) + math.log2(ratio))
+    bits = math.floor(math.log2(TARGET_BOUND) + math.log2(ratio))
     scale = 2 ** min(max(bits, MIN_SCALE_BITS), MAX_SCALE_BITS)
     bound = math.floor(scale / ratio)
     if not 2**10 <= bound <= _MAX_BOUND:
         validation.refuse("noise_over_clip", noise_over_clip, "must be between 2^-8 and 2^30 for a lattice to hold it")
-    _check_records(num_records, bound)
-    return Lattice(_single(_times(clip, float(ratio) / scale)), bound, float(scale))
+    check_records(num_records, bound)
+    return Lattice(single(times(clip, float(ratio) / scale)), bound, float(scale))
 
 
-def penalty_lattice(clip: ArrayLike, noise_over_clip: float, num_records: int) -> Lattice:
-    """Return the lattice for a log-ratio that a penalty test reads: sigma^2 / granularity is an integer.
-
-    As `gradient_lattice`, with the granularity a whole multiple of 1 / s^2: then sigma^2 / granularity =
-    s^2 * granularity is whole, and a(lambda) = e^lambda a(-lambda) for every lambda. Clip and noise move together by
-    at most half of 1 / s^2 a step, which leaves bound and scale, hence the privacy, as they are.
-    """
-    lattice = gradient_lattice(clip, noise_over_clip, num_records)
-    steps = lattice.scale**2
-    whole = _times(lattice.granularity, steps)
-    rounded = jnp.maximum(jnp.rint(whole), 1) if isinstance(whole, jax.Array) else max(round(whole), 1)
-    return Lattice(_single(_times(rounded, 1 / steps)), lattice.bound, lattice.scale)
-
-
-def logistic_lattice(clip: float, num_records: int) -> Lattice:
-    """Return the lattice for a log-ratio that a logistic coin reads: the granularity is a power of two, >= 2^-26."""
-    clip = validation.positive("clip", clip)
-    bits = min(26, math.floor(math.log2(_TARGET_BOUND / clip)))
-    if bits < 0 or clip * 2**bits < 1:
-        validation.refuse("clip", clip, "must be between 2^-26 and 2^20 for a logistic coin")
-    bound = math.floor(clip * 2**bits)
-    _check_records(num_records, bound)
-    return Lattice(2.0**-bits, bound)
-
-
-def _check_records(num_records: int, bound: int) -> None:
+def check_records(num_records: int, bound: int) -> None:
+    """Refuse so many records that the sum of contributions within a bound could overflow."""
     if validation.integer("num_records", num_records, at_least=1) * bound >= 2**62:
         validation.refuse("num_records", num_records, f"must be < 2^62 / {bound}, or an exact sum could overflow")
 
 
-def _times(number: ArrayLike, factor: float) -> Any:
+def times(number: ArrayLike, factor: float) -> Any:
     """Multiply in float64 what is known now, in its own type what is traced."""
     return number * factor if isinstance(number, jax.Array) else validation.positive("clip", number) * factor
 
 
-def _single(number: Any) -> Any:
+def single(number: Any) -> Any:
     """Round a number that is known now to float32, so that host and device mean the same granularity."""
     return number if isinstance(number, jax.Array) else float(np.float32(number))

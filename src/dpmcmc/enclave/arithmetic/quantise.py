@@ -8,6 +8,8 @@ All code of the enclave that makes integers of records is in this file, but for 
 replaces it by an adversary.
 """
 
+from math import frexp
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,11 +40,12 @@ def scalar(contribution: jax.Array, lattice: Lattice) -> jax.Array:
 
 def vector(contribution: jax.Array, lattice: Lattice, axis: int = -1) -> jax.Array:
     """Return integers near y / granularity whose norm along `axis` the gate lets pass; 0 where y is not finite."""
-    length = contribution.shape[axis]
+    contribution, length = contribution.astype(jnp.float32), contribution.shape[axis]
     reach = room(lattice.bound, length)
     square = jnp.sum(contribution * contribution, axis=axis, keepdims=True)
-    # the root of a quotient, which does not overflow: of a quotient by a root XLA makes an approximate one, at times
-    shorten = 2.0**20 * jnp.sqrt(np.float32(2.0**-40 * reach * reach) / jnp.maximum(square, _LEAST_SQUARE))
+    # the root of a quotient, of which neither is out of range: of a quotient by a root XLA makes an approximate one
+    power = 2.0 ** (frexp(reach)[1] - 2)
+    shorten = power * jnp.sqrt(np.float32((reach / power) ** 2) / jnp.maximum(square, _LEAST_SQUARE))
     scale = jnp.minimum(1 / jnp.asarray(lattice.granularity, jnp.float32), shorten)
     counts = (square < jnp.inf) & (scale >= 0)  # which no NaN is
     return _nearest(jnp.where(counts, contribution * scale, 0), lattice.bound)

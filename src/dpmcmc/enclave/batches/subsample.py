@@ -32,11 +32,10 @@ from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide, magnitude
 from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.arithmetic.limbs import Limbs, limbs, minus, times
-from dpmcmc.enclave.arithmetic.shards import sum_parts
 from dpmcmc.enclave.core.gate import Chunk, Gate, Interval, gated_sum
 from dpmcmc.enclave.core.mechanism import Contribution
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.places import Slots
+from dpmcmc.enclave.core.places import Slots, sum_parts
 
 FAILURE = 2.0**-60
 """How often fewer distinct indices than needed may turn up, and how often a Poisson batch that chose its own limit may

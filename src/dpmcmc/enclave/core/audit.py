@@ -20,11 +20,11 @@ from math import prod
 from typing import Any, cast
 
 import jax
-import jax.core
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
+from jax.extend.core import Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from dpmcmc.accounting.event import Event, NonPrivate, compose
-from dpmcmc.enclave.core.allowed import PER_RECORD, PROGRAMS, all_equations, first_refused, why_not
+from dpmcmc.enclave.copies import check_constants
+from dpmcmc.enclave.core.allowed import PER_RECORD, PROGRAMS, all_equations, first_refused
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.release import (
@@ -33,16 +33,14 @@ from dpmcmc.enclave.core.release import (
     dp_release,
     execute,
     inner_jaxprs,
-    line_of,
     num_releases,
     outputs_of,
     queries_of_one_chain,
 )
+from dpmcmc.enclave.lines import line_of
 from dpmcmc.enclave.noise.modes import MODES, Claim
-from dpmcmc.errors import OperationRefused, RecordsRefused, ReleaseRefused
-
-LARGEST_CLOSURE = 100_000
-"""A program may close over arrays of so many elements; larger ones must be arguments, which are stated to be public."""
+from dpmcmc.enclave.refusals import why_not
+from dpmcmc.errors import OperationRefused, ReleaseRefused
 
 _IN_PROGRAMS = PROGRAMS | {dp_release}
 
@@ -186,56 +184,6 @@ def _contribution(equation: JaxprEqn, facts: Facts, is_table: Callable[[Any], bo
         )
     evaluate = jaxpr_as_fun(traced)
     return lambda queries, record: cast(jax.Array, evaluate(*jax.tree.leaves((queries, record)))[0])
-
-
-def check_constants(closed: Any, facts: Facts, is_table: Callable[[Any], bool]) -> None:
-    """Refuse a jaxpr that closes over the table, or over an array with an axis as long as the table.
-
-    Under add-or-remove-one the number of records is private, so the size stated by the owner takes its place.
-    """
-    for constant, line in _constants(closed, "an unknown line"):
-        shape = getattr(constant, "shape", ())
-        if isinstance(constant, jax.core.Tracer):
-            raise ReleaseRefused(
-                f"a value that the program computes is closed over at {line} by the function that a release applies to "
-                "a record; hand it over as an argument of the question, oracle.sum(mechanism, statistic, value)"
-            )
-        if is_table(constant):
-            raise RecordsRefused(f"the table itself is closed over at {line}: records may be used in a release alone")
-        if prod(shape) > 1 and (facts.size in shape or prod(shape) > LARGEST_CLOSURE):
-            raise RecordsRefused(
-                f"an array of shape {shape} is closed over at {line}; it looks like a table of records. Records may be "
-                "used in a release alone; if the array is public, pass it as an argument of the program"
-            )
-
-
-def _constants(closed: Any, line: str) -> Iterator[tuple[Any, str]]:
-    """Yield the arrays that a jaxpr closes over at any depth, with the first line that uses each."""
-    equations = closed.eqns
-    for variable, value in zip(closed.constvars, getattr(closed, "consts", ()), strict=False):
-        users = (equation for equation in equations if any(atom is variable for atom in equation.invars))
-        user = next(users, None)
-        yield value, line if user is None else _line_of_use(user, variable)
-    for equation in equations:
-        for atom in equation.invars:
-            if isinstance(atom, Literal):
-                yield atom.val, line_of(equation)
-        for parameter in equation.params.values():
-            for inner in parameter if isinstance(parameter, tuple) else (parameter,):
-                if hasattr(inner, "constvars"):
-                    yield from _constants(inner, line_of(equation))
-
-
-def _line_of_use(equation: JaxprEqn, variable: Any) -> str:
-    """Return the line of the innermost operation that reads a variable handed down through calls and loops."""
-    position = next(index for index, atom in enumerate(equation.invars) if atom is variable)
-    for inner in inner_jaxprs(equation):
-        if len(inner.invars) == len(equation.invars):
-            handed = inner.invars[position]
-            users = [user for user in inner.eqns if any(atom is handed for atom in user.invars)]
-            if users:
-                return _line_of_use(users[0], handed)
-    return line_of(equation)
 
 
 def _innermost_line(path: Sequence[JaxprEqn]) -> str:

@@ -8,7 +8,7 @@ for. The auditor believes what a plan says, so it makes plans of the classes tha
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import jax
 
@@ -98,26 +98,6 @@ class Mechanism(Protocol):
 
     def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:
         """Return the plan of a release, given the shapes of the queries of one chain."""
-        ...
-
-
-@runtime_checkable
-class NoisySum(Mechanism, Protocol):
-    """A mechanism that releases a sum with noise."""
-
-    @property
-    def is_noisy_sum(self) -> bool:
-        """True."""
-        ...
-
-
-@runtime_checkable
-class Decision(Mechanism, Protocol):
-    """A mechanism that releases one bit."""
-
-    @property
-    def acceptance(self) -> str:
-        """The name of the acceptance rule that the bit obeys."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Where records stand: a public number of slots, of which a secret random choice is occupied. places.md has the proof.
+"""Where records stand: a public number of slots, of which a secret random choice is occupied. Proof: places.md.
 
 Under replace-one a record keeps its place: slot i holds record i. Under add-or-remove-one, and for persons, whose order
 would tell of their names, the slots are drawn: with the seed as its key a pseudo-random function gives every slot a
@@ -8,12 +8,18 @@ the records into the slots are equally likely.
 
 import hashlib
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.typing import ArrayLike
+
+from dpmcmc.enclave.arithmetic.int64 import Wide, sum_across
 
 ROWS_IN_TILE, ROWS_IN_TILE_ON_GPU = 512, 2**14
 """The number of slots is a multiple of this: loops then have one body for all of them."""
@@ -73,3 +79,53 @@ def fill(leaves: list[np.ndarray], places: np.ndarray | None, capacity: int, num
         return slots
 
     return [filled(leaf) for leaf in leaves], filled(np.ones(len(leaves[0]), np.bool_))
+
+
+AXIS = "shards"
+"""The axis over devices, where there are several."""
+
+
+def sum_parts(of_part: Callable[[Any, ArrayLike], Any], slots: Any) -> Any:
+    """Return the sum over all devices of what ``of_part(slots, first)`` sums over its own, `first` the first of them.
+
+    Of integers, `Wide`, the sum is exact; of an array it is as good as floating point, and depends on the devices.
+    """
+    if not slots.is_spread:
+        return of_part(slots, 0)
+    total = of_part(slots, lax.axis_index(AXIS) * slots.length)
+    return sum_across(total, AXIS) if isinstance(total, Wide) else lax.psum(total, AXIS)
+
+
+class Placement:
+    """Where the records of a vault lie, and where its programs run: where JAX puts them."""
+
+    num_devices = 1
+
+    @property
+    def kind(self) -> str:
+        """The kind of device, for certificates."""
+        device = jax.devices()[0]
+        return f"{device.platform}: {device.device_kind}"
+
+    def place(self, slots: Slots) -> Slots:
+        """Return host arrays as arrays on the device."""
+        return jax.tree.map(jnp.asarray, slots)
+
+    def public(self, tree: Any) -> Any:
+        """Return public values where a program expects them."""
+        return tree
+
+    def result(self, tree: Any) -> Any:
+        """Return what a program returned, on one device."""
+        return tree
+
+    def shapes(self, placed: Any) -> Any:
+        """Return the shapes of records that were placed, and where they lie."""
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), placed)
+
+    def lower(self, function: Callable[..., Any], slots: Any, key: Any, arguments: Sequence[Any]) -> Any:
+        """Translate ``function(slots, key, *arguments)`` for XLA to compile, given the shapes of everything."""
+        return jax.jit(function).lower(slots, key, *arguments)
+
+    def __repr__(self) -> str:
+        return ""

@@ -4,8 +4,7 @@ No record is here. What a program may be given is public, and what it closes ove
 owner handed to the vault, by address.
 """
 
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,11 +15,11 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from dpmcmc.enclave.arithmetic.shards import Placement
 from dpmcmc.enclave.core.audit import Audit, audit, executable
 from dpmcmc.enclave.core.compiled import check_compiled
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.release import current_line, line_of_error
+from dpmcmc.enclave.core.places import Placement
+from dpmcmc.enclave.lines import current_line, line_of_error
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity, Oracle
 from dpmcmc.errors import InvalidArgument, RecordsRefused, RunRefused
@@ -122,39 +121,6 @@ class Programs:
         return prepared
 
 
-def recogniser(leaves: Sequence[Any]) -> Callable[[Any], bool]:
-    """Return what says whether an array is, or shares memory with, one of these: by address, not by value.
-
-    The owner's arrays are referred to weakly: they live as long as he holds them.
-    """
-    references = [reference for leaf in leaves if (reference := _reference(leaf))]
-
-    def is_table(array: Any) -> bool:
-        sources = [source for reference in references if (source := reference()) is not None]
-        if any(source is array for source in sources):
-            return True
-        if isinstance(array, jax.Array) and not jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-            array = np.asarray(array) if array.devices() == {jax.devices("cpu")[0]} else None
-        return isinstance(array, np.ndarray) and any(
-            np.may_share_memory(array, source) for source in sources if isinstance(source, np.ndarray)
-        )
-
-    return is_table
-
-
-def _is_tracing() -> bool:
-    """Say whether JAX is tracing a function right now: then even a sum of constants is a tracer."""
-    return isinstance(jax.lax.add(np.float32(0), np.float32(0)), jax.core.Tracer)
-
-
-def _reference(leaf: Any) -> Any:
-    """Return a weak reference to an array that the owner still holds, to recognise it in a program."""
-    try:
-        return weakref.ref(leaf)
-    except TypeError:
-        return None
-
-
 def _array(leaf: Any) -> jax.Array:
     """Return one argument of a program as an array whose type is its own."""
     try:
@@ -162,3 +128,8 @@ def _array(leaf: Any) -> jax.Array:
     except TypeError as error:
         raise InvalidArgument(f"an argument of the program is a {type(leaf).__name__}; expected arrays") from error
     return jnp.asarray(array, dtype=array.dtype)
+
+
+def _is_tracing() -> bool:
+    """Say whether JAX is tracing a function right now: then even a sum of constants is a tracer."""
+    return isinstance(jax.lax.add(np.float32(0), np.float32(0)), jax.core.Tracer)

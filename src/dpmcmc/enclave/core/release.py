@@ -14,8 +14,6 @@ performed releases differ in r or in o, so no two share noise, whatever the prog
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from pathlib import Path
-from traceback import extract_tb
 from typing import Any, NoReturn, cast
 
 import jax
@@ -28,6 +26,7 @@ from jax.interpreters import ad, batching, mlir
 
 from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.lines import current_line, line_of
 from dpmcmc.errors import ReleaseRefused
 
 dp_release = Primitive("dp_release")
@@ -39,30 +38,10 @@ SCAN = jax.lax.scan_p
 CALLS = frozenset({primitives.jit_p, primitives.custom_jvp_call_p, primitives.custom_vjp_call_p})
 """Operations that perform the one jaxpr they carry exactly once."""
 
-_INTERNAL = tuple(f"{Path(file).parent}/" for file in (__file__, np.__file__, jax.__file__))
-for _package in _INTERNAL:  # the lines that messages name are the caller's
-    source_info_util.register_exclusion(_package)
-
 
 def release(facts: Facts, mechanism: Mechanism, term: Term, queries: Sequence[Any]) -> list[Any]:
     """Ask the data described by `facts` for one release at the public `queries`."""
     return cast(list[Any], dp_release.bind(*queries, facts=facts, mechanism=mechanism, term=term, chains=()))
-
-
-def line_of(equation: JaxprEqn) -> str:
-    """Return the line of user code that an equation comes from."""
-    return source_info_util.summarize(equation.source_info)
-
-
-def current_line() -> str:
-    """Return the line of user code that is being traced."""
-    return source_info_util.summarize(source_info_util.current())
-
-
-def line_of_error(error: BaseException) -> str:
-    """Return the innermost line of user code that an error passed through."""
-    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(_INTERNAL)]
-    return f"{frames[-1].filename}:{frames[-1].lineno} ({frames[-1].name})" if frames else "an unknown line"
 
 
 def queries_of_one_chain(equation: JaxprEqn) -> tuple[jax.ShapeDtypeStruct, ...]:

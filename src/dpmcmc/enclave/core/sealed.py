@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from dpmcmc.enclave.core.release import current_line
+from dpmcmc.enclave.lines import current_line
 from dpmcmc.errors import RecordsRefused
 
 OPERATIONS = """

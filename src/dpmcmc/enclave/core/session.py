@@ -11,7 +11,6 @@ from dpmcmc.accounting.event import Event, NonPrivate, compose, counts
 from dpmcmc.enclave.core.budget import Reservation
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity
-from dpmcmc.enclave.resume.journal import Journal
 from dpmcmc.errors import BudgetExceeded, LedgerUnavailable, RunSettled
 
 
@@ -25,6 +24,8 @@ class Ready:
     """The structure of what it returns."""
     text: Callable[[], str]
     """The program as XLA is given it, to recognise it by."""
+    paths: Callable[[], tuple[str, ...]]
+    """The ways in which it adds records up."""
     compile: Callable[[], Callable[[jax.Array], list[Any]]]
     """Compiles, and returns what executes under a key."""
 
@@ -32,14 +33,13 @@ class Ready:
 class PaidRun:
     """Executes audited programs as long as what was set aside lasts; `PrivateData.reserve` hands it out."""
 
-    __slots__ = ("_closed", "_journal", "_left", "_ready", "_reservation", "_seed", "_spent", "entry")
+    __slots__ = ("_closed", "_left", "_paths", "_ready", "_reservation", "_seed", "_spent", "entry")
 
     def __init__(
         self,
         reserved: Event,
         ready: Callable[..., Ready],
         insecure_seed: int | None = None,
-        journal: Journal | None = None,
         *,
         reservation: Reservation,
     ) -> None:
@@ -49,15 +49,13 @@ class PaidRun:
         self._left = Counter(counts(reserved))
         self._ready = ready
         self._seed = insecure_seed
-        self._journal = journal
         self._spent: list[Event] = []
+        self._paths: set[str] = set()
         self._closed = False
 
     @property
     def spent(self) -> Event:
         """Everything that was executed so far, or was begun; also by those who had this run before."""
-        if self._journal is not None:
-            return self._journal.spent
         insecure = [NonPrivate()] if self._spent and self._seed is not None else []
         return compose([*self._spent, *insecure])
 
@@ -65,7 +63,6 @@ class PaidRun:
         """Audit ``program(oracle, *arguments)``, take its price from what was set aside, and execute it.
 
         Before that the ledger is read once: if it cannot be, or if somebody has settled the run, nothing is executed.
-        Where the run has a journal, a program that was executed before it was resumed gives the same result again.
         """
         ready = self._ready(program, arguments, model)
         price = Counter(counts(ready.event))
@@ -75,8 +72,8 @@ class PaidRun:
                 "reserve the price of everything that is to run"
             )
         self._check_standing()
-        results = self._execute(ready, price) if self._journal is None else self._once(self._journal, ready, price)
-        return jax.tree.unflatten(ready.outputs, results)
+        self._paths.update(ready.paths())
+        return jax.tree.unflatten(ready.outputs, self._execute(ready, price))
 
     def _check_standing(self) -> None:
         try:
@@ -96,23 +93,14 @@ class PaidRun:
         self._take(ready.event, price)
         return execute(key)
 
-    def _once(self, journal: Journal, ready: Ready, price: Counter[Event]) -> list[Any]:
-        """Return the one result that the program at this place of the run can have: as it is kept, or made again."""
-        identity = journal.identify(self.count, ready.text(), ready.arguments)
-        results = journal.kept(self.count, identity)
-        if results is not None:
-            self._take(ready.event, price)
-            return results
-        execute = ready.compile()
-        place = self.count
-        self._take(ready.event, price)
-        results = execute(rng.key_of(journal.begin(place, identity, ready.event)))
-        journal.keep(place, identity, results)
-        return results
-
     def _take(self, event: Event, price: Counter[Event]) -> None:
         self._left.subtract(price)
         self._spent.append(event)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The ways in which records were added up, by name: for certificates."""
+        return tuple(sorted(self._paths))
 
     @property
     def count(self) -> int:
@@ -121,8 +109,8 @@ class PaidRun:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all programs that were begun before the run was resumed have given their results again."""
-        return self._journal is None or self.count >= self._journal.num_begun
+        """Whether the run does what it did not do before: always, for a run that is not resumed."""
+        return True
 
     def close(self) -> Event:
         """Execute nothing more, and return what was spent."""

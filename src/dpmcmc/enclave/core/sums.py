@@ -17,11 +17,10 @@ from dpmcmc.accounting.event import Event, Gaussian
 from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide, add, shift_left, to_float
 from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip
-from dpmcmc.enclave.arithmetic.shards import sum_parts
 from dpmcmc.enclave.core.gate import Ball, Chunk, Gate, Interval, gated_sum
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.places import Slots
+from dpmcmc.enclave.core.places import Slots, sum_parts
 from dpmcmc.enclave.noise.discrete_gaussian import approximation
 from dpmcmc.enclave.noise.modes import draw_noise
 

@@ -1,6 +1,6 @@
 """The vault: records that answer audited programs and nothing else.
 
-`PrivateData` is not a pytree, has no attribute, method or operator that gives a record back, and executes only what
+A vault is not a pytree, has no attribute, method or operator that gives a record back, and executes only what
 the auditor priced and the ledger paid for. The order inside `run` is the guarantee: trace, audit and compile at shapes
 alone; reserve the price; and only then hand the records to the compiled program. A failure before that last step costs
 nothing; once records were read the charge stays, whatever happens after.
@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -19,54 +19,30 @@ from dpmcmc import validation
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate
-from dpmcmc.accounting.selection import repeat_and_select
-from dpmcmc.enclave.arithmetic.shards import Placement
+from dpmcmc.enclave.copies import recogniser
 from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.budget import NobodyPays, Payer, choose_payer, settle
 from dpmcmc.enclave.core.metadata import Facts, admit, as_tree, leaf_names, parse_bounds
-from dpmcmc.enclave.core.places import Slots, draw_places, fill, new_seed
-from dpmcmc.enclave.core.programs import Program, Programs, recogniser
+from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, new_seed
+from dpmcmc.enclave.core.programs import Program, Programs
 from dpmcmc.enclave.core.sealed import sealed
 from dpmcmc.enclave.core.self_test import check_machine
 from dpmcmc.enclave.core.session import PaidRun, Ready
 from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.oracle import LogDensity
-from dpmcmc.enclave.resume.journal import Journal, reservation_of
-from dpmcmc.enclave.select import Attempt, Best, best_of
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
-if TYPE_CHECKING:
-    from dpmcmc.accounting.ledger import DatasetAccount
-
-_ACCELERATORS = "dpmcmc.enclave.accelerate"  # by name: nothing of the core imports them
+_ACCELERATORS, _SHARDS = "dpmcmc.enclave.accelerate", "dpmcmc.enclave.accelerate.shards"
+"""By name, and only where they are wanted: nothing of the core imports them."""
 
 CHUNK_SIZE = 20_000
 """Shorter loops keep one core of a processor busy and not the others."""
 
 
 @sealed
-class PrivateData:
-    """Private records, what the public knows of them, and what pays for every look at them.
-
-    Args:
-        records: a pytree of arrays with one row a record, or a table with one.
-        bounds: the lowest and highest value of each leaf, by its name; stated by the owner, never read off the data.
-        adjacency: which data sets are neighbours; ``replace_one`` makes the number of records public.
-        capacity: the stated number of slots, required under ``add_or_remove_one``, where the true number is private: at
-            least as many as there are records, whatever happens. Time and memory follow from it.
-        ledger: the book that pays, with the name of the `dataset` in it.
-        dataset: the name under which the ledger knows these records.
-        budget: instead of a ledger, a budget that lives as long as this object.
-        chunk_size: how many records a mechanism holds at once at most. Changes speed and memory, and results by no
-            more than how XLA rounds what one record adds: without a linear predictor the chunk's shape may matter.
-        noise: how noise is drawn: ``exact``; ``hardened`` floating point, which results say; or ``float``, for tests,
-            for which nothing is claimed and nobody pays.
-        devices: devices over which the slots are spread; one, where JAX puts them, unless stated. Changes no release.
-        accelerate: whether faster ways to add records up may be taken, which certificates name; else the reference.
-        extra_mechanisms: classes of mechanisms without a proof of this library that the owner accepts; for tests.
-        schema: what the owner stated of the columns, where the records come from a table (`from_table`).
-    """
+class Vault:
+    """Records, their public metadata and what pays; `PrivateData` says what the arguments are."""
 
     __slots__ = (
         "__weakref__",
@@ -128,7 +104,7 @@ class PrivateData:
             validation.refuse(
                 "noise", noise, "carries no guarantee; use PrivateData.without_guarantee, or noise='exact'"
             )
-        self._placement = Placement(devices)
+        self._placement = Placement() if devices is None else import_module(_SHARDS).Shards(devices)
         self._schema = schema
         self._seed, self._places = None, None
         self._structure, self._num_records = structure, len(admitted[0])
@@ -136,9 +112,14 @@ class PrivateData:
         is_given, shapes = recogniser(leaves), self._placement.shapes(self._slots)
 
         def is_table(leaf: Any) -> bool:
-            return isinstance(leaf, PrivateData) or is_given(leaf)
+            return isinstance(leaf, Vault) or is_given(leaf)
 
         self._programs = Programs(self._facts, self._placement, shapes, is_table)
+
+    @property
+    def unit(self) -> str:
+        """What neighbouring data sets differ in, in words: a record, or a person with all rows; for certificates."""
+        return "record" if self._schema is None else self._schema.unit
 
     @property
     def _is_shuffled(self) -> bool:
@@ -163,51 +144,10 @@ class PrivateData:
         """Build a vault that pays for everything, `NonPrivate` too: for simulated data, baselines and tests."""
         return cls(records, ledger=NobodyPays(), dataset="without guarantee", **facts)
 
-    @classmethod
-    def from_table(cls, source: Any, **options: Any) -> "PrivateData":
-        """Read a table into a vault; see `dpmcmc.enclave.tables.from_table`."""
-        from dpmcmc.enclave.tables.vault import from_table
-
-        return from_table(source, **options)
-
-    @property
-    def schema(self) -> Schema | None:
-        """What the owner stated of the columns, where the records came from a table."""
-        return self._schema
-
     @property
     def facts(self) -> Facts:
         """What the public knows of the records."""
         return self._facts
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the events of these records rest on beside the proofs, in words: for certificates."""
-        claim = MODES[self._facts.noise].claim
-        return (claim.value,) if claim is Claim.HEURISTIC else ()
-
-    @property
-    def unit(self) -> str:
-        """What neighbouring data sets differ in, in words: a record, or a person with all rows; for certificates."""
-        return "record" if self._schema is None else self._schema.unit
-
-    @property
-    def dataset(self) -> str:
-        """The name under which the ledger knows the records."""
-        return self._dataset
-
-    @property
-    def account(self) -> "DatasetAccount | None":
-        """What the ledger grants the records and what of it is spent, where a ledger pays."""
-        from dpmcmc.accounting.ledger import Ledger
-
-        return self._payer.account(self._dataset) if isinstance(self._payer, Ledger) else None
-
-    @property
-    def budget(self) -> Budget | None:
-        """The budget that the ledger grants the records, where a ledger pays."""
-        account = self.account
-        return None if account is None else account.budget
 
     def price(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Event:
         """Return what `run` would charge for the program. Reads no record and charges nothing."""
@@ -249,56 +189,6 @@ class PrivateData:
         finally:
             settle(reservation, paid.close())
 
-    @contextmanager
-    def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[PaidRun]:
-        """Begin a run that may be resumed, or go on with it: `reserve`, but a run that raises is not settled.
-
-        Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
-        proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
-        """
-        leaves = self._in_order()
-        journal.recognise(leaves, repr(self._placement))
-        if self._is_shuffled and self._seed != journal.places:
-            self._stand(leaves, journal.places)
-        reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
-        paid = PaidRun(event, self._ready, journal=journal, reservation=reservation)
-        try:
-            yield paid
-        except Exception:
-            if not journal.num_begun and settle(reservation, paid.close()):
-                journal.forget()
-            raise
-        if settle(reservation, paid.close()):
-            journal.forget()
-
-    def select(
-        self,
-        attempts: Sequence[Attempt],
-        *,
-        mean: float,
-        shape: float = 0.0,
-        what: str = "selection",
-        insecure_seed: int | None = None,
-    ) -> Best:
-        """Run attempts a secret random number of times, `mean` on average, and return the best run alone.
-
-        The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
-        secret. selection.md has the proof.
-        """
-        price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
-        charge = price if insecure_seed is None else price + NonPrivate()
-        reservation = self._payer.reserve(self._dataset, charge, what=what, adjacency=self._facts.adjacency)
-
-        def begin(event: Event, seed: int | None) -> PaidRun:
-            return PaidRun(event, self._ready, seed, reservation=reservation)
-
-        try:
-            best = best_of(attempts, price, begin, insecure_seed)
-            reservation.check_standing()  # once, however many runs there were: their number is secret
-        finally:
-            settle(reservation, charge)
-        return best
-
     def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
         public = self._programs.public(arguments)
@@ -314,22 +204,8 @@ class PrivateData:
             arguments=public,
             outputs=prepared.outputs,
             text=prepared.text,
+            paths=lambda: prepared.audit.paths,
             compile=lambda: partial(execute, prepared.compile()),
-        )
-
-    def __repr__(self) -> str:
-        facts = self._facts
-        names = leaf_names(facts.record)
-        kinds = ", ".join(
-            f"{name}: {leaf.dtype}{list(leaf.shape) or ''}"
-            for name, leaf in zip(names, jax.tree.leaves(facts.record), strict=True)
-        )
-        counted = "size" if facts.adjacency is Adjacency.REPLACE_ONE else "capacity"
-        unit = "" if self.unit == "record" else f", unit={self.unit!r}"
-        noise = "" if facts.noise == "exact" else f", noise={facts.noise!r}"
-        return (
-            f"PrivateData({kinds}; bounds={dict(facts.bounds)}, {counted}={facts.size}, "
-            f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{unit}{noise}{self._placement!r})"
         )
 
 

@@ -1,5 +1,6 @@
 """The decision of a Barker test on all records: one coin of probability S(lambda). The proof is in barker_bit.md."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,24 @@ import jax.numpy as jnp
 from dpmcmc import validation
 from dpmcmc.accounting.event import Approximation, LogisticBit
 from dpmcmc.enclave.arithmetic.int64 import Wide, add, from_float
-from dpmcmc.enclave.arithmetic.lattice import Lattice, logistic_lattice
+from dpmcmc.enclave.arithmetic.lattice import TARGET_BOUND, Lattice, check_records
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots
 from dpmcmc.enclave.core.sums import per_chain, scalar_sum
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
 from dpmcmc.enclave.noise.logistic_coin import LOGISTIC_ERROR, bernoulli_logistic
+
+
+def logistic_lattice(clip: float, num_records: int) -> Lattice:
+    """Return the lattice for a log-ratio that a logistic coin reads: the granularity is a power of two, >= 2^-26."""
+    clip = validation.positive("clip", clip)
+    bits = min(26, math.floor(math.log2(TARGET_BOUND / clip)))
+    if bits < 0 or clip * 2**bits < 1:
+        validation.refuse("clip", clip, "must be between 2^-26 and 2^20 for a logistic coin")
+    bound = math.floor(clip * 2**bits)
+    check_records(num_records, bound)
+    return Lattice(2.0**-bits, bound)
 
 
 def public_steps(public: jax.Array, granularity: float) -> Wide:

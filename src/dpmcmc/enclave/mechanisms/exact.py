@@ -14,13 +14,12 @@ from jax.typing import ArrayLike
 from dpmcmc.accounting.event import NonPrivate
 from dpmcmc.enclave.accelerate.linear.rows import Rows, find_rows, scale_rows
 from dpmcmc.enclave.accelerate.linear.sums import sum_scaled_rows
-from dpmcmc.enclave.arithmetic.shards import sum_parts
 from dpmcmc.enclave.batches.sampling import Sampling, as_sampling, draw_batches
 from dpmcmc.enclave.batches.subsample import Batch
 from dpmcmc.enclave.core.gate import slice_rows
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.places import Slots
+from dpmcmc.enclave.core.places import Slots, sum_parts
 from dpmcmc.enclave.core.sums import one_chain
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient, num_coordinates
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio

@@ -9,10 +9,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import AcceptBit
-from dpmcmc.enclave.arithmetic.lattice import Lattice, noise_over_clip, penalty_lattice
+from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip, single, times
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.sums import add_noise, lattice_event, noise_variance, scalar_sum
@@ -34,6 +35,20 @@ def distance(queries: Sequence[jax.Array]) -> jax.Array:
     half = len(queries) // 2
     squares = [jnp.sum(jnp.square(a - b)) for a, b in zip(queries[:half], queries[half:], strict=True)]
     return jnp.sqrt(sum(squares[1:], start=squares[0])).astype(jnp.float32)
+
+
+def penalty_lattice(clip: ArrayLike, noise_over_clip: float, num_records: int) -> Lattice:
+    """Return the lattice for a log-ratio that a penalty test reads: sigma^2 / granularity is an integer.
+
+    As `gradient_lattice`, with the granularity a whole multiple of 1 / s^2: then sigma^2 / granularity =
+    s^2 * granularity is whole, and a(lambda) = e^lambda a(-lambda) for every lambda. Clip and noise move together by
+    at most half of 1 / s^2 a step, which leaves bound and scale, hence the privacy, as they are.
+    """
+    lattice = gradient_lattice(clip, noise_over_clip, num_records)
+    steps = lattice.scale**2
+    whole = times(lattice.granularity, steps)
+    rounded = jnp.maximum(jnp.rint(whole), 1) if isinstance(whole, jax.Array) else max(round(whole), 1)
+    return Lattice(single(times(rounded, 1 / steps)), lattice.bound, lattice.scale)
 
 
 def ratio_lattice(clip: float, noise_multiplier: float, facts: Facts, queries: Sequence[jax.Array]) -> Lattice:

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc import validation
-from dpmcmc.enclave.arithmetic.lattice import Lattice, noise_over_clip, penalty_lattice
+from dpmcmc.enclave.arithmetic.lattice import Lattice, noise_over_clip
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.mechanisms.log_ratio import distance, log_ratio, penalty_decision
+from dpmcmc.enclave.mechanisms.log_ratio import distance, log_ratio, penalty_decision, penalty_lattice
 
 
 def largest_radius(queries: Sequence[jax.Array]) -> jax.Array:

@@ -12,10 +12,8 @@ that is ever stored is that of a run which may be resumed, in private and until 
 
 import secrets
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
+from importlib import import_module
 from math import prod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,17 +21,11 @@ import numpy as np
 from jax import lax
 from jax.extend.random import define_prng_impl
 
-pallas: Any = None
-with suppress(ImportError):
-    from jax.experimental import pallas
-
-HAS_PALLAS = pallas is not None
-
-_CONSTANTS = np.array([0x61707865, 0x3320646E, 0x79622D32, 0x6B206574], np.uint32)  # "expand 32-byte k"
-_KEY_WORDS, _BLOCK_WORDS = 8, 16
+CONSTANTS = np.array([0x61707865, 0x3320646E, 0x79622D32, 0x6B206574], np.uint32)  # "expand 32-byte k"
+KEY_WORDS, BLOCK_WORDS = 8, 16
 _BITS, _SPLIT, _FOLD_IN, _SEED = 1, 2, 3, 4  # domains
 _MAX_BLOCKS = 2**32
-_PLACES = np.arange(_BLOCK_WORDS).reshape(4, 4)
+_PLACES = np.arange(BLOCK_WORDS).reshape(4, 4)
 _ROLLED = np.concatenate([np.roll(row, -shift) for shift, row in enumerate(_PLACES)])
 _ROLLED_BACK = np.concatenate([np.roll(row, shift) for shift, row in enumerate(_PLACES)])
 
@@ -42,7 +34,7 @@ _Rows = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 
 def fresh_key() -> jax.Array:
     """Return a key of 256 bits from the operating system's entropy."""
-    return key_of(secrets.token_bytes(4 * _KEY_WORDS))
+    return key_of(secrets.token_bytes(4 * KEY_WORDS))
 
 
 def key_of(secret: bytes) -> jax.Array:
@@ -60,8 +52,8 @@ def chacha20_blocks(key: jax.Array, counters: jax.Array, nonce: Sequence[int]) -
 
     On a GPU one kernel does it: as a loop of XLA's it would be dozens, and take as long as the sum that is noised.
     """
-    if HAS_PALLAS and jax.default_backend() == "gpu":
-        return chacha20_kernel(key, counters, nonce)
+    if jax.default_backend() == "gpu":
+        return import_module("dpmcmc.enclave.noise.chacha20_gpu").chacha20_kernel(key, counters, nonce)
     return chacha20_loop(key, counters, nonce)
 
 
@@ -75,56 +67,20 @@ def chacha20_loop(key: jax.Array, counters: jax.Array, nonce: Sequence[int]) -> 
     def rows(words: jax.Array) -> jax.Array:
         return jnp.broadcast_to(words[:, None], (words.shape[0], counters.shape[0]))
 
-    known = jnp.concatenate([jnp.asarray(_CONSTANTS), key])
+    known = jnp.concatenate([jnp.asarray(CONSTANTS), key])
     start = jnp.concatenate([rows(known), counters[None, :], rows(jnp.asarray(nonce, jnp.uint32))])
     return (start + lax.fori_loop(0, 10, lambda _, state: _double_round(state), start)).T
-
-
-def chacha20_kernel(key: jax.Array, counters: jax.Array, nonce: Sequence[int]) -> jax.Array:
-    """Return the blocks, by one kernel with a thread for each; interpreted where there is no GPU, for tests."""
-    (count,) = counters.shape
-    padded = 1 << (max(count, 1) - 1).bit_length()  # kernels want powers of two
-    size = min(padded, 128)
-    blocks = pallas.pallas_call(
-        partial(_kernel, tuple(nonce)),
-        grid=(padded // size,),
-        in_specs=[pallas.BlockSpec((_KEY_WORDS,), lambda _: (0,)), pallas.BlockSpec((size,), lambda block: (block,))],
-        out_specs=pallas.BlockSpec((_BLOCK_WORDS, size), lambda block: (0, block)),
-        out_shape=jax.ShapeDtypeStruct((_BLOCK_WORDS, padded), jnp.uint32),
-        interpret=jax.default_backend() != "gpu",
-    )(key, jnp.pad(counters, (0, padded - count)))
-    return blocks.T[:count]
-
-
-def _kernel(nonce: tuple[int, ...], key: Any, counters: Any, blocks: Any) -> None:
-    def spread(word: Any) -> jax.Array:
-        return jnp.broadcast_to(word, counters.shape)
-
-    start = [spread(jnp.uint32(int(word))) for word in _CONSTANTS] + [spread(key[i]) for i in range(_KEY_WORDS)]
-    start += [counters[...], *(spread(jnp.uint32(word)) for word in nonce)]
-
-    def double_round(_: Any, words: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        after = list(words)
-        for shift in (0, 1):
-            for column in range(4):
-                a, b, c, d = (4 * i + (column + i * shift) % 4 for i in range(4))
-                after[a], after[b], after[c], after[d] = _quarter_rounds((after[a], after[b], after[c], after[d]))
-        return tuple(after)
-
-    end = lax.fori_loop(0, 10, double_round, tuple(start))
-    for place, (before, after) in enumerate(zip(start, end, strict=True)):
-        blocks[place, :] = before + after
 
 
 def _double_round(state: jax.Array) -> jax.Array:
     """A round down the columns, then one down the diagonals, which are columns while the rows are rolled."""
     for after in (_ROLLED, _ROLLED_BACK):
         rows = state[0:4], state[4:8], state[8:12], state[12:16]
-        state = jnp.concatenate(_quarter_rounds(rows))[after]
+        state = jnp.concatenate(quarter_rounds(rows))[after]
     return state
 
 
-def _quarter_rounds(rows: _Rows) -> _Rows:
+def quarter_rounds(rows: _Rows) -> _Rows:
     """The quarter round of RFC 8439, Section 2.1, on columns: four at once, or one."""
     a, b, c, d = rows
     for left, right in ((16, 12), (8, 7)):
@@ -140,7 +96,7 @@ def _rotate(words: jax.Array, bits: int) -> jax.Array:
 
 
 def _words(key: jax.Array, domain: int, count: int) -> jax.Array:
-    blocks = -(-count // _BLOCK_WORDS)
+    blocks = -(-count // BLOCK_WORDS)
     if blocks > _MAX_BLOCKS:
         raise ValueError(f"one key gives at most {_MAX_BLOCKS} blocks of 64 bytes; split it")
     return chacha20_blocks(key, jnp.arange(blocks, dtype=jnp.uint32), (domain, 0, 0)).reshape(-1)[:count]
@@ -154,24 +110,24 @@ def _random_bits(key: jax.Array, bit_width: int, shape: tuple[int, ...]) -> jax.
 
 
 def _split(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    return _words(key, _SPLIT, prod(shape) * _KEY_WORDS).reshape(*shape, _KEY_WORDS)
+    return _words(key, _SPLIT, prod(shape) * KEY_WORDS).reshape(*shape, KEY_WORDS)
 
 
 def _fold_in(key: jax.Array, data: jax.Array | int) -> jax.Array:
     counter = jnp.asarray(data, jnp.uint32).reshape(1)
-    return chacha20_blocks(key, counter, (_FOLD_IN, 0, 0))[0, :_KEY_WORDS]
+    return chacha20_blocks(key, counter, (_FOLD_IN, 0, 0))[0, :KEY_WORDS]
 
 
 def _seed(seed: jax.Array) -> jax.Array:
     """The key of an integer. Only `insecure_key` comes here: a seed has no entropy to speak of."""
     low = seed.astype(jnp.uint32)
     high = (seed >> 32).astype(jnp.uint32) if seed.dtype.itemsize == 8 else jnp.zeros_like(low)
-    words = jnp.zeros(_KEY_WORDS, jnp.uint32).at[0].set(low).at[1].set(high)
-    return chacha20_blocks(words, jnp.zeros(1, jnp.uint32), (_SEED, 0, 0))[0, :_KEY_WORDS]
+    words = jnp.zeros(KEY_WORDS, jnp.uint32).at[0].set(low).at[1].set(high)
+    return chacha20_blocks(words, jnp.zeros(1, jnp.uint32), (_SEED, 0, 0))[0, :KEY_WORDS]
 
 
 CHACHA20 = define_prng_impl(
-    key_shape=(_KEY_WORDS,),
+    key_shape=(KEY_WORDS,),
     seed=_seed,
     split=_split,
     random_bits=_random_bits,

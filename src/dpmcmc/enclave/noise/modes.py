@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from importlib import import_module
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from dpmcmc.enclave.arithmetic.int64 import Wide, from_float
+from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.noise.discrete_gaussian import discrete_gaussian
 
 
@@ -29,26 +28,17 @@ class Mode:
     claim: Claim
 
 
-def _hardened(key: jax.Array, scale: float, shape: tuple[int, ...]) -> Wide:
-    """(N1 + N2 + N3 + N4) / 2 from four fresh keys, rounded to the lattice (Holohan and Braghin 2021).
-
-    Recovering the summands from the sum is thought infeasible; nothing bounds the distance from the ideal law.
-    """
-    normals = jax.vmap(lambda fresh: jax.random.normal(fresh, shape, jnp.float32))(jax.random.split(key, 4))
-    return from_float(jnp.sum(normals, axis=0) * np.float32(scale / 2))
-
-
-def _float(key: jax.Array, scale: float, shape: tuple[int, ...]) -> Wide:
-    """A float32 normal: at most 2^23 values, none beyond 5.42 standard deviations. For tests."""
-    return from_float(jax.random.normal(key, shape, jnp.float32) * np.float32(scale))
+def _by_floating_point(name: str) -> Callable[[jax.Array, float, tuple[int, ...]], Wide]:
+    """Return a function of `noise.floating`, which is loaded when somebody asks for it."""
+    return lambda *arguments: getattr(import_module("dpmcmc.enclave.noise.floating"), name)(*arguments)
 
 
 MODES = {
     mode.name: mode
     for mode in (
         Mode("exact", discrete_gaussian, Claim.PROVEN),
-        Mode("hardened", _hardened, Claim.HEURISTIC),
-        Mode("float", _float, Claim.NONE),
+        Mode("hardened", _by_floating_point("hardened"), Claim.HEURISTIC),
+        Mode("float", _by_floating_point("plain"), Claim.NONE),
     )
 }
 

@@ -8,7 +8,8 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.ledger import Ledger
 from dpmcmc.enclave.core.budget import Payer
-from dpmcmc.enclave.core.vault import CHUNK_SIZE, PrivateData
+from dpmcmc.enclave.core.vault import CHUNK_SIZE
+from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.tables.readers import read_table
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 from dpmcmc.schema import Schema

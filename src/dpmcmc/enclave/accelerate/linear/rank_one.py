@@ -27,11 +27,10 @@ from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide, add, from_int64, zero
 from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
-from dpmcmc.enclave.arithmetic.shards import sum_parts
 from dpmcmc.enclave.core.gate import SCOPE, Ball, hold, seal, slice_rows
 from dpmcmc.enclave.core.mechanism import Contribution
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.places import Slots, tile_rows
+from dpmcmc.enclave.core.places import Slots, sum_parts, tile_rows
 from dpmcmc.enclave.core.sums import SumRequest
 from dpmcmc.enclave.mechanisms.curvature import ON_DIAGONAL, entries_of
 

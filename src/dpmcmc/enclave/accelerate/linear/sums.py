@@ -32,10 +32,9 @@ from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide, add, from_int64, zero
 from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
-from dpmcmc.enclave.arithmetic.shards import sum_parts
 from dpmcmc.enclave.core.gate import SCOPE, Ball, Interval, hold, seal, slice_rows
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.places import Slots
+from dpmcmc.enclave.core.places import Slots, sum_parts
 from dpmcmc.enclave.core.sums import SumRequest
 
 LEAST_BOUND, MOST_BOUND = 2**5, 2**18

@@ -15,75 +15,46 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jax.typing import ArrayLike
 
-from dpmcmc.enclave.arithmetic.int64 import Wide, sum_across
-from dpmcmc.enclave.core.places import Slots
+from dpmcmc.enclave.core.places import AXIS, Placement, Slots
 from dpmcmc.errors import InvalidArgument
 
-AXIS = "shards"
 _SPLIT, _EVERYWHERE = PartitionSpec(AXIS), PartitionSpec()
 
 
-def sum_parts(of_part: Callable[[Any, ArrayLike], Any], slots: Any, is_spread: bool | None = None) -> Any:
-    """Return the sum over all devices of what ``of_part(slots, first)`` sums over its own, `first` the first of them.
-
-    Of integers, `Wide`, the sum is exact; of an array it is as good as floating point, and depends on the devices.
-    """
-    if not (slots.is_spread if is_spread is None else is_spread):
-        return of_part(slots, 0)
-    total = of_part(slots, lax.axis_index(AXIS) * slots.length)
-    return sum_across(total, AXIS) if isinstance(total, Wide) else lax.psum(total, AXIS)
-
-
-class Placement:
-    """Where the records of a vault lie, and where its programs run: where JAX puts them, or on stated devices."""
-
-    __slots__ = ("mesh",)
+class Shards(Placement):
+    """The slots of a vault spread over stated devices, equally many on each."""
 
     def __init__(self, devices: Any) -> None:
-        listed = [] if devices is None else _distinct(devices)
-        self.mesh = Mesh(np.array(listed, object), (AXIS,)) if listed else None
-
-    @property
-    def num_devices(self) -> int:
-        """The number of devices: public."""
-        return 1 if self.mesh is None else self.mesh.size
+        self.mesh = Mesh(np.array(_distinct(devices), object), (AXIS,))
+        self.num_devices = self.mesh.size
 
     @property
     def kind(self) -> str:
         """The kind of device, for certificates."""
-        device = jax.devices()[0] if self.mesh is None else self.mesh.devices.flat[0]
-        return f"{device.platform}: {device.device_kind}"
+        device = self.mesh.devices.flat[0]
+        return f"{self.mesh.size} x {device.platform}: {device.device_kind}"
 
     def place(self, slots: Slots) -> Slots:
         """Return host arrays as arrays on the devices, each of which is handed its own slots alone."""
-        if self.mesh is None:
-            return jax.tree.map(jnp.asarray, slots)
-        split = NamedSharding(self.mesh, _SPLIT)
-        rows, occupied = jax.device_put((slots.rows, slots.occupied), split)
+        rows, occupied = jax.device_put((slots.rows, slots.occupied), NamedSharding(self.mesh, _SPLIT))
         return Slots(rows, occupied, self.public(jnp.asarray(slots.once)), is_spread=True)
 
     def public(self, tree: Any) -> Any:
         """Return public values where a program expects them: on every device."""
-        return tree if self.mesh is None else jax.device_put(tree, NamedSharding(self.mesh, _EVERYWHERE))
+        return jax.device_put(tree, NamedSharding(self.mesh, _EVERYWHERE))
 
     def result(self, tree: Any) -> Any:
         """Return what a program returned on every device, on the first one."""
-        return tree if self.mesh is None else jax.device_put(tree, self.mesh.devices.flat[0])
+        return jax.device_put(tree, self.mesh.devices.flat[0])
 
     def shapes(self, placed: Any) -> Any:
         """Return the shapes of records that were placed, with the devices they lie on."""
-        return jax.tree.map(
-            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=self.mesh and leaf.sharding), placed
-        )
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), placed)
 
     def lower(self, function: Callable[..., Any], slots: Any, key: Any, arguments: Sequence[Any]) -> Any:
         """Translate ``function(slots, key, *arguments)`` for XLA to compile, given the shapes of everything."""
-        if self.mesh is None:
-            return jax.jit(function).lower(slots, key, *arguments)
         on_each = jax.shard_map(
             lambda slots, public: function(slots, *public),
             mesh=self.mesh,
@@ -96,7 +67,7 @@ class Placement:
         return jax.jit(lambda slots, *public: on_each(slots, public)).lower(slots, *public)
 
     def __repr__(self) -> str:
-        return "" if self.mesh is None else f", devices={self.mesh.size}"
+        return f", devices={self.mesh.size}"
 
 
 def _distinct(devices: Any) -> list[Any]:

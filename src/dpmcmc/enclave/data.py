@@ -1,0 +1,155 @@
+"""`PrivateData`: the vault with what people do around it, tables, runs that can be resumed, selections, and words."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.event import Event, NonPrivate
+from dpmcmc.accounting.selection import repeat_and_select
+from dpmcmc.enclave.core.budget import settle
+from dpmcmc.enclave.core.metadata import leaf_names
+from dpmcmc.enclave.core.session import PaidRun
+from dpmcmc.enclave.core.vault import Vault
+from dpmcmc.enclave.noise.modes import MODES, Claim
+from dpmcmc.enclave.resume.journal import Journal, reservation_of
+from dpmcmc.enclave.resume.session import ResumableRun
+from dpmcmc.enclave.select import Attempt, Best, best_of
+from dpmcmc.schema import Schema
+
+if TYPE_CHECKING:
+    from dpmcmc.accounting.ledger import DatasetAccount
+
+
+class PrivateData(Vault):
+    """Private records, what the public knows of them, and what pays for every look at them.
+
+    Args:
+        records: a pytree of arrays with one row a record, or a table with one.
+        bounds: the lowest and highest value of each leaf, by its name; stated by the owner, never read off the data.
+        adjacency: which data sets are neighbours; ``replace_one`` makes the number of records public.
+        capacity: the stated number of slots, required under ``add_or_remove_one``, where the true number is private: at
+            least as many as there are records, whatever happens. Time and memory follow from it.
+        ledger: the book that pays, with the name of the `dataset` in it.
+        dataset: the name under which the ledger knows these records.
+        budget: instead of a ledger, a budget that lives as long as this object.
+        chunk_size: how many records a mechanism holds at once at most. Changes speed and memory, and results by no
+            more than how XLA rounds what one record adds: without a linear predictor the chunk's shape may matter.
+        noise: how noise is drawn: ``exact``; ``hardened`` floating point, which results say; or ``float``, for tests,
+            for which nothing is claimed and nobody pays.
+        devices: devices over which the slots are spread; one, where JAX puts them, unless stated. Changes no release.
+        accelerate: whether faster ways to add records up may be taken, which certificates name; else the reference.
+        extra_mechanisms: classes of mechanisms without a proof of this library that the owner accepts; for tests.
+        schema: what the owner stated of the columns, where the records come from a table (`from_table`).
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def from_table(cls, source: Any, **options: Any) -> "PrivateData":
+        """Read a table into a vault; see `dpmcmc.enclave.tables.from_table`."""
+        from dpmcmc.enclave.tables.vault import from_table
+
+        return from_table(source, **options)
+
+    @property
+    def schema(self) -> Schema | None:
+        """What the owner stated of the columns, where the records came from a table."""
+        return self._schema
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the events of these records rest on beside the proofs, in words: for certificates."""
+        claim = MODES[self._facts.noise].claim
+        return (claim.value,) if claim is Claim.HEURISTIC else ()
+
+    @property
+    def dataset(self) -> str:
+        """The name under which the ledger knows the records."""
+        return self._dataset
+
+    @property
+    def account(self) -> "DatasetAccount | None":
+        """What the ledger grants the records and what of it is spent, where a ledger pays."""
+        from dpmcmc.accounting.ledger import Ledger
+
+        return self._payer.account(self._dataset) if isinstance(self._payer, Ledger) else None
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget that the ledger grants the records, where a ledger pays."""
+        account = self.account
+        return None if account is None else account.budget
+
+    @property
+    def device(self) -> str:
+        """Where programs run: for certificates."""
+        return self._placement.kind
+
+    @contextmanager
+    def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[PaidRun]:
+        """Begin a run that may be resumed, or go on with it: `reserve`, but a run that raises is not settled.
+
+        Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
+        proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
+        """
+        leaves = self._in_order()
+        journal.recognise(leaves, repr(self._placement))
+        if self._is_shuffled and self._seed != journal.places:
+            self._stand(leaves, journal.places)
+        reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
+        paid = ResumableRun(event, self._ready, journal, reservation=reservation)
+        try:
+            yield paid
+        except Exception:
+            if not journal.num_begun and settle(reservation, paid.close()):
+                journal.forget()
+            raise
+        if settle(reservation, paid.close()):
+            journal.forget()
+
+    def select(
+        self,
+        attempts: Sequence[Attempt],
+        *,
+        mean: float,
+        shape: float = 0.0,
+        what: str = "selection",
+        insecure_seed: int | None = None,
+    ) -> Best:
+        """Run attempts a secret random number of times, `mean` on average, and return the best run alone.
+
+        The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
+        secret. select.md has the proof.
+        """
+        price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
+        charge = price if insecure_seed is None else price + NonPrivate()
+        reservation = self._payer.reserve(self._dataset, charge, what=what, adjacency=self._facts.adjacency)
+
+        def begin(event: Event, seed: int | None) -> PaidRun:
+            return PaidRun(event, self._ready, seed, reservation=reservation)
+
+        try:
+            best = best_of(attempts, price, begin, insecure_seed)
+            reservation.check_standing()  # once, however many runs there were: their number is secret
+        finally:
+            settle(reservation, charge)
+        return best
+
+    def __repr__(self) -> str:
+        facts = self._facts
+        names = leaf_names(facts.record)
+        kinds = ", ".join(
+            f"{name}: {leaf.dtype}{list(leaf.shape) or ''}"
+            for name, leaf in zip(names, jax.tree.leaves(facts.record), strict=True)
+        )
+        counted = "size" if facts.adjacency is Adjacency.REPLACE_ONE else "capacity"
+        unit = "" if self.unit == "record" else f", unit={self.unit!r}"
+        noise = "" if facts.noise == "exact" else f", noise={facts.noise!r}"
+        return (
+            f"PrivateData({kinds}; bounds={dict(facts.bounds)}, {counted}={facts.size}, "
+            f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{unit}{noise}{self._placement!r})"
+        )

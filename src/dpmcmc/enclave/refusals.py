@@ -1,0 +1,82 @@
+"""Why an operation may not be applied to records, in words, for messages. Privacy does not rest on this file."""
+
+from jax.extend.core import JaxprEqn
+
+from dpmcmc.enclave.core.allowed import found
+
+_LOOP = "all records are computed in one loop that ends with the slowest of them"
+_SOLVER = "how it treats many matrices at once is up to a library, and was not shown to keep records apart"
+_LIBRARY = "a library chooses its algorithm, which was not shown to keep records apart"
+_RANDOM = "a function of a record must not be random; draw numbers in the program"
+_DEVICES = "it speaks to other devices"
+_EFFECT = "it orders side effects, and there may be none"
+_ORDER = "on a GPU overlapping windows are added up in no fixed order"
+_UNUSED = "no likelihood or statistic needs it"
+
+NOT_ON_RECORDS: dict[str, str] = {
+    "after_all": _EFFECT,
+    "all_gather": _DEVICES,
+    "all_to_all": _DEVICES,
+    "approx_top_k": "its result depends on the device; use jax.lax.top_k",
+    "axis_index": _DEVICES,
+    "call": _UNUSED,
+    "closed_call": _UNUSED,
+    "conv_general_dilated": _LIBRARY,
+    "create_token": _EFFECT,
+    "custom_lin": _UNUSED,
+    "dce_sink": _EFFECT,
+    "device_put": "records stay where the vault put them",
+    "eig": _SOLVER,
+    "eigh": _SOLVER,
+    "empty2": "it reads memory that nobody wrote",
+    "fft": _LIBRARY,
+    "get": "it reads mutable state",
+    "hessenberg": _SOLVER,
+    "householder_product": _SOLVER,
+    "igamma": _LOOP,
+    "igamma_grad_a": _LOOP,
+    "igammac": _LOOP,
+    "linear_solve": _SOLVER,
+    "lu": _SOLVER,
+    "lu_pivots_to_permutation": _SOLVER,
+    "optimization_barrier": _UNUSED,
+    "pmax": _DEVICES,
+    "pmin": _DEVICES,
+    "ppermute": _DEVICES,
+    "psum": _DEVICES,
+    "qr": _SOLVER,
+    "ragged_all_to_all": _DEVICES,
+    "random_bits": _RANDOM,
+    "random_clone": _RANDOM,
+    "random_fold_in": _RANDOM,
+    "random_gamma": _RANDOM,
+    "random_seed": _RANDOM,
+    "random_split": _RANDOM,
+    "random_unwrap": _RANDOM,
+    "random_wrap": _RANDOM,
+    "regularized_incomplete_beta": _LOOP,
+    "rng_bit_generator": _RANDOM,
+    "rng_uniform": "it has a state of its own; " + _RANDOM,
+    "schur": _SOLVER,
+    "select_and_gather_add": _ORDER,
+    "select_and_scatter": _ORDER,
+    "select_and_scatter_add": _ORDER,
+    "sharding_constraint": "records stay where the vault put them",
+    "stage": _UNUSED,
+    "svd": _SOLVER,
+    "swap": "it writes mutable state",
+    "threefry2x32": _RANDOM,
+    "tridiagonal": _SOLVER,
+    "tridiagonal_solve": _SOLVER,
+    "while": "how often it turns could depend on them, so that one record keeps the run going or changes what others "
+    "give; use jax.lax.scan or fori_loop to a fixed length, and mask what is not used",
+}
+"""What JAX has in plain sight that is not on the list, and why: for messages, and for the test that knows them all."""
+
+_REASONS = {primitive: NOT_ON_RECORDS[name] for primitive, name in found(*NOT_ON_RECORDS).items()}
+
+
+def why_not(equation: JaxprEqn) -> str:
+    """Say in words why an operation may not be applied to records, where that was written down."""
+    reason = _REASONS.get(equation.primitive)
+    return f"; {equation.primitive.name}: {reason}" if reason else ""

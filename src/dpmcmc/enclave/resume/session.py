@@ -1,0 +1,48 @@
+"""A price that was set aside for a run that may be resumed: every program of it gives one result, made once."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from dpmcmc.accounting.event import Event
+from dpmcmc.enclave.core.budget import Reservation
+from dpmcmc.enclave.core.session import PaidRun, Ready
+from dpmcmc.enclave.noise import chacha20 as rng
+from dpmcmc.enclave.resume.journal import Journal
+
+
+class ResumableRun(PaidRun):
+    """Executes audited programs, each once: one that was executed before the run was resumed gives its result again."""
+
+    __slots__ = ("_journal",)
+
+    def __init__(
+        self, reserved: Event, ready: Callable[..., Ready], journal: Journal, *, reservation: Reservation
+    ) -> None:
+        super().__init__(reserved, ready, reservation=reservation)
+        self._journal = journal
+
+    @property
+    def spent(self) -> Event:
+        """Everything that was executed so far, or was begun; also by those who had this run before."""
+        return self._journal.spent
+
+    def _execute(self, ready: Ready, price: Counter[Event]) -> list[Any]:
+        """Return the one result that the program at this place of the run can have: as it is kept, or made again."""
+        journal = self._journal
+        identity = journal.identify(self.count, ready.text(), ready.arguments)
+        results = journal.kept(self.count, identity)
+        if results is not None:
+            self._take(ready.event, price)
+            return results
+        execute = ready.compile()
+        place = self.count
+        self._take(ready.event, price)
+        results = execute(rng.key_of(journal.begin(place, identity, ready.event)))
+        journal.keep(place, identity, results)
+        return results
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all programs that were begun before the run was resumed have given their results again."""
+        return self.count >= self._journal.num_begun
