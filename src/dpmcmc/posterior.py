@@ -139,7 +139,10 @@ class Posterior:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Posterior":
-        """Read a run folder; the certificate is checked by computing its epsilon again."""
+        """Read a run folder; the certificate is checked by computing its epsilon again.
+
+        Warns where something became known of the version that made the run and weakens what the certificate claims.
+        """
         place = Path(folder)
         missing = [name for name in ("draws.nc", "certificate.json", "config.toml") if not (place / name).is_file()]
         if missing:
@@ -152,11 +155,14 @@ class Posterior:
             return np.concatenate([groups[f"warmup_{kind}"][name].to_numpy(), groups[kind][name].to_numpy()], axis=1)
 
         draws = {name: steps("posterior", name) for name in map(str, groups["posterior"].data_vars)}
+        certificate = Certificate.from_json((place / "certificate.json").read_text(encoding="utf-8"))
+        if certificate.advisory:
+            warnings.warn(f"the run in {str(place)!r} was {certificate.advisory}", UserWarning, stacklevel=2)
         return cls(
             is_accepted=steps("sample_stats", "accepted").astype(bool),
             draws=draws,
             num_warmup=config.pop("num_warmup"),
-            certificate=Certificate.from_json((place / "certificate.json").read_text(encoding="utf-8")),
+            certificate=certificate,
             settings=config,
             prior={name: groups["prior"][name].to_numpy() for name in draws} if "prior" in groups else {},
         )

@@ -1,4 +1,4 @@
-"""What version 0.1 wrote is read: its ledgers with the same prices, its certificates with the same numbers."""
+"""What version 0.1 wrote is read: ledgers and certificates with the same numbers, and runs with a warning."""
 
 import json
 import secrets
@@ -6,12 +6,14 @@ import shutil
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dpmcmc.accounting import Adjacency, Budget, Certificate, Gaussian, Ledger, compose, epsilon
 from dpmcmc.accounting.event import Event
 from dpmcmc.accounting.ledger import schema
 from dpmcmc.errors import DatasetExists, LedgerUnavailable, SettlementRefused
+from dpmcmc.posterior import Posterior
 from servers import with_setting
 
 OLD = Path(__file__).with_name("old")
@@ -150,3 +152,32 @@ def test_old_certificates_load_with_the_same_numbers(number: int) -> None:
         assert point == pytest.approx(old, rel=1e-6, abs=1e-300)
     if plain["epsilon"] != "infinity":
         assert epsilon(certificate.event, plain["delta"]) == pytest.approx(plain["epsilon"], rel=1e-9)
+
+
+def test_an_old_run_is_read_with_a_warning(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"made by version 0\.1, .* SECURITY\.md"):
+        run = Posterior.load(OLD / "run-0.1")
+    assert run["position"].shape == (2, 10, 2)
+    assert run.certificate.library_version == "0.1.0"
+    assert run.certificate.epsilon == pytest.approx(1.3675714750850931)
+    assert "advisory" in str(run.certificate)
+    assert "Security advisory" in run.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    with pytest.warns(UserWarning, match="SECURITY"):  # saving it again takes nothing back
+        again = Posterior.load(run.save(tmp_path / "again"))
+    assert np.array_equal(again.matrix(), run.matrix())
+
+
+def test_a_new_run_is_read_without_one(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="SECURITY"):
+        old = Posterior.load(OLD / "run-0.1")
+    certificate = Certificate(old.certificate.event, old.certificate.adjacency, old.certificate.delta)
+    run = Posterior(old.draws, old.is_accepted, old.num_warmup, certificate, old.settings, old.prior)
+    again = Posterior.load(run.save(tmp_path / "run"))  # a warning would be an error
+    assert not again.certificate.advisory
+    assert "Security advisory" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_result_that_promises_nothing_needs_no_advisory() -> None:
+    certificates = [Certificate.from_json(json.dumps(plain)) for plain in CERTIFICATES]
+    assert {bool(one.advisory) for one in certificates if one.epsilon < float("inf")} == {True}
+    assert not any(one.advisory for one in certificates if one.epsilon == float("inf"))

@@ -57,6 +57,12 @@ _MEANING = {
 FORMAT = 2
 """The format of the certificates that are written. Format 1, of version 0.1, has no paths and no device."""
 
+_ADVISORY_OF_FORMAT_1 = (
+    "made by version 0.1, in which the clip of one record was not enforced on every machine, and, where a record or a "
+    "person may be missing, others could be moved by it: the stated epsilon may be too small. SECURITY.md says which "
+    "results are concerned. What was spent stays spent"
+)
+
 RECORD = "record"
 """What a guarantee speaks of unless something else is stated."""
 
@@ -123,6 +129,14 @@ class Certificate:
         """All assumptions, in words."""
         implied = dict.fromkeys(words for kind, words in _BY_KIND.items() if kind in self.event.held)
         return (*_ALWAYS, *(words.format(unit=self.unit) for words in implied), *self.assumptions)
+
+    @property
+    def advisory(self) -> str:
+        """What became known of the version that made it and weakens the claim, in words; empty if nothing did.
+
+        The format tells: version 0.2 was the first to write the second one.
+        """
+        return _ADVISORY_OF_FORMAT_1 if self.format < 2 and math.isfinite(self.epsilon) else ""
 
     @property
     def statement(self) -> str:
@@ -206,6 +220,7 @@ class Certificate:
             *_numbered("paths", self.paths),
             *([("device", self.device)] if self.device else []),
             ("made by", f"dpmcmc {self.library_version}"),
+            *([("advisory", self.advisory)] if self.advisory else []),
         ]
         table = "\n".join(f"  {name:<11}{words}" for name, words in rows)
         return f"Privacy certificate\n{self.statement}\n\n{table}"

@@ -1,6 +1,8 @@
 """The trusted core: records that can only leave through a charged release.
 
-Every line here is a privacy claim. `docs/enclave.md` explains the design; the proofs stand beside the mechanisms.
+Privacy rests on `core`, `arithmetic`, `noise`, `batches` and the mechanisms in use; on `accelerate` unless it is
+switched off; on `tables` and `resume` where a run uses them. Nothing rests on `oracle`, on `arithmetic.quantise`, or on
+`mechanisms.exact`. `docs/enclave.md` explains the design; the proofs stand beside the code.
 """
 
 from dpmcmc.enclave.batches.sampling import Poisson, WithoutReplacement

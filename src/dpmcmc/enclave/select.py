@@ -1,4 +1,4 @@
-"""Repeat and select: a secret number of runs, of which only the best leaves this file. The proof is in selection.md."""
+"""Repeat and select: a secret number of runs, of which only the best leaves this file. The proof is in select.md."""
 
 import math
 import random

@@ -131,7 +131,7 @@ def _glance(run: Run, schema: Schema | None) -> list[tuple[str, str]]:
     return [
         ("epsilon", epsilon),
         ("delta", privacy.plain(run.certificate.delta)),
-        (unit, size if facts.get("adjacency", "replace_one") == "replace_one" else f"about {size}"),
+        (unit, size if facts.get("adjacency", "replace_one") == "replace_one" else f"at most {size}"),
         ("Adjacency", run.certificate.adjacency.words),
         ("Draws", f"{len(run.is_accepted)} × {steps - run.num_warmup:,}"),
         ("Sampler", str(run.settings.get("request", {}).get("sampler") or _kernels(run)[-1])),

@@ -1,6 +1,6 @@
 """A traced function as a list of equations on numbered arrays, with the calls in it written out.
 
-`factors` reads these equations and evaluates some of them; `identities` replaces some by shorter ones.
+`linear.form` reads these equations and evaluates some of them; `linear.identities` replaces some by shorter ones.
 """
 
 # jax annotates itself in part only

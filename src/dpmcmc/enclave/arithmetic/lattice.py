@@ -2,7 +2,8 @@
 
 A record's contribution is rounded to granularity * k with an integer k, |k| <= bound, and the k are added up exactly:
 the sum is the same whatever the chunk size, the order of the rows or the number of shards, and one record moves it by
-at most 2 * bound (replace-one) or bound (add or remove one), in integers. `noise.md` has the proofs.
+at most 2 * bound (replace-one) or bound (add or remove one), in integers. core/gate.md and noise/noise.md have
+the proofs.
 """
 
 import math

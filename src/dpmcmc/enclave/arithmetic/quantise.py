@@ -4,7 +4,8 @@ Contributions are held a little inside the bound, so that rounding takes no hone
 functions return, `core.gate` checks the integers themselves. A contribution with an entry that is not finite, or with a
 square norm that is not, counts as zero: an error or a count would leak it.
 
-All code of the enclave that makes integers of records is in this file: a test replaces it by an adversary.
+All code of the enclave that makes integers of records is in this file, but for the signs of Hessians: a test
+replaces it by an adversary.
 """
 
 from math import frexp

@@ -140,11 +140,6 @@ class Journal:
                 "they differ; resume it with the table as it was, or make a new run, which is charged"
             )
 
-    @property
-    def seed_of_places(self) -> bytes:
-        """The seed from which the places of records are drawn in this run, however often it is resumed; a secret."""
-        return self._tag("places")
-
     def identify(self, place: int, text: str, arguments: Any) -> bytes:
         """Return what tells a program, its arguments, the records and the machine from any other; a secret."""
         if getattr(jax.config, "jax_use_simplified_jaxpr_constants", False):  # its constants would not be in its text

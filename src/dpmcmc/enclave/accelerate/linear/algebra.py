@@ -1,6 +1,6 @@
 """Entries of arrays as polynomials in entries of other arrays, and how the operations of a jaxpr act on them.
 
-`factors` follows a traced gradient with these rules. Multiplications, additions and rearrangements are followed; what
+`form` follows a traced gradient with these rules. Multiplications, additions and rearrangements are followed; what
 has no rule here gives new symbols.
 """
 

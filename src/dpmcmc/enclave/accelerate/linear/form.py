@@ -7,7 +7,7 @@ arrays are followed symbol by symbol, entry by entry, and every other operation 
 what it cannot follow becomes a residual of its own, so the form is true of every function and merely useless for some.
 
 The linear predictors themselves, inner products of features with public coefficients, are found too: whoever holds the
-features in another form (`linear_predictor` holds them as integers) can hand them in and need not touch the record's
+features in another form (`rows` holds them as integers) can hand them in and need not touch the record's
 own arrays again.
 """
 
