@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-from dpmcmc.enclave import allowed
+from dpmcmc.enclave.core import allowed
 
 WIDTH = 6
 SIZES = (2, 8, 4096)

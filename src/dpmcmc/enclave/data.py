@@ -8,7 +8,6 @@ import jax
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.certificate import Certificate
 from dpmcmc.accounting.event import Event, NonPrivate
 from dpmcmc.accounting.payer import settle
 from dpmcmc.accounting.selection import repeat_and_select
@@ -22,6 +21,7 @@ from dpmcmc.enclave.select import Attempt, Best, best_of
 from dpmcmc.schema import Schema
 
 if TYPE_CHECKING:
+    from dpmcmc.accounting.certificate import Certificate
     from dpmcmc.accounting.ledger import DatasetAccount
 
 
@@ -73,8 +73,10 @@ class PrivateData(Vault):
             stated.append(f"mechanisms without a proof of this library do what they say: {names}")
         return tuple(stated)
 
-    def certificate(self, spent: Event, delta: float, paths: tuple[str, ...] = ()) -> Certificate:
+    def certificate(self, spent: Event, delta: float, paths: tuple[str, ...] = ()) -> "Certificate":
         """Return the certificate of what was released about these records, and of how it was computed."""
+        from dpmcmc.accounting.certificate import Certificate
+
         adjacency = self._facts.adjacency
         return Certificate(
             spent, adjacency, delta, self.assumptions, unit=self.unit, paths=paths, device=self._placement.kind

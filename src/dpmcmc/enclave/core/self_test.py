@@ -148,8 +148,8 @@ def sums_are_sums(num_records: int, dimension: int, chains: int) -> bool:
 def _stamp() -> Path | None:
     """Return the file that says that this machine was checked, if there is a place for it."""
     device = jax.devices()[0]
-    libraries = [version(name) for name in ("dpmcmc", "jax", "jaxlib")]
-    described = [*libraries, device.platform, device.device_kind, platform.machine(), platform.processor()]
+    described = [version("jax"), version("jaxlib"), device.platform, device.device_kind, platform.machine()]
+    described += [platform.processor(), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()]
     described += [device.client.platform_version, os.environ.get("XLA_FLAGS", "")]
     stated = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
     with suppress(RuntimeError):
