@@ -27,7 +27,8 @@ from dpmcmc.accounting import (
     epsilon,
     log_delta,
 )
-from dpmcmc.enclave.noise.discrete_gaussian import approximation, gaussian_curve_gap
+from dpmcmc.enclave.mechanisms.barker_test import gaussian_curve_gap
+from dpmcmc.enclave.noise.discrete_gaussian import approximation
 from dpmcmc.errors import InvalidArgument, UnsupportedEvent
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE

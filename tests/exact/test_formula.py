@@ -521,11 +521,11 @@ def test_the_gradient_is_found_to_be_residual_times_row(family, right, priors, n
     factors = factorise(contribution, queries, data.facts.record)
     assert factors is not None
     assert factors.num_residuals == num_residuals
-    held = jax.tree.map(jnp.asarray, records)
-    assert find_rows(data.facts, contribution, queries, held) is not None
+    assert find_rows(data.facts, contribution, queries) is not None
     mechanism = GradientSum(clip=1.0, noise_multiplier=5.0)
     audit = data.audit(lambda oracle, at: oracle.force(mechanism, at).value, position, model=model)
     assert len(audit.charges) == 1
+    assert audit.paths == ("linear rows",)
 
 
 # Simulation.

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpmcmc.enclave import noise
 from dpmcmc.enclave.arithmetic.lattice import penalty_lattice
+from dpmcmc.enclave.noise import discrete_gaussian as noise
 
 ROWS = json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["rows"]
 DISCRETE = [row for row in ROWS if row["name"].startswith("L_accept_discrete")]

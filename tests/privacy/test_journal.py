@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import stat
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from toy import TOYS, ToySum
+from toy import TOYS, GaussianModel, ToySum
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Gaussian, compose
 from dpmcmc.accounting.ledger import Ledger
-from dpmcmc.enclave import Journal, PrivateData
+from dpmcmc.enclave import Journal, PrivateData, SubsampledGradientSum
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.resume import journal, private_file
 from dpmcmc.enclave.resume.journal import UNFINISHED, has_private_part
@@ -254,6 +254,38 @@ def test_results_that_were_lost_or_edited_are_made_again(make, monkeypatch):
     second.write_bytes(written)
     np.testing.assert_array_equal(go_on(setting), expected)
     assert setting.kinds == ["register", "reserve", "settle"]
+
+
+def batch_step(oracle, before):
+    """A release of a batch of slots: of other records, if they stand at other places."""
+    batch = SubsampledGradientSum.poisson(1.0, 20.0, 0.3)
+    return before + oracle.force(batch, jnp.zeros(3)).value
+
+
+@pytest.mark.parametrize("redraw", [False, True], ids=["as it is", "control: places drawn anew"])
+def test_records_stand_at_the_same_places_when_a_run_is_resumed(redraw, table, tmp_path, monkeypatch):
+    """Else the same noise would cover two different batches."""
+    if redraw:
+        monkeypatch.setattr(Journal, "places", property(lambda _: secrets.token_bytes(32)))
+    ledger, model = Ledger.in_memory(), GaussianModel()
+    ledger.register("people", BUDGET, Adjacency.ADD_OR_REMOVE_ONE)
+    facts = {"adjacency": "add_or_remove_one", "capacity": 80}
+    price, results = None, []
+    for number in range(3):  # each time in a new vault, and the result of the time before is lost
+        data = PrivateData(table, ledger=ledger, dataset="people", **facts)
+        price = data.price(batch_step, jnp.zeros(3), model=model) if price is None else price
+        opened = Journal.open if number else lambda folder: Journal.create(folder, {"note": "x"})
+        with (
+            suppress(InterruptedError),
+            opened(tmp_path / "folder") as kept,
+            data.take_up(price, kept, what="lost") as paid,
+        ):
+            results.append(np.asarray(paid.run(batch_step, jnp.zeros(3), model=model)))
+            raise InterruptedError
+        for file in (tmp_path / "folder" / UNFINISHED).glob("*.npz"):
+            file.unlink()
+    assert len(results) == 3
+    assert all(np.array_equal(results[0], one) for one in results) is not redraw
 
 
 def test_other_records_are_refused(make, table, monkeypatch):

@@ -16,8 +16,8 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Gaussian, NonPrivate, compose, counts
 from dpmcmc.accounting.ledger import Ledger
+from dpmcmc.accounting.payer import settle
 from dpmcmc.enclave import PrivateData, Sum
-from dpmcmc.enclave.core.budget import settle
 from dpmcmc.enclave.select import Attempt
 from dpmcmc.errors import AuditError, BudgetExceeded, InvalidArgument, LedgerUnavailable, RunSettled, SettlementRefused
 

@@ -90,7 +90,7 @@ def test_dp_barker() -> None:
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("metric", [None, [[2.0, 0.5], [0.5, 1.0]], lambda theta: jnp.eye(2) * (1 + theta @ theta)])
 def test_dp_langevin_is_priced_by_time_and_not_by_steps(adjacency, metric) -> None:
-    data = vault(adjacency=adjacency, **({} if adjacency is Adjacency.REPLACE_ONE else {"capacity": 50}))
+    data = vault(adjacency=adjacency, **({} if adjacency is Adjacency.REPLACE_ONE else {"capacity": 70}))
     clip, moved, time, prices = 0.3, 0.6 if adjacency is Adjacency.REPLACE_ONE else 0.3, 0.8, []
     for step in (0.2, 0.1, 0.01):
         gradient = dp.GradientSum(clip, samplers.langevin_noise(step) / moved)
@@ -115,7 +115,7 @@ def test_dp_langevin_with_friction_is_priced_by_time_over_friction() -> None:
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_stochastic_gradients(adjacency) -> None:
-    data = vault(adjacency=adjacency, **({} if adjacency is Adjacency.REPLACE_ONE else {"capacity": 50}))
+    data = vault(adjacency=adjacency, **({} if adjacency is Adjacency.REPLACE_ONE else {"capacity": 70}))
     rate, clip, step, friction = 0.1, 2.0, 1e-4, 3.0
     langevin = dp.dp_sgld(dp.SubsampledGradientSum.for_sgld(clip, rate, step), step_size=step)
     noise = samplers.sgld_noise_over_clip(rate, clip, step)

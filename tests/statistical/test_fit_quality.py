@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpmcmc as dp
-from dpmcmc.enclave.core.budget import NobodyPays
+from dpmcmc.accounting.payer import NobodyPays
 
 NUM_RECORDS, TRUTH = 50_000, np.array([-0.5, 1.0, -0.7, 0.3])
 PRIOR_VARIANCE = 4.0

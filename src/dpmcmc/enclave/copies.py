@@ -13,10 +13,9 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import JaxprEqn, Literal
+from jax.extend.core import JaxprEqn, Literal, jaxprs_in_params
 
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.release import inner_jaxprs
 from dpmcmc.enclave.lines import line_of
 from dpmcmc.errors import RecordsRefused, ReleaseRefused
 
@@ -65,7 +64,7 @@ def _constants(closed: Any, line: str) -> Iterator[tuple[Any, str]]:
 def _line_of_use(equation: JaxprEqn, variable: Any) -> str:
     """Return the line of the innermost operation that reads a variable handed down through calls and loops."""
     position = next(index for index, atom in enumerate(equation.invars) if atom is variable)
-    for inner in inner_jaxprs(equation):
+    for inner in jaxprs_in_params(equation.params):
         if len(inner.invars) == len(equation.invars):
             handed = inner.invars[position]
             users = [user for user in inner.eqns if any(atom is handed for atom in user.invars)]

@@ -8,10 +8,11 @@ import jax
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
+from dpmcmc.accounting.certificate import Certificate
 from dpmcmc.accounting.event import Event, NonPrivate
+from dpmcmc.accounting.payer import settle
 from dpmcmc.accounting.selection import repeat_and_select
-from dpmcmc.enclave.core.budget import settle
-from dpmcmc.enclave.core.metadata import leaf_names
+from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.enclave.core.session import PaidRun
 from dpmcmc.enclave.core.vault import Vault
 from dpmcmc.enclave.noise.modes import MODES, Claim
@@ -63,8 +64,21 @@ class PrivateData(Vault):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the events of these records rest on beside the proofs, in words: for certificates."""
-        claim = MODES[self._facts.noise].claim
-        return (claim.value,) if claim is Claim.HEURISTIC else ()
+        facts, claim = self._facts, MODES[self._facts.noise].claim
+        stated = [claim.value] if claim is Claim.HEURISTIC else []
+        if facts.adjacency is Adjacency.ADD_OR_REMOVE_ONE:
+            stated.append(f"the table has at most {facts.size} records, whatever happens")
+        if facts.extra_mechanisms:
+            names = ", ".join(sorted(kind.__name__ for kind in facts.extra_mechanisms))
+            stated.append(f"mechanisms without a proof of this library do what they say: {names}")
+        return tuple(stated)
+
+    def certificate(self, spent: Event, delta: float, paths: tuple[str, ...] = ()) -> Certificate:
+        """Return the certificate of what was released about these records, and of how it was computed."""
+        adjacency = self._facts.adjacency
+        return Certificate(
+            spent, adjacency, delta, self.assumptions, unit=self.unit, paths=paths, device=self._placement.kind
+        )
 
     @property
     def dataset(self) -> str:
@@ -83,11 +97,6 @@ class PrivateData(Vault):
         """The budget that the ledger grants the records, where a ledger pays."""
         account = self.account
         return None if account is None else account.budget
-
-    @property
-    def device(self) -> str:
-        """Where programs run: for certificates."""
-        return self._placement.kind
 
     @contextmanager
     def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[PaidRun]:

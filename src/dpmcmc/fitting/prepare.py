@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc import validation
-from dpmcmc.accounting import Budget, Certificate, Event, accountants
+from dpmcmc.accounting import Budget, Event, accountants
 from dpmcmc.enclave import PaidRun, PrivateData
 from dpmcmc.fitting.chains import PilotedChains
 from dpmcmc.fitting.choice import choose
@@ -108,9 +108,7 @@ class PreparedFit:
             draws=drawn.draws,
             is_accepted=drawn.is_accepted,
             num_warmup=drawn.num_warmup,
-            certificate=Certificate(
-                paid.spent, self.data.facts.adjacency, self.budget.delta, self.data.assumptions, unit=self.data.unit
-            ),
+            certificate=self.data.certificate(paid.spent, self.budget.delta, paid.paths),
             settings={**drawn.settings, "chosen": self.way.reason, "request": self._request()},
             prior=prior_draws(self.model),
         )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.enclave import PrivateData
-from dpmcmc.enclave.core.metadata import leaf_names
+from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout, log_likelihood

@@ -13,7 +13,6 @@ from jax.scipy.special import logsumexp
 from dpmcmc import validation
 from dpmcmc.accounting import (
     Budget,
-    Certificate,
     Event,
     Gaussian,
     NonPrivate,
@@ -172,7 +171,7 @@ def select(
     spent = best.event if insecure_seed is None else best.event + NonPrivate()
     return replace(
         found,
-        certificate=Certificate(spent, data.facts.adjacency, delta, data.assumptions, unit=data.unit),
+        certificate=data.certificate(spent, delta, found.certificate.paths),
         settings={**found.settings, "request": request, "selection": selection},
     )
 

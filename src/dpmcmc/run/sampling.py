@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpmcmc import validation
-from dpmcmc.accounting import Certificate, Event, accountants
+from dpmcmc.accounting import Event, accountants
 from dpmcmc.enclave import PrivateData
 from dpmcmc.kernels import Kernel, Stage
 from dpmcmc.model import Model
@@ -84,7 +84,7 @@ def sample(
         draws=parameters(model, plan.layout, vectors),
         is_accepted=is_accepted,
         num_warmup=min(num_warmup, vectors.shape[1] - 1),
-        certificate=Certificate(spent, data.facts.adjacency, delta, data.assumptions, unit=data.unit),
+        certificate=data.certificate(spent, delta, paid.paths),
         settings=settings(plan, data, paid.entry),
         prior=prior_draws(model),
     )

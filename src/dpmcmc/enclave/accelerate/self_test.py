@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import jax
 import numpy as np
 
-from dpmcmc.enclave.accelerate.linear.sums import MOST_BOUND, product_of_bytes
+from dpmcmc.enclave.accelerate.linear.products import product_of_bytes
+from dpmcmc.enclave.accelerate.linear.sums import MOST_BOUND
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
 
 _SHAPES = ((3, 1, 3, 512), (2, 5, 10, 512), (1, 16, 32, 1024), (4, 3, 100, 512))

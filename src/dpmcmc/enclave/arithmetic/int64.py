@@ -105,21 +105,6 @@ def to_float(value: Wide, granularity: ArrayLike) -> jax.Array:
     return jnp.where(value.high < 0, -unsigned, unsigned) * jnp.asarray(granularity, jnp.float32)
 
 
-def from_float(value: jax.Array) -> Wide:
-    """Return the integer nearest to `value`, exactly, for |value| < 2^62; what is not finite becomes zero."""
-    size = jnp.abs(jnp.rint(jnp.where(jnp.isfinite(value), value, 0)))
-    size = jnp.minimum(size, 2.0**62)
-    high = jnp.floor(size * (1 / _WORD))
-    unsigned = Wide(high.astype(jnp.int32), (size - high * _WORD).astype(jnp.uint32))
-    opposite = negate(unsigned)
-    return Wide(*(jnp.where(value < 0, minus, plus) for minus, plus in zip(opposite, unsigned, strict=True)))
-
-
-def from_int64(value: jax.Array) -> Wide:
-    """Return 64-bit integers, which exist where `enable_x64` says so, as `Wide`."""
-    return Wide((value >> 32).astype(jnp.int32), value.astype(jnp.uint32))
-
-
 def sum_words(partial_sums: jax.Array) -> Wide:
     """Return the exact sum of up to 2^16 int32 entries along the first axis, by their 16-bit halves."""
     if partial_sums.shape[0] > 2**16:

@@ -22,9 +22,6 @@ ROW_BOUND = 127 * 256
 """The largest norm of a row in integers, and so of an entry: two signed bytes, neither of them -128."""
 
 _LEAST_SQUARE = np.float32(2.0**-100)  # of smaller squares entries may be flushed to zero
-_SHIFT = np.float32(3 * 2**22)
-_SHIFT_BITS = int(_SHIFT.view(np.int32))
-_MOST_SHIFTED = 2**21
 
 
 def scalar(contribution: jax.Array, lattice: Lattice) -> jax.Array:
@@ -48,7 +45,8 @@ def vector(contribution: jax.Array, lattice: Lattice, axis: int = -1) -> jax.Arr
     shorten = power * jnp.sqrt(np.float32((reach / power) ** 2) / jnp.maximum(square, _LEAST_SQUARE))
     scale = jnp.minimum(1 / jnp.asarray(lattice.granularity, jnp.float32), shorten)
     counts = (square < jnp.inf) & (scale >= 0)  # which no NaN is
-    return _nearest(jnp.where(counts, contribution * scale, 0), lattice.bound)
+    # a product and then rint, not a sum that rounds: XLA would make one operation of product and sum, at times
+    return jnp.rint(jnp.where(counts, contribution * scale, 0)).astype(jnp.int32)
 
 
 def count(contribution: jax.Array, lattice: Lattice) -> jax.Array:
@@ -57,7 +55,10 @@ def count(contribution: jax.Array, lattice: Lattice) -> jax.Array:
 
 
 def rows(features: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return integers near each row over its unit, of norm <= ROW_BOUND, and the units; a row not finite becomes zero.
+    """Return integers near each row over its unit, of norm <= ROW_BOUND, and the units.
+
+    A row that is not finite becomes zero, and its unit NaN: so does all that is computed from it, and then nothing of
+    the record counts, not even what it would add beside that row.
 
     Args:
         features: shape (records, entries).
@@ -75,7 +76,7 @@ def rows(features: jax.Array) -> tuple[jax.Array, jax.Array]:
         # squares of 20-bit integers add up exactly in float64, in any order: the norm's bits depend on the row alone
         norm = jnp.sqrt(_sum_of_squares(jnp.rint(exact * shift))) / shift
         steps = jnp.rint(exact * jnp.where(usable, target / norm, 0)).astype(jnp.int32)
-        unit = jnp.where(usable, norm / target, 0).astype(jnp.float32)
+        unit = jnp.where(usable, norm / target, jnp.where(largest > 0, jnp.nan, 0)).astype(jnp.float32)
     return steps, unit[:, 0]
 
 
@@ -90,10 +91,3 @@ def _sum_of_squares(integers: jax.Array) -> jax.Array:
 def room(bound: int, length: int) -> float:
     """Return the norm that contributions are held to in floating point, so that the gate lets their integers pass."""
     return max(Ball(bound, length).reach * (1 - 2.0**-17 - length * 2.0**-22) - length**0.5 / 2, 0.0)
-
-
-def _nearest(value: jax.Array, bound: int) -> jax.Array:
-    """Return the whole numbers next to numbers of at most `bound`."""
-    if bound > _MOST_SHIFTED:
-        return jnp.rint(value).astype(jnp.int32)
-    return lax.bitcast_convert_type(value + _SHIFT, jnp.int32) - _SHIFT_BITS

@@ -9,6 +9,7 @@ floating point in the same breath, for that could be computed twice, and differe
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NoReturn
 
 from dpmcmc.enclave.core.gate import SCOPE
 from dpmcmc.errors import RunRefused
@@ -16,7 +17,7 @@ from dpmcmc.errors import RunRefused
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*)$")
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _FLOAT = re.compile(r"\b(?:f16|bf16|f32|f64|tf32|f8\w*|f4\w*|c64|c128)\[")
-_OPERATION = re.compile(r"([a-z][a-z0-9\-]*)\(")
+_PARTS = re.compile(r"^(.*?) ([a-z][a-z0-9\-]*)\((.*)$")  # shape, operation, operands and attributes
 _NAMES = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(r"(?:calls|to_apply)=%?([\w.\-]+)")
 
@@ -111,53 +112,17 @@ def _parse(text: str) -> Iterator[tuple[str, list[tuple[str, Instruction]]]]:
             name = None
         else:
             found = _INSTRUCTION.match(line)
-            if found is None:
-                raise RunRefused(
-                    f"a line of the compiled program cannot be read, so nothing is executed: {line[:80]!r}"
-                )
-            body.append((found[2], _instruction(found[2], found[3], bool(found[1]))))
+            body.append((found[2], _instruction(found[2], found[3], bool(found[1]))) if found else _unreadable(line))
 
 
 def _instruction(name: str, rest: str, is_root: bool) -> Instruction:
-    shape, rest = _split_shape(rest)
-    operation = _OPERATION.match(rest)
-    if operation is None:
-        raise RunRefused(
-            f"an instruction of the compiled program cannot be read, so nothing is executed: {rest[:80]!r}"
-        )
-    operands, attributes = _split_operands(rest[operation.end() :])
-    return Instruction(
-        name,
-        operation[1],
-        shape,
-        tuple(_NAMES.findall(operands)),
-        tuple(_CALLED.findall(attributes)),
-        f"/{SCOPE}/" in attributes or f'/{SCOPE}"' in attributes,
-        is_root,
-    )
+    parts = _PARTS.match(rest) or _unreadable(rest)
+    shape, operation, rest = parts.groups()
+    operands, _, attributes = rest.partition(")")
+    is_gate = f"/{SCOPE}/" in attributes or f'/{SCOPE}"' in attributes
+    called = tuple(_CALLED.findall(attributes))
+    return Instruction(name, operation, shape, tuple(_NAMES.findall(operands)), called, is_gate, is_root)
 
 
-def _split_shape(rest: str) -> tuple[str, str]:
-    """Split ``shape operation(...)``: the shape may be a tuple in brackets."""
-    if not rest.startswith("("):
-        shape, _, rest = rest.partition(" ")
-        return shape, rest
-    end = _closing(rest, 0)
-    return rest[: end + 1], rest[end + 2 :]
-
-
-def _split_operands(rest: str) -> tuple[str, str]:
-    end = _closing("(" + rest, 0) - 1
-    return rest[:end], rest[end + 1 :]
-
-
-def _closing(text: str, start: int) -> int:
-    depth = 0
-    for place in range(start, len(text)):
-        if text[place] == "(":
-            depth += 1
-        elif text[place] == ")":
-            depth -= 1
-            if not depth:
-                return place
-    raise RunRefused("a line of the compiled program cannot be read, so nothing is executed")
+def _unreadable(line: str) -> NoReturn:
+    raise RunRefused(f"a line of the compiled program cannot be read, so nothing is executed: {line[:80]!r}")

@@ -14,7 +14,7 @@ operation of the gate stands together with floating point.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -44,19 +44,6 @@ def seal(once: jax.Array, compute: Callable[[jax.Array], Integers], before: Inte
         return number + 1, compute(number)
 
     return lax.while_loop(lambda carry: carry[0] < once, turn, (jnp.int32(0), before))[1]
-
-
-class Gate(Protocol):
-    """A set of integer vectors, and what it leaves of arbitrary int32 ones."""
-
-    @property
-    def largest(self) -> int:
-        """The largest entry that passes, in size."""
-        ...
-
-    def hold(self, integers: jax.Array) -> jax.Array:
-        """Return integers of which each vector along the last axis is in the set."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -90,7 +77,7 @@ class Ball:
     num_coordinates: int
 
     def __post_init__(self) -> None:
-        if 4 * self._offset > self._limit or self.num_coordinates > 2**24:
+        if 4 * self.offset > self.limit or self.num_coordinates > 2**24:
             raise InvalidArgument(
                 f"num_coordinates={self.num_coordinates} is too many for a lattice of bound={self.bound}"
             )
@@ -103,9 +90,9 @@ class Ball:
     @property
     def reach(self) -> float:
         """The norm up to which every vector passes: what untrusted code aims at, so that no honest record fails."""
-        unit = 2.0 ** (2 * self._coarse + self._drop)
-        square = unit * max(self._limit - self._offset, 0)
-        return max(square**0.5 - (2**self._coarse - 1) * self.num_coordinates**0.5, 0.0)
+        unit = 2.0 ** (2 * self.coarse + self.drop)
+        square = unit * max(self.limit - self.offset, 0)
+        return max(square**0.5 - (2**self.coarse - 1) * self.num_coordinates**0.5, 0.0)
 
     def hold(self, integers: jax.Array) -> jax.Array:
         """Return the vectors that are in the ball, and zero for the others."""
@@ -116,30 +103,38 @@ class Ball:
         sign = integers >> 31
         size = ((integers ^ sign) - sign).astype(jnp.uint32)  # right for every int32, -2^31 too
         size = jnp.minimum(size, np.uint32(self.bound + 1))
-        coarse = (size + np.uint32(2**self._coarse - 1)) >> np.uint32(self._coarse)
-        squares = (coarse * coarse) >> np.uint32(self._drop)
+        coarse = (size + np.uint32(2**self.coarse - 1)) >> np.uint32(self.coarse)
+        squares = (coarse * coarse) >> np.uint32(self.drop)
         energy = jnp.sum(squares, axis=-1, keepdims=True, dtype=jnp.uint32)
-        return energy <= np.uint32(self._limit - self._offset)
+        return energy <= np.uint32(self.limit - self.offset)
 
     @property
-    def _coarse(self) -> int:
+    def coarse(self) -> int:
+        """The w above."""
         return max(0, self.bound.bit_length() - 15)
 
     @property
-    def _drop(self) -> int:
-        largest = -(-(self.bound + 1) >> self._coarse)
+    def drop(self) -> int:
+        """The v above."""
+        largest = -(-(self.bound + 1) >> self.coarse)
         drop = 0
         while self.num_coordinates * (((largest * largest) >> drop) + 1) >= 2**31:
             drop += 1
         return drop
 
     @property
-    def _offset(self) -> int:
-        return self.num_coordinates if self._drop else 0
+    def offset(self) -> int:
+        """What rounding down may have lost of E."""
+        return self.num_coordinates if self.drop else 0
 
     @property
-    def _limit(self) -> int:
-        return self.bound * self.bound >> (2 * self._coarse + self._drop)
+    def limit(self) -> int:
+        """The largest E that passes."""
+        return self.bound * self.bound >> (2 * self.coarse + self.drop)
+
+
+Gate = Interval | Ball
+"""What may pass: a set of integer vectors, and what `hold` leaves of arbitrary int32 ones."""
 
 
 def hold(gate: Gate, integers: jax.Array, counts: jax.Array) -> jax.Array:
@@ -209,8 +204,3 @@ class Chunk(NamedTuple):
     def of(self, rows: Any, axis: int = 0) -> Any:
         """Return these rows of a pytree of arrays."""
         return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, self.start, self.size, axis), rows)
-
-
-def slice_rows(rows: Any, start: Any, count: int) -> Any:
-    """Return consecutive rows of a pytree."""
-    return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, start, count), rows)

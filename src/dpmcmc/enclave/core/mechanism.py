@@ -61,14 +61,6 @@ Contribution = Callable[[Sequence[jax.Array], Any], jax.Array]
 """What one record adds before clipping, as a flat vector: a function of the flat queries of one chain and a record."""
 
 
-def _as_they_are(slots: Any) -> Any:
-    return slots
-
-
-def _the_reference() -> str:
-    return "reference"
-
-
 @dataclass(frozen=True)
 class ReleasePlan:
     """One release: its shapes, its price, and how it is drawn."""
@@ -79,11 +71,11 @@ class ReleasePlan:
     """What one release is in accounting terms, under the adjacency of the data."""
     draw: Callable[[Any, Sequence[jax.Array], jax.Array], Sequence[jax.Array]]
     """The release from what was prepared, queries and keys; these and results have one leading axis, the chains."""
-    prepare: Callable[[Any], Any] = _as_they_are
+    prepare: Callable[[Any], Any] = lambda slots: slots
     """Makes what `draw` reads of the records alone: once a run, before the loops."""
     variance: Callable[[Sequence[jax.Array]], jax.Array] | None = None
     """The variance of the noise on each coordinate, a public function of the queries of one chain."""
-    path: Callable[[], str] = _the_reference
+    path: Callable[[], str] = lambda: "reference"
     """The name of the way in which records are added up, for certificates."""
     is_gated: bool = True
     """Whether records pass the gate: all that has a price does."""

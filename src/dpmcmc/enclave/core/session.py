@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from dpmcmc.accounting.event import Event, NonPrivate, compose, counts
-from dpmcmc.enclave.core.budget import Reservation
+from dpmcmc.accounting.payer import Reservation
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity
 from dpmcmc.errors import BudgetExceeded, LedgerUnavailable, RunSettled

@@ -17,7 +17,7 @@ from dpmcmc.accounting.event import Event, Gaussian
 from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide, add, shift_left, to_float
 from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip
-from dpmcmc.enclave.core.gate import Ball, Chunk, Gate, Interval, gated_sum
+from dpmcmc.enclave.core.gate import Ball, Chunk, Gate, gated_sum
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots, sum_parts
@@ -137,11 +137,6 @@ def lattice_event(noise_multiplier: float, num_coordinates: int, lattice: Lattic
     return Gaussian(noise_multiplier) + approximation(num_coordinates, lattice.scale)
 
 
-def sum_event(facts: Facts, noise_multiplier: float, num_coordinates: int) -> Event:
-    """Return the event of `mechanisms.Sum`, which does not depend on the clip: to plan with."""
-    return lattice_event(noise_multiplier, num_coordinates, vector_lattice(1.0, noise_multiplier, facts))
-
-
 @dataclass(frozen=True)
 class _Reference:
     """The reference path for vectors."""
@@ -218,11 +213,3 @@ def finer_bits(lattice: Lattice, num_records: int) -> int:
     ):
         bits += 1
     return bits
-
-
-def scalar_sum(
-    facts: Facts, contribution: Contribution, slots: Slots, queries: Sequence[jax.Array], lattices: Lattice
-) -> Wide:
-    """Return the exact sum of single numbers for each chain, shape (chains, 1)."""
-    gate = Interval(-lattices.bound, lattices.bound)
-    return reference_sum(facts, contribution, slots, queries, lattices, gate, quantise.scalar)

@@ -19,10 +19,11 @@ from dpmcmc import validation
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate
+from dpmcmc.accounting.payer import NobodyPays, Payer, choose_payer, settle
+from dpmcmc.enclave.bounds import as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.copies import recogniser
 from dpmcmc.enclave.core.audit import Audit
-from dpmcmc.enclave.core.budget import NobodyPays, Payer, choose_payer, settle
-from dpmcmc.enclave.core.metadata import Facts, admit, as_tree, leaf_names, parse_bounds
+from dpmcmc.enclave.core.metadata import Facts, admit
 from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, new_seed
 from dpmcmc.enclave.core.programs import Program, Programs
 from dpmcmc.enclave.core.sealed import sealed

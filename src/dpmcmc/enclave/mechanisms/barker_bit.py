@@ -10,13 +10,14 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import Approximation, LogisticBit
-from dpmcmc.enclave.arithmetic.int64 import Wide, add, from_float
+from dpmcmc.enclave.arithmetic.int64 import Wide, add
 from dpmcmc.enclave.arithmetic.lattice import TARGET_BOUND, Lattice, check_records
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots
-from dpmcmc.enclave.core.sums import per_chain, scalar_sum
-from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
+from dpmcmc.enclave.core.sums import per_chain
+from dpmcmc.enclave.mechanisms.log_ratio import log_ratio, scalar_sum
+from dpmcmc.enclave.noise.floating import from_float
 from dpmcmc.enclave.noise.logistic_coin import LOGISTIC_ERROR, bernoulli_logistic
 
 

@@ -25,7 +25,7 @@ from dpmcmc.enclave.core.sums import per_chain
 from dpmcmc.enclave.mechanisms.barker_bit import public_steps
 from dpmcmc.enclave.mechanisms.correction import LOGISTIC_VARIANCE, Correction, linear_program
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
-from dpmcmc.enclave.noise.discrete_gaussian import discrete_gaussian, gaussian_curve_gap, total_variation_bound
+from dpmcmc.enclave.noise.discrete_gaussian import discrete_gaussian, total_variation_bound
 from dpmcmc.enclave.noise.modes import draw_noise
 
 BOUND = 2**12
@@ -34,6 +34,14 @@ BOUND = 2**12
 _NORMAL_BITS = 44
 _FRACTION_BITS = 16
 _NORMAL = 2.0**_NORMAL_BITS
+
+
+def gaussian_curve_gap(num_coordinates: int, scale: float) -> float:
+    """Return a bound on the distance of N_Z(0, scale^2) from a rounded Gaussian, 1 / (24 scale^2) a coordinate.
+
+    It is a total variation: for decisions that no lattice sum is made for (`approximation` has the better bound).
+    """
+    return validation.integer("num_coordinates", num_coordinates, at_least=1) / (24 * scale * scale)
 
 
 def decision_error() -> float:

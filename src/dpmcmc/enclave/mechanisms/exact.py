@@ -16,7 +16,7 @@ from dpmcmc.enclave.accelerate.linear.rows import Rows, find_rows, scale_rows
 from dpmcmc.enclave.accelerate.linear.sums import sum_scaled_rows
 from dpmcmc.enclave.batches.sampling import Sampling, as_sampling, draw_batches
 from dpmcmc.enclave.batches.subsample import Batch
-from dpmcmc.enclave.core.gate import slice_rows
+from dpmcmc.enclave.core.gate import Chunk
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots, sum_parts
@@ -48,8 +48,8 @@ def _sum_part(
 
     def add_chunk(number: Any, total: jax.Array) -> jax.Array:
         start = jnp.minimum(number * chunk, slots.length - chunk)  # the last one overlaps the one before it
-        counts = slice_rows(slots.occupied, start, chunk) & (start + jnp.arange(chunk) >= number * chunk)
-        return total + of_chunk(slice_rows(slots.rows, start, chunk), counts)
+        counts = Chunk(start, chunk).of(slots.occupied) & (start + jnp.arange(chunk) >= number * chunk)
+        return total + of_chunk(Chunk(start, chunk).of(slots.rows), counts)
 
     start = jnp.zeros((num_chains, length), jnp.float32)
     return jax.lax.fori_loop(0, -(-slots.length // chunk), add_chunk, start)

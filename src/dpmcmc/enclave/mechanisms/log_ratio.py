@@ -13,10 +13,14 @@ from jax.typing import ArrayLike
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import AcceptBit
+from dpmcmc.enclave.arithmetic import quantise
+from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip, single, times
+from dpmcmc.enclave.core.gate import Interval
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.sums import add_noise, lattice_event, noise_variance, scalar_sum
+from dpmcmc.enclave.core.places import Slots
+from dpmcmc.enclave.core.sums import add_noise, lattice_event, noise_variance, reference_sum
 from dpmcmc.enclave.noise.discrete_gaussian import approximation
 
 
@@ -58,6 +62,14 @@ def ratio_lattice(clip: float, noise_multiplier: float, facts: Facts, queries: S
     """
     noise = noise_over_clip(noise_multiplier, facts.clips_moved)
     return penalty_lattice(clip * distance(queries), noise, facts.size)
+
+
+def scalar_sum(
+    facts: Facts, contribution: Contribution, slots: Slots, queries: Sequence[jax.Array], lattices: Lattice
+) -> Wide:
+    """Return the exact sum of single numbers for each chain, shape (chains, 1)."""
+    gate = Interval(-lattices.bound, lattices.bound)
+    return reference_sum(facts, contribution, slots, queries, lattices, gate, quantise.scalar)
 
 
 @dataclass(frozen=True, slots=True)

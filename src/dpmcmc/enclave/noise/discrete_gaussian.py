@@ -175,14 +175,6 @@ def total_variation_bound(num_coordinates: int, scale: float) -> float:
     return 1.001 * distance * validation.integer("num_coordinates", num_coordinates, at_least=1)
 
 
-def gaussian_curve_gap(num_coordinates: int, scale: float) -> float:
-    """Return a bound on the distance of N_Z(0, scale^2) from a rounded Gaussian, 1 / (24 scale^2) a coordinate.
-
-    It is a total variation: for decisions that no lattice sum is made for (`approximation` has the better bound).
-    """
-    return validation.integer("num_coordinates", num_coordinates, at_least=1) / (24 * scale * scale)
-
-
 def approximation(num_coordinates: int, scale: float, beside: float = 0.0) -> Event:
     """Return how far that many draws are from a rounded Gaussian: the event to add to that of the Gaussian.
 

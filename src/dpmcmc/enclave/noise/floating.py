@@ -4,7 +4,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpmcmc.enclave.arithmetic.int64 import Wide, from_float
+from dpmcmc.enclave.arithmetic.int64 import Wide, negate
+
+
+def from_float(value: jax.Array) -> Wide:
+    """Return the integer nearest to `value`, exactly, for |value| < 2^62; what is not finite becomes zero."""
+    size = jnp.abs(jnp.rint(jnp.where(jnp.isfinite(value), value, 0)))
+    size = jnp.minimum(size, 2.0**62)
+    high = jnp.floor(size * 2.0**-32)
+    unsigned = Wide(high.astype(jnp.int32), (size - high * 2.0**32).astype(jnp.uint32))
+    opposite = negate(unsigned)
+    return Wide(*(jnp.where(value < 0, minus, plus) for minus, plus in zip(opposite, unsigned, strict=True)))
 
 
 def hardened(key: jax.Array, scale: float, shape: tuple[int, ...]) -> Wide:

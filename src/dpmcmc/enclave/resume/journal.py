@@ -25,8 +25,8 @@ import numpy as np
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import Event, compose
-from dpmcmc.enclave.core.budget import Reservation
-from dpmcmc.enclave.core.machine import machine
+from dpmcmc.accounting.payer import Reservation
+from dpmcmc.enclave.resume.machine import machine
 from dpmcmc.enclave.resume.private_file import HOW_TO_MOVE, create_private, open_private, private_folder, write_durably
 from dpmcmc.errors import DpmcmcError, InvalidArgument, LedgerUnavailable, ResumeRefused, UnknownRun
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpmcmc.accounting.event import Event
-from dpmcmc.enclave.core.budget import Reservation
+from dpmcmc.accounting.payer import Reservation
 from dpmcmc.enclave.core.session import PaidRun, Ready
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.resume.journal import Journal

@@ -7,7 +7,7 @@ from typing import Any
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.ledger import Ledger
-from dpmcmc.enclave.core.budget import Payer
+from dpmcmc.accounting.payer import Payer
 from dpmcmc.enclave.core.vault import CHUNK_SIZE
 from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.tables.readers import read_table

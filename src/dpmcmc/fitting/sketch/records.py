@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.enclave import PrivateData
-from dpmcmc.enclave.core.metadata import leaf_names
+from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting.scales import made_up_records
 from dpmcmc.fitting.sketch.skeleton import Matrix

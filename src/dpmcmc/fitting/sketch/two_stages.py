@@ -10,7 +10,8 @@ import numpy as np
 
 from dpmcmc.accounting import Budget, Event, noise_for
 from dpmcmc.enclave import PaidRun, PrivateData, Sum
-from dpmcmc.enclave.core.sums import sum_event
+from dpmcmc.enclave.core.metadata import Facts as PublicFacts
+from dpmcmc.enclave.core.sums import lattice_event, vector_lattice
 from dpmcmc.errors import InvalidArgument, RankTooLarge
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.sketch.density import Likelihood
@@ -96,7 +97,7 @@ class TwoStages:
 
         def event(fine: float) -> Event:
             sizes = (self.coarse.rank, self.room)
-            first, second = (sum_event(self.data.facts, *one) for one in zip(both(fine), sizes, strict=True))
+            first, second = (_event(self.data.facts, *one) for one in zip(both(fine), sizes, strict=True))
             return first + second
 
         return both(noise_for(event, self.budget.epsilon * (1 - MARGIN), self.budget.delta))
@@ -167,3 +168,8 @@ class TwoStages:
         return RecordWalk(
             self.data, lambda vector, record: self.model.log_likelihood(self.layout.unravel(vector), record)
         )
+
+
+def _event(facts: PublicFacts, noise_multiplier: float, num_coordinates: int) -> Event:
+    """Return the event of `mechanisms.Sum`, which does not depend on the clip: to plan with."""
+    return lattice_event(noise_multiplier, num_coordinates, vector_lattice(1.0, noise_multiplier, facts))

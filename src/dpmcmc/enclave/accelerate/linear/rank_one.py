@@ -21,13 +21,13 @@ import numpy as np
 from jax import enable_x64, lax
 
 from dpmcmc.enclave.accelerate.linear.form import Factors, factorise
+from dpmcmc.enclave.accelerate.linear.products import from_int64, product_of_bytes
 from dpmcmc.enclave.accelerate.linear.rows import rows_at_once
-from dpmcmc.enclave.accelerate.linear.sums import product_of_bytes
 from dpmcmc.enclave.arithmetic import quantise
-from dpmcmc.enclave.arithmetic.int64 import Wide, add, from_int64, zero
+from dpmcmc.enclave.arithmetic.int64 import Wide, add, zero
 from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
-from dpmcmc.enclave.core.gate import SCOPE, Ball, hold, seal, slice_rows
+from dpmcmc.enclave.core.gate import SCOPE, Ball, Chunk, hold, seal
 from dpmcmc.enclave.core.mechanism import Contribution
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots, sum_parts, tile_rows
@@ -122,7 +122,7 @@ def sum_squares(form: RankOne, lattice: Lattice, slots: Slots, queries: Sequence
     gate = Ball(lattice.bound, size)
 
     def compute(start: jax.Array) -> tuple[jax.Array, jax.Array]:
-        rows = slice_rows(slots.rows, start, chunk)
+        rows = Chunk(start, chunk).of(slots.rows)
 
         def of_chain(queries: Sequence[jax.Array]) -> tuple[jax.Array, jax.Array]:
             roots, negative = jax.vmap(form.root, in_axes=(None, 0))(queries, rows)
@@ -141,7 +141,7 @@ def sum_squares(form: RankOne, lattice: Lattice, slots: Slots, queries: Sequence
         roots, signs = seal(slots.once, lambda turn: compute(start + turn), sealed)
         with jax.named_scope(SCOPE):
             is_new = start + lax.iota(jnp.int32, chunk) >= first
-            held = hold(gate, roots, (slice_rows(slots.occupied, start, chunk) & is_new)[:, None])
+            held = hold(gate, roots, (Chunk(start, chunk).of(slots.occupied) & is_new)[:, None])
             return number + 1, (roots, signs), add(total, jax.vmap(square)(held, signs))
 
     before = (jnp.zeros((num_chains, chunk, size), jnp.int32), jnp.zeros((num_chains, chunk), jnp.int32))

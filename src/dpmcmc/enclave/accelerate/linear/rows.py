@@ -22,7 +22,7 @@ from jax import lax
 from dpmcmc.enclave.accelerate.linear.form import Factors, factorise
 from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
-from dpmcmc.enclave.core.gate import SCOPE, Ball, hold, seal, slice_rows
+from dpmcmc.enclave.core.gate import SCOPE, Ball, Chunk, hold, seal
 from dpmcmc.enclave.core.mechanism import Contribution
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots, tile_rows
@@ -83,9 +83,9 @@ def gated_rows(factors: Factors, slots: Slots) -> Rows:
         number, sealed, tiles, units = carry
         start = jnp.minimum(number * np.int32(at_once), np.int32(slots.length - at_once))
         integers, own_units = seal(
-            slots.once, lambda turn: of_rows(slice_rows(slots.rows, start + turn, at_once)), sealed
+            slots.once, lambda turn: of_rows(Chunk(start + turn, at_once).of(slots.rows)), sealed
         )
-        counts = slice_rows(slots.occupied, start, at_once)[:, None]
+        counts = Chunk(start, at_once).of(slots.occupied)[:, None]
         filled = []
         for buffer, steps, width in zip(tiles, integers, widths, strict=True):
             held = hold(Ball(ROW_BOUND, width), steps, counts)

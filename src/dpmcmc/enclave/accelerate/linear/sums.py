@@ -24,23 +24,22 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import enable_x64, lax
+from jax import lax
 
 from dpmcmc.enclave.accelerate.linear.form import Factors
+from dpmcmc.enclave.accelerate.linear.products import bytes_for, product_of_bytes
 from dpmcmc.enclave.accelerate.linear.rows import Rows, find_rows, gated_rows, groups_of, homes_of, rows_at_once
 from dpmcmc.enclave.arithmetic import quantise
-from dpmcmc.enclave.arithmetic.int64 import Wide, add, from_int64, zero
+from dpmcmc.enclave.arithmetic.int64 import Wide, add, zero
 from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
-from dpmcmc.enclave.core.gate import SCOPE, Ball, Interval, hold, seal, slice_rows
+from dpmcmc.enclave.core.gate import SCOPE, Ball, Chunk, Interval, hold, seal
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots, sum_parts
 from dpmcmc.enclave.core.sums import SumRequest
 
 LEAST_BOUND, MOST_BOUND = 2**5, 2**18
 """The least and the largest number of steps that a residual may have on either side of zero."""
-
-_FEW_RESIDUALS = 4
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def sum_rows(rows: Rows, lattice: Lattice, queries: Sequence[jax.Array]) -> Wide
     num_residuals = sum(len(group.residuals) for group in groups_of(rows.factors))
     single = num_residuals == 1
     gate = Interval(-lattice.bound, lattice.bound) if single else Ball(lattice.bound, num_residuals)
-    num_bytes = _num_bytes(lattice.bound)
+    num_bytes = bytes_for(lattice.bound)
 
     def held(compute: Callable[[jax.Array], jax.Array], counts: jax.Array) -> jax.Array:
         def to_integers(turn: jax.Array) -> jax.Array:
@@ -187,13 +186,13 @@ def _sums(rows: Rows, queries: Sequence[jax.Array], arithmetic: Arithmetic) -> l
                 (_predict(own, tiles[group]) * units[group]).reshape(count, num_chains, *predictor.shape, in_tile)
                 for (group, own), predictor in zip(coefficients, rows.factors.predictors, strict=False)
             ]
-            records = slice_rows(slots.rows, here * in_tile, count * in_tile)
+            records = Chunk(here * in_tile, count * in_tile).of(slots.rows)
             records = jax.tree.map(lambda leaf: leaf.reshape(count, in_tile, *leaf.shape[1:]), records)
             residuals = of_tiles(list(queries), records, predictions)
             return residuals * jnp.swapaxes(units, 0, 2)[0][:, None, group_of]
 
         with jax.named_scope(SCOPE):
-            counts = slice_rows(slots.occupied, start * in_tile, count * in_tile).reshape(count, 1, 1, in_tile)
+            counts = Chunk(start * in_tile, count * in_tile).of(slots.occupied).reshape(count, 1, 1, in_tile)
             counts = counts & (start + lax.iota(jnp.int32, count) >= first)[:, None, None, None]
             tiles = [lax.dynamic_slice_in_dim(tiles, start, count) for tiles in rows.tiles]
         held = arithmetic.hold(worth, counts)
@@ -217,35 +216,3 @@ def _predict(coefficients: jax.Array, tiles: jax.Array) -> jax.Array:
     flat = coefficients.reshape(-1, coefficients.shape[-1])
     each = jnp.broadcast_to(flat, (len(tiles), *flat.shape))
     return jnp.matmul(each, tiles.astype(jnp.float32), precision=lax.Precision.HIGHEST)
-
-
-def product_of_bytes(num_bytes: int, steps: jax.Array, tiles: jax.Array) -> Wide:
-    """Sum residuals times rows, exactly, shape (residuals, entries), digit by digit.
-
-    CPUs have instructions that add up products of bytes in int32. A product is at most 2^14, and fewer than 2^17 rows
-    are read at a time (`rows_at_once`): below 2^31 in any order.
-    """
-    few = steps.shape[1] < _FEW_RESIDUALS  # it is the second factor that is rearranged: the smaller one, unless tiny
-    first, second = _bytes(tiles, 2), _bytes(steps, num_bytes)
-    if few:
-        first, second = second, first
-    products = lax.dot_general(first, second, (((2,), (2,)), ((0,), (0,))), preferred_element_type=jnp.int32)
-    total = jnp.sum(products, axis=0, dtype=jnp.int32)
-    total = (total.T if few else total).reshape(2, tiles.shape[1], num_bytes, steps.shape[1])
-    with enable_x64(True):
-        weights = 8 * (np.arange(2)[:, None] + np.arange(num_bytes))
-        whole = jnp.sum(total.astype(jnp.int64) << weights[:, None, :, None], axis=(0, 2)).T
-        return from_int64(whole)
-
-
-def _num_bytes(bound: int) -> int:
-    """Return how many bytes hold the integers up to a bound, of either sign."""
-    return next(count for count in (1, 2, 3) if bound <= 127 * (256**count - 1) // 255)
-
-
-def _bytes(integers: jax.Array, count: int) -> jax.Array:
-    """Return integers, shape (tiles, n, rows), as digits from -128 to 127 in base 256: (tiles, count * n, rows)."""
-    shifts = 8 * np.arange(count, dtype=np.int32)[:, None, None]
-    raised = integers.astype(jnp.int32)[:, None] + np.int32(128 * (256**count - 1) // 255)  # every digit, by 128
-    digits = ((raised >> shifts & 0xFF) - 128).astype(jnp.int8)
-    return digits.reshape(len(integers), -1, integers.shape[2])
