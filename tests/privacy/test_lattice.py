@@ -155,7 +155,12 @@ def test_records_on_the_sphere_stay_inside(num_coordinates, bound):
     # and the clip costs little: nobody is taken further in than the room that the gate needs, which is a small part
     room = quantise.room(bound, num_coordinates)
     assert np.all(norms >= np.minimum(lengths[:, 0] * bound, room) - math.sqrt(num_coordinates) / 2 - 2**-20 * bound)
-    slack = 2**-17 + math.sqrt(num_coordinates) * (2**-14 + 1 / bound) + num_coordinates * (2**-22 + 2**-17)
+    slack = (
+        2**-17
+        + math.sqrt(num_coordinates) * (2**-14 + 1 / bound)
+        + num_coordinates * 2**-22
+        + num_coordinates**2 / 2**31
+    )
     assert bound * (1 - slack) <= room <= bound
 
 
