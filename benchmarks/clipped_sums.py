@@ -41,7 +41,7 @@ from dpmcmc.enclave.accelerate.linear.rows import Rows  # noqa: E402
 from dpmcmc.enclave.core.mechanism import ReleasePlan, Term, contribution_of, plan_of  # noqa: E402
 from dpmcmc.enclave.core.metadata import Facts  # noqa: E402
 from dpmcmc.enclave.core.places import Slots, tile_rows  # noqa: E402
-from dpmcmc.enclave.core.vault import CHUNK_SIZE
+from dpmcmc.enclave.core.vault import CHUNK_SIZE  # noqa: E402
 from dpmcmc.enclave.data import PrivateData  # noqa: E402
 from dpmcmc.enclave.mechanisms.gradient import GradientSum  # noqa: E402
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio  # noqa: E402

@@ -42,8 +42,9 @@ SEGMENTS_AN_EPOCH = 4
 
 def kernel_and_model(reading: str, c: dict[str, Any], num_records: int) -> tuple[Any, Any]:
     """Return the sampler in one reading: drift eta / N times the gradient; noise eta / N published, 2 eta / N right."""
-    from dpmcmc.enclave.mechanisms.subsampled_gradient import ExactSubsampledGradientSum, SubsampledGradientSum
     from dpmcmc.enclave.batches.sampling import Poisson
+    from dpmcmc.enclave.mechanisms.exact import ExactSubsampledGradientSum
+    from dpmcmc.enclave.mechanisms.subsampled_gradient import SubsampledGradientSum
     from dpmcmc.kernels.dp_sgld import dp_sgld
     from dpmcmc.model.model import Model
 

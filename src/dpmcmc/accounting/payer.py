@@ -7,7 +7,7 @@ from typing import Protocol
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, contains
-from dpmcmc.errors import InvalidArgument, LedgerError, RunSettled, SettlementRefused
+from dpmcmc.errors import InvalidArgument, LedgerError, LedgerUnavailable, RunSettled, SettlementRefused
 
 
 class Reservation(Protocol):
@@ -25,6 +25,20 @@ class Reservation(Protocol):
     def settle(self, spent: Event | None = None) -> None:
         """Close the reservation at `spent`, or at the whole of it."""
         ...
+
+
+def check_standing(reservation: Reservation) -> None:
+    """Make sure, before anything is executed, that the charge is in the book and nobody has settled it."""
+    try:
+        reservation.check_standing()
+    except RunSettled as error:
+        raise RunSettled(
+            f"nothing was executed, for what was set aside is no longer there: {error}", error.settled_at
+        ) from error
+    except LedgerUnavailable as error:
+        raise LedgerUnavailable(
+            f"nothing was executed, for whether the run's charge stands cannot be read: {error}"
+        ) from error
 
 
 def settle(reservation: Reservation, spent: Event) -> bool:

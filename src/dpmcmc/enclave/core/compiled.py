@@ -76,15 +76,15 @@ class _Program:
                 continue
             seen.add(one.name)
             source = neighbours[one.operands[0]] if one.operation == "get-tuple-element" else one
-            if source.operation in _ENDS or self._is_loop(source):
-                continue
-            if not self._is_integer(one):
+            is_end = source.operation in _ENDS or self._is_loop(source)
+            if not (self._is_integer(one) or (is_end and one.shape.startswith("("))):
                 raise RunRefused(
                     f"the compiler put {one.operation} {one.name!r} on floating point into the gate, in front of "
                     f"{instruction.name!r}: what one record adds could differ from what is checked. Nothing was "
                     "executed; use another version of jaxlib"
                 )
-            open_ends += [neighbours[name] for name in one.operands if name in neighbours]
+            if not is_end:
+                open_ends += [neighbours[name] for name in one.operands]
 
     def _is_loop(self, instruction: Instruction) -> bool:
         """Say whether an instruction is a call of nothing but a loop: XLA wraps small loops so on a CPU."""
@@ -94,7 +94,7 @@ class _Program:
         return last.is_root and last.operation == "while"
 
     def _is_integer(self, instruction: Instruction) -> bool:
-        if _FLOAT.search(instruction.shape):
+        if _FLOAT.search(instruction.shape) or instruction.operation == "conditional":
             return False
         return all(self._is_integer(inner) for name in instruction.called for inner in self.computations[name].values())
 
@@ -118,10 +118,21 @@ def _parse(text: str) -> Iterator[tuple[str, list[tuple[str, Instruction]]]]:
 def _instruction(name: str, rest: str, is_root: bool) -> Instruction:
     parts = _PARTS.match(rest) or _unreadable(rest)
     shape, operation, rest = parts.groups()
-    operands, _, attributes = rest.partition(")")
+    end = _closing(rest)
+    operands, attributes = rest[:end], rest[end:]
     is_gate = f"/{SCOPE}/" in attributes or f'/{SCOPE}"' in attributes
     called = tuple(_CALLED.findall(attributes))
     return Instruction(name, operation, shape, tuple(_NAMES.findall(operands)), called, is_gate, is_root)
+
+
+def _closing(text: str) -> int:
+    """Return where the bracket closes that was opened before the text."""
+    depth = 1
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if not depth:
+            return place
+    return _unreadable(text)
 
 
 def _unreadable(line: str) -> NoReturn:

@@ -20,6 +20,7 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from dpmcmc.enclave.arithmetic.int64 import Wide, sum_across
+from dpmcmc.errors import InvalidArgument
 
 ROWS_IN_TILE, ROWS_IN_TILE_ON_GPU = 512, 2**14
 """The number of slots is a multiple of this: loops then have one body for all of them."""
@@ -71,6 +72,8 @@ def fill(leaves: list[np.ndarray], places: np.ndarray | None, capacity: int, num
     """Return the leaves with records in their places, and which slots are occupied; the number of slots is public."""
     tile = tile_rows() * num_devices
     length = -(-capacity // tile) * tile
+    if length > 2**30:
+        raise InvalidArgument(f"{capacity} slots are too many: a vault holds 2^30, for rows are numbered by 32 bits")
     order: Any = slice(0, len(leaves[0])) if places is None else places
 
     def filled(leaf: np.ndarray) -> np.ndarray:

@@ -26,9 +26,7 @@ from dpmcmc.enclave.noise.chacha20 import chacha20_blocks
 from dpmcmc.enclave.noise.discrete_gaussian import BASE_SCALE, TABLE_BITS, lookup, table
 from dpmcmc.errors import RunRefused
 
-REPEATS = 12
-"""How many tables are added up in each shape."""
-
+REPEATS = 12  # tables in each shape
 _SHAPES = np.array(
     [[1, 2, 3, 16, 1, 3, 16, 4], [512, 1024, 2048, 512, 4608, 1536, 1024, 3072], [3, 1, 10, 32, 100, 5, 5, 10]]
 ).T  # chains, rows, entries

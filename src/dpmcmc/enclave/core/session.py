@@ -8,10 +8,10 @@ from typing import Any
 import jax
 
 from dpmcmc.accounting.event import Event, NonPrivate, compose, counts
-from dpmcmc.accounting.payer import Reservation
+from dpmcmc.accounting.payer import Reservation, check_standing
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity
-from dpmcmc.errors import BudgetExceeded, LedgerUnavailable, RunSettled
+from dpmcmc.errors import BudgetExceeded
 
 
 @dataclass(frozen=True)
@@ -71,21 +71,9 @@ class PaidRun:
                 "the program costs more than what is left of the reservation, which was refused and not charged; "
                 "reserve the price of everything that is to run"
             )
-        self._check_standing()
+        check_standing(self._reservation)
         self._paths.update(ready.paths())
         return jax.tree.unflatten(ready.outputs, self._execute(ready, price))
-
-    def _check_standing(self) -> None:
-        try:
-            self._reservation.check_standing()
-        except RunSettled as error:
-            raise RunSettled(
-                f"nothing was executed, for what was set aside is no longer there: {error}", error.settled_at
-            ) from error
-        except LedgerUnavailable as error:
-            raise LedgerUnavailable(
-                f"nothing was executed, for whether the run's charge stands cannot be read: {error}"
-            ) from error
 
     def _execute(self, ready: Ready, price: Counter[Event]) -> list[Any]:
         execute = ready.compile()

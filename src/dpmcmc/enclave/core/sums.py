@@ -24,7 +24,7 @@ from dpmcmc.enclave.core.places import Slots, sum_parts
 from dpmcmc.enclave.noise.discrete_gaussian import approximation
 from dpmcmc.enclave.noise.modes import draw_noise
 
-ENTRIES_ON_GPU = 2**24
+ENTRIES_ON_GPU = 2**26
 """How many entries of contributions a GPU holds at once, since short loops would leave it idle."""
 
 LARGEST_SUMMAND, LARGEST_SCALE = 2**33 - 2**28, 2.0**44

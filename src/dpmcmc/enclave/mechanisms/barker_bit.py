@@ -10,8 +10,9 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import Approximation, LogisticBit
-from dpmcmc.enclave.arithmetic.int64 import Wide, add
+from dpmcmc.enclave.arithmetic.int64 import Wide, add, zero
 from dpmcmc.enclave.arithmetic.lattice import TARGET_BOUND, Lattice, check_records
+from dpmcmc.enclave.core.gate import seal
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots
@@ -36,6 +37,12 @@ def public_steps(public: jax.Array, granularity: float) -> Wide:
     """Return the public rest of a log-ratio in steps of a lattice; what is not a number counts as minus infinity."""
     steps = jnp.where(jnp.isnan(public), -jnp.inf, public) / granularity
     return from_float(jnp.clip(steps, -(2.0**61), 2.0**61))
+
+
+def sealed_steps(public: jax.Array, granularity: float, once: jax.Array) -> Wide:
+    """Return `public_steps` as integers that nobody computes again: one decision has one threshold."""
+    made = public_steps(public, granularity)
+    return seal(once, lambda _: made, zero(made.high.shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +90,5 @@ class BarkerBit:
         lattice = logistic_lattice(self.clip, facts.size)
         total = scalar_sum(facts, contribution, slots, queries, per_chain(lattice, len(queries[-1])))
         of_records = Wide(total.high[:, 0], total.low[:, 0])
-        return add(of_records, public_steps(queries[-1], float(lattice.granularity))), lattice  # pyright: ignore[reportArgumentType]
+        granularity = float(lattice.granularity)  # pyright: ignore[reportArgumentType]
+        return add(of_records, sealed_steps(queries[-1], granularity, slots.once)), lattice

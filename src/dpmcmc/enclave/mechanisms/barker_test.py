@@ -22,7 +22,7 @@ from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots
 from dpmcmc.enclave.core.sums import per_chain
-from dpmcmc.enclave.mechanisms.barker_bit import public_steps
+from dpmcmc.enclave.mechanisms.barker_bit import sealed_steps
 from dpmcmc.enclave.mechanisms.correction import LOGISTIC_VARIANCE, Correction, linear_program
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
 from dpmcmc.enclave.noise.discrete_gaussian import discrete_gaussian, total_variation_bound
@@ -146,7 +146,7 @@ class BarkerTest:
             moments = self.batch_moments(facts, contribution, slots, queries, batch)
             step = self.granularity(facts) * facts.size / self.batch_size  # of lambda*
             correction = jax.vmap(lambda key: draw_correction(key, linear_program(self.variance)))(of_correction)
-            threshold = public_steps(queries[-1] + correction, step * 2.0**-_FRACTION_BITS)
+            threshold = sealed_steps(queries[-1] + correction, step * 2.0**-_FRACTION_BITS, slots.once)
             normal = jax.vmap(lambda key: draw_noise(facts.noise, key, _NORMAL))(of_noise)
             return [jax.vmap(lambda *chain: self.decide(facts, *chain))(moments, threshold, normal)]
 

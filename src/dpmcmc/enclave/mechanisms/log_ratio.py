@@ -16,7 +16,7 @@ from dpmcmc.accounting.event import AcceptBit
 from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip, single, times
-from dpmcmc.enclave.core.gate import Interval
+from dpmcmc.enclave.core.gate import Interval, seal
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots
@@ -135,7 +135,12 @@ def penalty_decision(
         total = scalar_sum(facts, contribution, slots, queries, lattices)
         noisy = add_noise(facts, total, lattices, of_noise)[:, 0]
         minus_log_uniform = jax.vmap(jax.random.exponential)(of_test)
-        return [-minus_log_uniform < noisy - noise_variance(lattices) / 2 + public]
+
+        def decide(_: jax.Array) -> jax.Array:
+            return -minus_log_uniform < noisy - noise_variance(lattices) / 2 + public
+
+        # sealed: of a bit that was computed twice, and differently, the price would be that of two
+        return [seal(slots.once, decide, jnp.zeros(keys.shape, jnp.bool_))]
 
     scale = constant_lattice(noise_multiplier, facts).scale
     return ReleasePlan(
