@@ -18,7 +18,7 @@ from scipy import stats
 
 from dpmcmc.enclave import GradientSum, PrivateData
 from dpmcmc.enclave.accelerate.linear.form import factorise
-from dpmcmc.enclave.accelerate.linear.sums import find_rows
+from dpmcmc.enclave.accelerate.linear.rows import find_rows
 from dpmcmc.enclave.core.mechanism import Term
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient
 from dpmcmc.errors import InvalidArgument

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpmcmc.enclave.arithmetic.lattice import penalty_lattice
+from dpmcmc.enclave.mechanisms.log_ratio import penalty_lattice
 from dpmcmc.enclave.noise import discrete_gaussian as noise
 
 ROWS = json.loads((Path(__file__).parents[1] / "golden" / "golden.json").read_text())["rows"]

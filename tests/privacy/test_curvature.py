@@ -15,8 +15,8 @@ from toy import compute, shapes_of, slots_of, to_int64
 from dpmcmc.accounting import accountants
 from dpmcmc.accounting.event import Gaussian
 from dpmcmc.enclave import CurvatureSum, PrivateData, Sum
+from dpmcmc.enclave.accelerate.linear.products import product_of_bytes
 from dpmcmc.enclave.accelerate.linear.rank_one import LEAST_ROOT, find_rank_one, find_rank_one_squares
-from dpmcmc.enclave.accelerate.linear.sums import product_of_bytes
 from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
 from dpmcmc.enclave.core.mechanism import Term

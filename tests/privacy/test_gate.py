@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax import lax
 from toy import to_int64
 
 from dpmcmc.enclave.arithmetic import quantise
@@ -169,17 +168,9 @@ def test_gated_sums_are_those_of_python(length, chunk):
     rows[:, ::5] = bound // 2
     rows[:, ::11] = generator.choice([INT_MIN, INT_MAX, bound + 1, 2**16], (2, len(rows[0, ::11]), 3))
     occupied = generator.uniform(size=length) < 0.7
-    size = min(chunk, length)
 
     def total(once, rows, occupied):
-        return gated_sum(
-            Ball(bound, 3),
-            lambda start: lax.dynamic_slice_in_dim(rows, start, size, axis=1),
-            lambda start: lax.dynamic_slice_in_dim(occupied, start, size)[:, None],
-            length,
-            chunk,
-            once,
-        )
+        return gated_sum(Ball(bound, 3), lambda at: at.of(rows, 1), lambda at: at.of(occupied), length, chunk, once)
 
     found = to_int64(jax.jit(total)(ONCE, jnp.asarray(rows), jnp.asarray(occupied)))
     assert found.tolist() == python_sum(rows, occupied, bound)
@@ -193,8 +184,8 @@ def test_sums_of_what_was_made_of_gated_integers_are_exact():
     def total(once, rows):
         return gated_sum(
             Interval(-bound, bound),
-            lambda start: lax.dynamic_slice_in_dim(rows, start, 700, axis=1),
-            lambda _: jnp.ones((700, 1), jnp.bool_),
+            lambda at: at.of(rows, 1),
+            lambda at: jnp.ones(at.size, jnp.bool_),
             length,
             700,
             once,

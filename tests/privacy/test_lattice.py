@@ -18,6 +18,8 @@ from dpmcmc.enclave.arithmetic import lattice as lat
 from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.core.gate import Ball, Interval, gated_sum
+from dpmcmc.enclave.mechanisms.barker_bit import logistic_lattice
+from dpmcmc.enclave.noise.floating import from_float
 from dpmcmc.errors import InvalidArgument
 
 FLOAT32_MAX = 3.4028235e38
@@ -53,23 +55,33 @@ def test_wide_arithmetic_is_integer_arithmetic(first, second, bits):
 @settings(max_examples=100, deadline=None)
 @given(st.floats(-(2.0**61), 2.0**61, width=32))
 def test_floats_become_the_nearest_integer(value):
-    assert int(int64.from_float(jnp.float32(value))) == round(value)
+    assert int(from_float(jnp.float32(value))) == round(value)
 
 
 def test_words_survive_the_edges():
     values = np.array([-(2**31), -1, 0, 1, 2**31 - 1], np.int32)
     np.testing.assert_array_equal(to_int64(int64.widen(jnp.asarray(values))), values)
-    assert int(int64.from_float(jnp.float32(np.nan))) == 0
+    assert int(from_float(jnp.float32(np.nan))) == 0
     assert float(int64.to_float(wide(-5), 1.0)) == -5.0
     assert float(int64.to_float(wide(2**40 - 1), 1.0)) == 2.0**40
 
 
-@pytest.mark.parametrize("rows", [1, 127, 128, 5000])
+@pytest.mark.parametrize("rows", [1, 63, 128, 4992])
 def test_sums_are_exact_beyond_int32(rows):
     steps = np.random.default_rng(rows).integers(-(2**24), 2**24, size=(rows, 2), endpoint=True).astype(np.int32)
     steps[: rows // 2] = 2**24
     expected = steps.astype(object).sum(axis=0)
-    np.testing.assert_array_equal(to_int64(int64.sum_records(jnp.asarray(steps), 2**24)), expected)
+    counts = np.ones(rows, np.bool_)
+    np.testing.assert_array_equal(to_int64(int64.sum_records(jnp.asarray(steps), counts, 2**24)), expected)
+    counts[::3] = False
+    expected = steps[counts].astype(object).sum(axis=0)
+    np.testing.assert_array_equal(to_int64(int64.sum_records(jnp.asarray(steps), counts, 2**24)), expected)
+
+
+def test_rows_that_fill_no_whole_number_of_blocks_are_refused():
+    assert int64.rows_in_block(2**24) == 64
+    with pytest.raises(InvalidArgument, match="200 rows are no multiple of 64"):
+        int64.sum_records(jnp.zeros((200, 1), jnp.int32), jnp.ones(200, jnp.bool_), 2**24)
 
 
 # --- choosing a lattice ---------------------------------------------------------------------------------------------
@@ -97,8 +109,8 @@ def test_gradient_lattices_keep_their_promises(clip, noise_over_clip):
         (lambda: lat.gradient_lattice(1.0, 1.0, 2**43), "exact sum could overflow"),
         (lambda: lat.gradient_lattice(1.0, 1.0, 0), "num_records=0 must be >= 1"),
         (lambda: Ball(lat.gradient_lattice(1.0, 1.0, 10).bound, 10**6), "num_coordinates=1000000 is too many"),
-        (lambda: lat.logistic_lattice(2.0**21, 10), "clip=2097152.0 must be between"),
-        (lambda: lat.logistic_lattice(1e-9, 10), "clip=1e-09 must be between"),
+        (lambda: logistic_lattice(2.0**21, 10), "clip=2097152.0 must be between"),
+        (lambda: logistic_lattice(1e-9, 10), "clip=1e-09 must be between"),
         (lambda: Lattice(1.0, 0), "bound=0 must be >= 1"),
         (lambda: Lattice(1.0, 5, -1.0), "scale=-1.0 must be >= 0"),
         (lambda: Lattice(-1.0, 5), "granularity=-1.0 must be > 0"),
@@ -111,7 +123,7 @@ def test_impossible_lattices_are_refused(make, message):
 
 @pytest.mark.parametrize("clip", [1e-4, 0.01, 1.0, 300.0])
 def test_logistic_lattices_are_powers_of_two(clip):
-    lattice = lat.logistic_lattice(clip, 10**6)
+    lattice = logistic_lattice(clip, 10**6)
     assert math.log2(lattice.granularity).is_integer()
     assert 2.0**-26 <= lattice.granularity <= 1
     assert lattice.bound * lattice.granularity <= clip < (lattice.bound + 1) * lattice.granularity
@@ -239,13 +251,12 @@ def contribution(rows):
 def walk(of_rows, table, chunk_size, bound, once):
     """The gated sum over a table of all its rows."""
     length, width = table.shape
-    size = min(chunk_size, length)
     return gated_sum(
         Ball(bound, width),
-        lambda start: of_rows(jax.lax.dynamic_slice_in_dim(table, start, size)),
-        lambda _: jnp.ones((size, 1), jnp.bool_),
+        lambda at: of_rows(at.of(table)),
+        lambda at: jnp.ones(at.size, jnp.bool_),
         length,
-        size,
+        chunk_size,
         once,
     )
 
@@ -294,8 +305,8 @@ def test_strict_promotion_and_tables_of_nobody():
         gated_number(jnp.asarray(TABLE[:, 0]), SUM_LATTICE)
         nobody = gated_sum(
             Ball(SUM_LATTICE.bound, 10),
-            lambda _: jnp.full((8, 10), 1000, jnp.int32),
-            lambda _: jnp.zeros((8, 1), jnp.bool_),
+            lambda at: jnp.full((at.size, 10), 1000, jnp.int32),
+            lambda at: jnp.zeros(at.size, jnp.bool_),
             50,
             8,
             ONCE,

@@ -17,15 +17,9 @@ from toy import compute, shapes_of, slots_of, to_int64
 
 from dpmcmc.enclave.accelerate.linear import sums as linear_sums
 from dpmcmc.enclave.accelerate.linear.form import factorise
+from dpmcmc.enclave.accelerate.linear.products import bytes_for, product_of_bytes
 from dpmcmc.enclave.accelerate.linear.rows import Rows, gated_rows, groups_of, rows_at_once
-from dpmcmc.enclave.accelerate.linear.sums import (
-    LEAST_BOUND,
-    MOST_BOUND,
-    _num_bytes,
-    find_linear_rows,
-    product_of_bytes,
-    sum_rows,
-)
+from dpmcmc.enclave.accelerate.linear.sums import LEAST_BOUND, MOST_BOUND, find_linear_rows, sum_rows
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
 from dpmcmc.enclave.arithmetic.quantise import rows as quantise_rows
 from dpmcmc.enclave.core.gate import Ball
@@ -383,7 +377,7 @@ def test_products_of_bytes_are_exact_at_their_bounds(bound, chains):
     steps = generator.choice([-bound, bound, 1 - bound, 1, 0], (most_tiles, chains, ROWS_IN_TILE))
     rows = generator.choice([-ROW_BOUND, ROW_BOUND, -128, 127, -1], (most_tiles, D, ROWS_IN_TILE))
     steps[:, 0], rows[:, 0] = -min(bound, 128), -128  # the largest product of two digits, throughout
-    product = jax.jit(partial(product_of_bytes, _num_bytes(bound)))
+    product = jax.jit(partial(product_of_bytes, bytes_for(bound)))
     found = to_int64(product(steps.astype(np.int32), rows.astype(np.int16)))
     np.testing.assert_array_equal(found, np.einsum("tcr,tdr->cd", steps, rows))
 

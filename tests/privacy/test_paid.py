@@ -180,7 +180,7 @@ def test_the_ledger_shows_one_charge(table):
 def test_nothing_is_executed_once_somebody_else_has_settled_the_run(table, monkeypatch):
     ledger = Ledger.in_memory()
     ledger.register("people", BUDGET, Adjacency.REPLACE_ONE)
-    data, executed = PrivateData(table, ledger=ledger, dataset="people"), []
+    data, executed = PrivateData(table, ledger=ledger, dataset="people", extra_mechanisms=TOYS), []
     usual = jax.block_until_ready
     monkeypatch.setattr(jax, "block_until_ready", lambda results: executed.append(1) or usual(results))
 
@@ -202,7 +202,7 @@ def test_nothing_is_executed_while_the_ledger_cannot_be_read(table, tmp_path):
     file = tmp_path / "ledger.db"
     ledger = Ledger.create(f"sqlite:///{file}")
     ledger.register("people", BUDGET, Adjacency.REPLACE_ONE)
-    data = PrivateData(table, ledger=ledger, dataset="people")
+    data = PrivateData(table, ledger=ledger, dataset="people", extra_mechanisms=TOYS)
     with data.reserve(ONE * 3) as paid:
         file.rename(tmp_path / "moved")
         with pytest.raises(LedgerUnavailable, match="nothing was executed, for whether the run's charge stands cannot"):
@@ -252,7 +252,7 @@ def test_a_warning_says_what_is_true_of_the_charge(errors, words, is_closed):
 def test_a_selection_whose_charge_was_settled_shows_nothing(table):
     ledger = Ledger.in_memory()
     ledger.register("people", BUDGET, Adjacency.REPLACE_ONE)
-    data = PrivateData(table, ledger=ledger, dataset="people")
+    data = PrivateData(table, ledger=ledger, dataset="people", extra_mechanisms=TOYS)
 
     def attempt(paid):
         value = paid.run(once)

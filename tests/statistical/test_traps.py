@@ -13,8 +13,8 @@ from stationarity import CLEARLY, advance, normal_target, worst
 import dpmcmc as dp
 from dpmcmc.accounting import epsilon, samplers
 from dpmcmc.diagnostics import mmd
-from dpmcmc.enclave.arithmetic.int64 import from_float
 from dpmcmc.enclave.core import sums
+from dpmcmc.enclave.noise.floating import from_float
 from dpmcmc.errors import BudgetExceeded, InvalidArgument
 
 BOUNDS = {"records": (-10, 10)}

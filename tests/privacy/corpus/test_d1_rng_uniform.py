@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpmcmc.enclave import PrivateData, Sum, allowed
+from dpmcmc.enclave import PrivateData, Sum
+from dpmcmc.enclave.core import allowed
 from dpmcmc.errors import OperationRefused
 
 SUM = Sum(1.0, 5.0)
