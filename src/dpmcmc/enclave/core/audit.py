@@ -24,7 +24,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from dpmcmc.accounting.event import Event, NonPrivate, compose
 from dpmcmc.enclave.copies import check_constants
-from dpmcmc.enclave.core.allowed import PER_RECORD, PROGRAMS, all_equations, first_refused
+from dpmcmc.enclave.core.allowed import PER_RECORD, PER_RECORD_ON_GPU, PROGRAMS, all_equations, first_refused
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.release import (
@@ -175,7 +175,7 @@ def _contribution(equation: JaxprEqn, facts: Facts, is_table: Callable[[Any], bo
     queries = list(queries_of_one_chain(equation))
     traced = jax.make_jaxpr(function)(queries, facts.record)
     check_constants(traced, facts, is_table)
-    if path := first_refused(traced.jaxpr, PER_RECORD):
+    if path := first_refused(traced.jaxpr, PER_RECORD_ON_GPU if jax.default_backend() == "gpu" else PER_RECORD):
         line = _innermost_line([equation, *path])
         raise OperationRefused(
             f"{path[-1].primitive.name} at {line} is applied to records: a likelihood or statistic may use the "

@@ -62,9 +62,9 @@ class _Program:
         """Say whether an instruction, or what it calls, is part of the gate."""
         if instruction.operation in {"while", "conditional", "tuple", "get-tuple-element", "parameter"}:
             return False
-        return instruction.is_gate or any(
-            self.holds_gate(inner) for name in instruction.called for inner in self.computations[name].values()
-        )
+        parts = instruction.called if instruction.operation in {"fusion", "call"} else ()  # a sum's are shared
+        inner = (one for name in parts for one in self.computations[name].values())
+        return instruction.is_gate or any(map(self.holds_gate, inner))
 
     def check(self, instruction: Instruction, neighbours: dict[str, Instruction]) -> None:
         """Refuse an instruction of the gate that computes with floating point, or reads what was just computed so."""

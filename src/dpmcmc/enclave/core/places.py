@@ -84,8 +84,7 @@ def fill(leaves: list[np.ndarray], places: np.ndarray | None, capacity: int, num
     return [filled(leaf) for leaf in leaves], filled(np.ones(len(leaves[0]), np.bool_))
 
 
-AXIS = "shards"
-"""The axis over devices, where there are several."""
+AXIS = "shards"  # over devices
 
 
 def sum_parts(of_part: Callable[[Any, ArrayLike], Any], slots: Any) -> Any:
