@@ -54,7 +54,7 @@ class Sly(float):
 
 
 def with_a_number_that_lies():
-    sampling = Poisson(1e-6)
+    sampling = Poisson(1e-6, 599)  # so large a limit that a coin is tossed for each record
     object.__setattr__(sampling, "rate", Sly(1.0))
     return sampling
 
