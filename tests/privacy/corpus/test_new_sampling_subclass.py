@@ -50,11 +50,11 @@ class Sly(float):
     """Is one; but whoever converts it to a float is told another number."""
 
     def __float__(self):
-        return 1e-6
+        return 1e-9
 
 
 def with_a_number_that_lies():
-    sampling = Poisson(1e-6, 599)  # so large a limit that a coin is tossed for each record
+    sampling = Poisson(1e-9, 599)  # so large a limit that a coin is tossed for each record
     object.__setattr__(sampling, "rate", Sly(1.0))
     return sampling
 
