@@ -7,6 +7,7 @@ one canonical form, so that composition is associative and commutative to the le
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -25,7 +26,8 @@ class Event:
     kinds: ClassVar[dict[str, type["Event"]]] = {}
 
     def __init_subclass__(cls) -> None:
-        Event.kinds[cls.__name__] = cls
+        if Event.kinds.setdefault(cls.__name__, cls) is not cls:
+            raise TypeError(f"there is a kind of event called {cls.__name__} already: books know kinds by their names")
 
     @property
     def required_adjacency(self) -> Adjacency | None:
@@ -285,6 +287,16 @@ class Composed(Event):
 
     def __repr__(self) -> str:
         return " + ".join(f"{part!r} * {times}" for part, times in self.parts) or "Composed({})"
+
+
+def genuine(event: Event) -> Event:
+    """Return an event made anew from what it is written as, of this library's own kinds: nothing else has a price."""
+    made = Event.from_json(event.to_json())
+    for kind in {type(part) for part in counts(made)}:
+        home = sys.modules.get(kind.__module__)
+        if not kind.__module__.startswith("dpmcmc.accounting.") or getattr(home, kind.__name__, None) is not kind:
+            raise InvalidArgument(f"event holds a {kind.__name__}, which is no kind of event of this library")
+    return made
 
 
 def counts(event: Event) -> dict[Event, int]:

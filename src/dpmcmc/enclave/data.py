@@ -8,7 +8,7 @@ import jax
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event, NonPrivate
+from dpmcmc.accounting.event import Event, NonPrivate, genuine
 from dpmcmc.accounting.payer import settle
 from dpmcmc.accounting.selection import repeat_and_select
 from dpmcmc.enclave.bounds import leaf_names
@@ -107,8 +107,8 @@ class PrivateData(Vault):
         Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
         proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
         """
-        leaves = self._in_order()
-        journal.recognise(leaves, repr(self._placement))
+        event, leaves = genuine(event), self._in_order()
+        journal.recognise(leaves, self._placement.words)
         if self._is_shuffled and self._seed != journal.places:
             self._stand(leaves, journal.places)
         reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
@@ -136,12 +136,12 @@ class PrivateData(Vault):
         The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
         secret. select.md has the proof.
         """
-        price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
+        price = repeat_and_select([genuine(attempt.event) for attempt in attempts], mean, shape)
         charge = price if insecure_seed is None else price + NonPrivate()
         reservation = self._payer.reserve(self._dataset, charge, what=what, adjacency=self._facts.adjacency)
 
         def begin(event: Event, seed: int | None) -> PaidRun:
-            return PaidRun(event, self._ready, seed, reservation=reservation)
+            return PaidRun(genuine(event), self._ready, seed, reservation=reservation)
 
         try:
             best = best_of(attempts, price, begin, insecure_seed)
@@ -162,5 +162,5 @@ class PrivateData(Vault):
         noise = "" if facts.noise == "exact" else f", noise={facts.noise!r}"
         return (
             f"PrivateData({kinds}; bounds={dict(facts.bounds)}, {counted}={facts.size}, "
-            f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{unit}{noise}{self._placement!r})"
+            f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{unit}{noise}{self._placement.words})"
         )

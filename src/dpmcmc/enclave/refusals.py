@@ -54,6 +54,8 @@ NOT_ON_RECORDS: dict[str, str] = {
     "random_split": _RANDOM,
     "random_unwrap": _RANDOM,
     "random_wrap": _RANDOM,
+    "reduce": "its axes are not checked by JAX; use jnp.sum, max, min, prod, all or any",
+    "reduce_window": "its axes are not checked by JAX; use the windows of jax.lax that have a name",
     "regularized_incomplete_beta": _LOOP,
     "rng_bit_generator": _RANDOM,
     "rng_uniform": "it has a state of its own; " + _RANDOM,

@@ -22,7 +22,7 @@ from dpmcmc.accounting.ledger import entries
 from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
 from dpmcmc.accounting.ledger.connection import Book, memory_book, open_book
 from dpmcmc.accounting.ledger.entries import REGISTER, RESERVE, SETTLE
-from dpmcmc.accounting.ledger.names import find_alike
+from dpmcmc.accounting.ledger.names import find_alike, is_disguised
 from dpmcmc.accounting.ledger.schema import lock_whole_book
 from dpmcmc.accounting.ledger.secret import Secret
 from dpmcmc.errors import (
@@ -106,6 +106,8 @@ class Ledger:
             known = entries.datasets(connection)
             if dataset not in known:
                 _refuse_look_alike(dataset, find_alike(dataset, known))
+                if is_disguised(dataset):
+                    validation.refuse("dataset", dataset, "must be of one alphabet, without signs: it could be misread")
                 what = "budget granted, kept by a filter" if adaptive else "budget granted"
                 how = entries.FILTER if adaptive else None
                 entries.append(

@@ -37,6 +37,20 @@ _SIGNS = {
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
+_TOGETHER = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"}
+"""Scripts that are written together, and with Latin letters."""
+
+_SMALL_CAPITAL = re.compile(r"LATIN LETTER SMALL CAPITAL ([A-Z])$")
+
+
+def is_disguised(name: str) -> bool:
+    """Say whether a name mixes alphabets, or has signs that are no letters, digits or punctuation."""
+    name = unicodedata.normalize("NFKC", name)
+    scripts = {unicodedata.name(letter, "?").split()[0] for letter in name if letter.isalpha()} - _TOGETHER
+    signs = (unicodedata.category(letter) for letter in name)
+    return len(scripts) > 1 or any(category[0] in "CS" and category != "Sm" for category in signs)
+
+
 def find_alike(name: str, others: Iterable[str]) -> str | None:
     """Return the first of the other names that `name` resembles without being the same."""
     own = _shapes(name)
@@ -51,9 +65,14 @@ def _shapes(name: str) -> frozenset[str]:
 
 def _shape(name: str) -> str:
     bare = _INVISIBLE.sub("", unicodedata.normalize("NFKD", name))
-    letters = [_SIGNS.get(letter, letter) for letter in _joined(bare) if not unicodedata.combining(letter)]
+    letters = [_letter(letter) for letter in _joined(bare) if not unicodedata.combining(letter)]
     folded = "".join(letters).casefold()
     return "".join(_SIGNS.get(letter, letter) for letter in folded) or name
+
+
+def _letter(letter: str) -> str:
+    capital = _SMALL_CAPITAL.match(unicodedata.name(letter, ""))
+    return capital[1].lower() if capital else _SIGNS.get(letter, letter)
 
 
 def _joined(name: str) -> str:

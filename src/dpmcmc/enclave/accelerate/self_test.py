@@ -1,8 +1,9 @@
-"""Products of integers against Python's: what the accelerators add to `core.self_test`."""
+"""Products of integers against Python's, and sums of floating point, roughly: more of `core.self_test`."""
 
 from collections.abc import Callable, Iterator
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.enclave.accelerate.linear.products import product_of_bytes
@@ -16,6 +17,8 @@ def checks() -> Iterator[Callable[[], bool]]:
     """Yield checks of products, over the shapes that residuals and rows have."""
     for tiles, residuals, entries, rows in _SHAPES:
         yield lambda case=(tiles, residuals, entries, rows): products_are_right(*case)
+    for records, dimension, chains in ((1000, 5, 3), (3000, 5, 16), (20_000, 10, 3), (2000, 32, 16)):
+        yield lambda case=(records, dimension, chains): sums_are_sums(*case)
 
 
 def products_are_right(tiles: int, residuals: int, entries: int, rows: int) -> bool:
@@ -32,3 +35,18 @@ def products_are_right(tiles: int, residuals: int, entries: int, rows: int) -> b
         if not np.array_equal(words, np.einsum("trk,tek->re", steps.astype(np.int64), table.astype(np.int64))):
             return False
     return True
+
+
+def sums_are_sums(num_records: int, dimension: int, chains: int) -> bool:
+    """Compare sums of floating-point arrays with NumPy's, roughly: one jaxlib took the numbers of another chain."""
+
+    def of_chain(position: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        rows = (y - jnp.sum(x * position, axis=1))[:, None] * x
+        return jnp.sum(jnp.where(jnp.all(jnp.isfinite(rows), axis=1, keepdims=True), rows, 0), axis=0)
+
+    rng = np.random.default_rng(num_records + dimension)
+    shapes = ((num_records, dimension), (num_records,), (chains, dimension))
+    x, y, positions = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+    expected = np.stack([(y - x.astype(np.float64) @ position) @ x.astype(np.float64) for position in positions])
+    found = np.asarray(jax.jit(jax.vmap(of_chain, in_axes=(0, None, None)))(positions, x, y))
+    return bool(np.all(np.abs(found - expected) < 1e-3 * np.sqrt(num_records)))

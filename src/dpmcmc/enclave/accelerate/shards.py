@@ -28,7 +28,7 @@ class Shards(Placement):
 
     def __init__(self, devices: Any) -> None:
         self.mesh = Mesh(np.array(_distinct(devices), object), (AXIS,))
-        self.num_devices = self.mesh.size
+        self.num_devices, self.words = self.mesh.size, f", devices={self.mesh.size}"
 
     @property
     def kind(self) -> str:
@@ -65,9 +65,6 @@ class Shards(Placement):
         sharding = NamedSharding(self.mesh, _EVERYWHERE)
         public = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding) for one in (key, *arguments)]
         return jax.jit(lambda slots, *public: on_each(slots, public)).lower(slots, *public)
-
-    def __repr__(self) -> str:
-        return f", devices={self.mesh.size}"
 
 
 def _distinct(devices: Any) -> list[Any]:

@@ -116,10 +116,12 @@ Sampling: TypeAlias = Poisson | WithoutReplacement
 
 
 def as_sampling(name: str, value: object) -> Sampling:
-    """Return a way to sample."""
-    if not isinstance(value, Poisson | WithoutReplacement):
-        validation.refuse(name, value, "must be Poisson(rate) or WithoutReplacement(batch_size)")
-    return value
+    """Return a way to sample, made anew from its fields: a class of one's own could state its own price."""
+    if type(value) is Poisson:
+        return Poisson(value.rate, value.max_batch_size)
+    if type(value) is WithoutReplacement:
+        return WithoutReplacement(value.batch_size)
+    return validation.refuse(name, value, "must be Poisson(rate) or WithoutReplacement(batch_size)")
 
 
 def draw_batches(sampling: Sampling, keys: jax.Array, facts: Facts) -> Batch:

@@ -18,7 +18,9 @@ Names are those of JAX's primitives, less the ending ``_p``. Operations are told
 does not pass by calling itself `add`. What a new JAX adds is not allowed until somebody writes it down here.
 """
 
+import sys
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -46,8 +48,8 @@ NOT_ON_A_GPU = "scatter scatter_add scatter_mul scatter_sub"
 """On an H200 lanes were seen to change bits of others here: all are scattered at once, in an order that varies."""
 
 ALONG_AN_AXIS = """
-    argmax argmin cumlogsumexp cummax cummin cumprod cumsum dot_general reduce reduce_and reduce_max reduce_min
-    reduce_or reduce_prod reduce_sum reduce_window reduce_window_max reduce_window_min reduce_window_sum reduce_xor
+    argmax argmin cumlogsumexp cummax cummin cumprod cumsum dot_general reduce_and reduce_max reduce_min
+    reduce_or reduce_prod reduce_sum reduce_window_max reduce_window_min reduce_window_sum reduce_xor
     sort top_k
 """
 """Sums, products and orders within a record; `vmap` adds an axis that they do not reduce."""
@@ -134,10 +136,27 @@ other operations. Objects of these classes may be used if what they expand to ma
 `vmap` and derivatives are code that nobody sees."""
 
 
+def is_own(kind: type) -> bool:
+    """Say whether a class is one of JAX's, NumPy's or Python's own, told by identity."""
+    home = sys.modules.get(kind.__module__)
+    within = kind.__module__.partition(".")[0] in {"builtins", "jax", "jaxlib", "numpy", "ml_dtypes", "types", "dpmcmc"}
+    return within and getattr(home, kind.__name__, kind if kind is FunctionType or kind is type(None) else None) is kind
+
+
+def is_plain(value: Any) -> bool:
+    """Say whether a parameter is what it seems: nothing of one's own make, no jaxpr where none is looked for."""
+    if type(value) is tuple:
+        return all(map(is_plain, value))
+    return is_own(type(value)) and not isinstance(value, list | dict | set)
+
+
 def is_allowed(equation: JaxprEqn, listed: frozenset[Any]) -> bool:
-    """Say whether an operation is on a list and has no effect; what it carries is not looked at."""
-    if equation.effects:
+    """Say whether an operation is on a list, plain, and has no effect; what it carries is not looked at."""
+    if equation.effects or not all(map(is_plain, equation.params.values())):
         return False
+    axes = (equation.params.get(name, ()) for name in ("axes", "axis", "dimension", "dimensions"))
+    if any(one < 0 for own in axes for one in (own if type(own) is tuple else (own,)) if type(one) is int):
+        return False  # JAX counts an axis from the end only before it traces; under vmap it would be another one
     if equation.primitive in listed:
         return True
     high: Any = equation.params.get("_prim")

@@ -162,7 +162,7 @@ def _check_release(equation: JaxprEqn, facts: Facts) -> None:
             f"dp_release at {line_of(equation)} uses {type(mechanism).__name__}, which is no certified mechanism: "
             "nobody proved what it says of itself; use one of dpmcmc.enclave.mechanisms"
         )
-    if equation.params["facts"] is not facts:
+    if any(type(size) is not int for size in equation.params["chains"]) or equation.params["facts"] is not facts:
         raise ReleaseRefused(
             f"dp_release at {line_of(equation)} asks another data set than the one that runs the program; "
             "use the oracle that the program was given"

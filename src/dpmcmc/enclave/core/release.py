@@ -97,7 +97,7 @@ class _Place:
 
     def chain_keys(self, equation: JaxprEqn, num_chains: int) -> jax.Array:
         """Return a key for each chain of a release: the release's own key, folded with the number of the occurrence."""
-        if self.repetitions * num_chains >= 2**32:
+        if self.repetitions * num_chains >= 2**32 or self.number >= len(self.keys):
             raise ReleaseRefused(f"dp_release at {line_of(equation)} is repeated too often to number its noise")
         occurrences = self.repetition * np.uint32(num_chains) + jnp.arange(num_chains, dtype=jnp.uint32)
         return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self.keys[self.number], occurrences)

@@ -67,8 +67,6 @@ def all_checks() -> Iterator[Callable[[], bool]]:
     for variance in (Fraction(1), Fraction(BASE_SCALE**2), Fraction(7, 3), Fraction(300**2)):
         yield lambda variance=variance: table_is_right(variance)
     yield from import_module("dpmcmc.enclave.accelerate.self_test").checks()
-    for records, dimension, chains in ((1000, 5, 3), (3000, 5, 16), (20_000, 10, 3), (2000, 32, 16)):
-        yield lambda case=(records, dimension, chains): sums_are_sums(*case)
 
 
 def gate_adds_up(gate: Gate, chains: int, rows: int, entries: int, chunk: int) -> bool:
@@ -126,21 +124,6 @@ def table_is_right(variance: Fraction) -> bool:
         size = index if value < source.thresholds[index] else source.aliases[index]
         expected.append(-size if first >> 19 & 1 else size)
     return np.array_equal(np.asarray(jax.jit(lambda words: lookup(source, words))(words)), np.array(expected))
-
-
-def sums_are_sums(num_records: int, dimension: int, chains: int) -> bool:
-    """Compare sums of floating-point arrays with NumPy's, roughly: one jaxlib took the numbers of another chain."""
-
-    def of_chain(position: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
-        rows = (y - jnp.sum(x * position, axis=1))[:, None] * x
-        return jnp.sum(jnp.where(jnp.all(jnp.isfinite(rows), axis=1, keepdims=True), rows, 0), axis=0)
-
-    rng = np.random.default_rng(num_records + dimension)
-    shapes = ((num_records, dimension), (num_records,), (chains, dimension))
-    x, y, positions = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
-    expected = np.stack([(y - x.astype(np.float64) @ position) @ x.astype(np.float64) for position in positions])
-    found = np.asarray(jax.jit(jax.vmap(of_chain, in_axes=(0, None, None)))(positions, x, y))
-    return bool(np.all(np.abs(found - expected) < 1e-3 * np.sqrt(num_records)))
 
 
 def _stamp() -> Path | None:

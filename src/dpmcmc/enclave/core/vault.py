@@ -18,7 +18,7 @@ import numpy as np
 from dpmcmc import validation
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event, NonPrivate
+from dpmcmc.accounting.event import Event, NonPrivate, genuine
 from dpmcmc.accounting.payer import NobodyPays, Payer, choose_payer, settle
 from dpmcmc.enclave.bounds import as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.copies import recogniser
@@ -182,6 +182,7 @@ class Vault:
 
         The charge stands from the moment it is made: if the process dies, all of it stays.
         """
+        event = genuine(event)
         price = event if insecure_seed is None else event + NonPrivate()
         reservation = self._payer.reserve(self._dataset, price, what=what, adjacency=self._facts.adjacency)
         paid = PaidRun(event, self._ready, insecure_seed, reservation=reservation)

@@ -168,7 +168,7 @@ class ExactSubsampledGradientSum:
     sampling: Sampling
 
     def __post_init__(self) -> None:
-        as_sampling("sampling", self.sampling)
+        object.__setattr__(self, "sampling", as_sampling("sampling", self.sampling))
 
     @property
     def is_noisy_sum(self) -> bool:

@@ -40,7 +40,7 @@ class SubsampledGradientSum:
     def __post_init__(self) -> None:
         object.__setattr__(self, "clip", validation.positive("clip", self.clip))
         object.__setattr__(self, "noise_over_clip", validation.positive("noise_over_clip", self.noise_over_clip))
-        as_sampling("sampling", self.sampling)
+        object.__setattr__(self, "sampling", as_sampling("sampling", self.sampling))
         self.lattice()
 
     @classmethod

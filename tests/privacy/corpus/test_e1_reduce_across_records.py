@@ -1,15 +1,16 @@
 """A function of JAX, public and listed, that adds up the records of a batch.
 
-The attack, or the mistake: ``jax.lax.reduce(x, 0.0, computation, (-1,))`` with a computation that JAX does not know by
-name. JAX does not look whether the axis is negative; for one record -1 is its last axis, and its rule for `vmap` turns it
-into 0, which is the axis of the records. The result has one entry for each entry of a record: where a record was
-written out as often as there are slots, a public number, it passes for one number a record. So each record is handed
-a sum over all of them, and all of them vote for what one of them said.
+The attack, or the mistake: ``jax.lax.reduce(x, 0.0, computation, (-1,))`` with a computation that JAX does not know
+by name. JAX does not look whether the axis is negative; for one record -1 is its last axis, and its rule for `vmap`
+turns it into 0, which is the axis of the records. The result has one entry for each entry of a record: where a record
+was written out as often as there are slots, a public number, it passes for one number a record. So each record is
+handed a sum over all of them, and all of them vote for what one of them said.
 
-What must happen: an error of dpmcmc before anything is charged, or a sum that one record moves by no more than two clips.
+What must happen: an error of dpmcmc before anything is charged, or a sum that one record moves by no more than two
+clips.
 
-False alarms: with the first mechanism the noise has a standard deviation of 1/32 of a clip. The second is paid: noise of
-40 clips, a difference that is beyond 2 + 12 * 57 clips has a probability below 1e-30.
+False alarms: with the first mechanism the noise has a standard deviation of 1/32 of a clip. The second is paid: noise
+of 40 clips, a difference that is beyond 2 + 12 * 57 clips has a probability below 1e-30.
 """
 
 import jax

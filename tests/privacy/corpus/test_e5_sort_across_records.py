@@ -1,14 +1,15 @@
 """An operation on the list, with a parameter that JAX's public function would have refused.
 
 The attack: ``jax.lax.sort_p.bind(..., dimension=-2)`` on a record of one axis. Nothing looks at the number while the
-function of one record is traced: sorting changes no shape. The rule for `vmap` leaves a negative number as it is, and in
-the batch, which has two axes, -2 is the axis of the records: all records are sorted together. ``reduce_p.bind(...,
+function of one record is traced: sorting changes no shape. The rule for `vmap` leaves a negative number as it is, and
+in the batch, which has two axes, -2 is the axis of the records: all records are sorted together. ``reduce_p.bind(...,
 dimensions=(-1,))`` adds up all records in the same way, where a record is as long as a chunk.
 
 A record that becomes the smallest moves all others by one place. Here each record knows its parity and is handed that
 of the record in its place: all agree in the one table, and none in the other.
 
-What must happen: an error of dpmcmc before anything is charged, or a sum that one record moves by no more than two clips.
+What must happen: an error of dpmcmc before anything is charged, or a sum that one record moves by no more than two
+clips.
 
 False alarms: the noise has a standard deviation of 1/32 of a clip; below 1e-30.
 """

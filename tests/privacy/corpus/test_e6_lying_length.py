@@ -1,8 +1,8 @@
 """A loop that is longer than it says when it is priced.
 
 The attack: `length` of a scan, and `chains` of a release, are parameters that the program's author can write himself,
-with ``jax.lax.scan_p.bind``. A subclass of int whose products are its own is twenty turns to JAX and one to the auditor,
-who multiplies.
+with ``jax.lax.scan_p.bind``. A subclass of int whose products are its own is twenty turns to JAX and one to the
+auditor, who multiplies.
 
 What must happen: an error of dpmcmc before anything is charged, or a price for all releases.
 """

@@ -1,9 +1,9 @@
 """A way of sampling that states its own price.
 
 The attack: `SubsampledGradientSum` is certified by its exact class, and made anew from its fields; but its field
-`sampling` may be an instance of a subclass of `Poisson` or `WithoutReplacement`, whose methods `gaussian` and `distance`
-are the price and whose `draw` is the batch. One that says ``Gaussian(1e6)`` buys sums with noise of a hundredth of a
-clip over all records for epsilon 1e-8. The same with an honest class whose field was replaced, by
+`sampling` may be an instance of a subclass of `Poisson` or `WithoutReplacement`, whose methods `gaussian` and
+`distance` are the price and whose `draw` is the batch. One that says ``Gaussian(1e6)`` buys sums with noise of a
+hundredth of a clip over all records for epsilon 1e-8. The same with an honest class whose field was replaced, by
 `object.__setattr__`, with a number that lies when it is converted: it is priced as one rate and sampled as another.
 
 What must happen: an error of dpmcmc before anything is charged, or price and release are those of the honest class.

@@ -1,7 +1,7 @@
 """Names of datasets that look alike, in letters that are not on the list.
 
-The attack: a second budget for the same table under a name that nobody can tell from the first: with a blank of Braille,
-which is printed as nothing, or an o of another alphabet.
+The attack: a second budget for the same table under a name that nobody can tell from the first: with a blank of
+Braille, which is printed as nothing, or an o of another alphabet.
 
 What must happen: `DatasetExists`.
 """

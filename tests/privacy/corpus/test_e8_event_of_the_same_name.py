@@ -2,8 +2,8 @@
 
 The attack, or the mistake: every subclass of `Event` enters itself in `Event.kinds` under its name, also one called
 `Gaussian` that somebody writes in a notebook. From then on the ledger reads its entries as events of that class. One
-that says that it costs nothing makes all that was spent nothing, and the budget can be spent again; an honest one makes
-the ledger unreadable, with a bare ValueError.
+that says that it costs nothing makes all that was spent nothing, and the budget can be spent again; an honest one
+makes the ledger unreadable, with a bare ValueError.
 
 What must happen: the definition is refused with an error, or the ledger goes on to read its own classes.
 """

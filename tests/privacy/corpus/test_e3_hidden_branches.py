@@ -1,15 +1,18 @@
 """Code that the auditor does not find, because of what holds it.
 
 The attack: the auditor looks for the jaxprs that an operation carries in its parameters, and JAX's `jaxprs_in_params`
-sees a jaxpr, a closed jaxpr and *tuples* of these. JAX itself asks of a parameter that it can be hashed and of `branches`
-that one can go through them. So `cond`, which is on the list, bound with a list that has a hash, carries anything: a
-rule for `vmap` of one's own, in which each record sees all others; a callback to Python, which is handed the records.
+sees a jaxpr, a closed jaxpr and *tuples* of these. JAX itself asks of a parameter that it can be hashed and of
+`branches` that one can go through them. So `cond`, which is on the list, bound with a list that has a hash, carries
+anything: a rule for `vmap` of one's own, in which each record sees all others; a callback to Python, which is handed
+the records.
 
 What must happen: the program is refused before anything is charged, with an error of dpmcmc, whatever holds the code.
 
 False alarms: the sum behind the release moves by 1,200 clips where a neighbour may move it by two; the noise has a
 standard deviation of 40 clips, so a difference of more than 2 + 12 * 57 has a probability below 1e-30.
 """
+
+from contextlib import suppress
 
 import jax
 import jax.numpy as jnp
@@ -90,8 +93,6 @@ def test_no_record_sees_another(hidden):
 @pytest.mark.parametrize("hidden", [hidden_in_a_list, hidden_in_a_lookalike])
 def test_no_callback(hidden):
     SEEN.clear()
-    try:
+    with suppress(DpmcmcError):
         vault(ROWS).run(lambda oracle: oracle.sum(Sum(1.0, 20.0), lambda record: hidden(call_back, record)).value)
-    except DpmcmcError:
-        pass
     assert not SEEN, f"a callback was handed {sum(map(np.size, SEEN))} numbers of records"

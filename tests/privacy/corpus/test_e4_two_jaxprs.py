@@ -2,13 +2,13 @@
 
 The attack: the auditor reads `closed.jaxpr.eqns` of what a call carries, the run `closed.eqns`. A subclass of
 `ClosedJaxpr`, bound as the parameter of a `jit`, gives each of them another answer: one release is priced, two are
-performed. The second has a number for which there is no key; an index that is out of bounds is clamped, so it draws the
-noise of the first. Asked at zero, it is that noise: the difference of the two is the exact sum.
+performed. The second has a number for which there is no key; an index that is out of bounds is clamped, so it draws
+the noise of the first. Asked at zero, it is that noise: the difference of the two is the exact sum.
 
 What must happen: an error of dpmcmc before anything is charged, or a price for both and noise of their own.
 
-False alarms: the difference of two sums with noise of 40 clips is within 1 of the exact sum on both coordinates with a
-probability below 2e-4.
+False alarms: the difference of two sums with noise of 40 clips is within 1 of the exact sum on both coordinates with
+a probability below 2e-4.
 """
 
 import jax

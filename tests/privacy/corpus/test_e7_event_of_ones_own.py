@@ -1,10 +1,11 @@
 """A reservation of events that are something else to the ledger than to the run.
 
 The attack: `PrivateData.reserve` takes an event from its caller. A subclass of `Approximation`, with a hash and an
-equality of its own, is next to nothing to the ledger and the accountants, and to the run, which looks in a dictionary for
-what is left of each part of a price, it is the Gaussian that a program costs, a million times.
+equality of its own, is next to nothing to the ledger and the accountants, and to the run, which looks in a dictionary
+for what is left of each part of a price, it is the Gaussian that a program costs, a million times.
 
-What must happen: an error of dpmcmc before anything is charged (events of the library's own classes alone have a price).
+What must happen: an error of dpmcmc before anything is charged (events of the library's own classes alone have a
+price).
 
 False alarms: none; what was charged is compared with what was released.
 """
