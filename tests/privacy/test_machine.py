@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpmcmc.enclave import ExactSum, GradientSum, PrivateData
-from dpmcmc.enclave.resume import machine
+from dpmcmc.enclave.core import self_test
 from dpmcmc.errors import RunRefused
 
 SIZES = [(n, d, chains) for n in (1000, 2000, 3000, 20_000) for d, chains in ((5, 3), (5, 16), (10, 3), (32, 16))]
@@ -73,11 +73,15 @@ def test_clipped_sums_are_those_of_numpy(num_records, dimension, chains) -> None
     np.testing.assert_allclose(found, expected, atol=7 * 2 * clip * noise + 1e-4 * clip * num_records)
 
 
-def test_a_jaxlib_that_adds_up_wrongly_is_refused(monkeypatch) -> None:
-    monkeypatch.setattr(machine, "version", lambda _: "0.10.2")
-    with pytest.raises(RunRefused, match=r"jaxlib 0\.10\.2 adds up some arrays wrongly on a CPU"):
+@pytest.mark.parametrize("checks", ["quick_checks", "all_checks"])
+def test_a_machine_that_does_not_add_up_is_refused(checks, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    self_test.check_machine.cache_clear()
+    monkeypatch.setattr(self_test, "all_checks", lambda: iter([lambda: True]))
+    monkeypatch.setattr(self_test, checks, lambda: iter([lambda: True, lambda: False]))
+    with pytest.raises(RunRefused, match="this machine does not add up"):
         PrivateData.without_guarantee(np.zeros((3, 1)))
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    data = PrivateData.without_guarantee(np.ones((3, 1)))
     monkeypatch.undo()
+    self_test.check_machine.cache_clear()
+    data = PrivateData.without_guarantee(np.ones((3, 1)))
     assert data.run(lambda oracle: oracle.sum(ExactSum(), lambda record: record).value) == 3.0

@@ -22,6 +22,7 @@ from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.enclave.noise import discrete_gaussian as noise
 from dpmcmc.enclave.noise import logistic_coin, modes
 from dpmcmc.enclave.noise.chacha20 import insecure_key
+from dpmcmc.enclave.noise.floating import from_float
 from dpmcmc.errors import InvalidArgument
 
 FALSE_ALARM = 1e-4
@@ -362,7 +363,7 @@ def test_logistic_coin_is_its_integer_formula():
 
 FLIPS = jax.jit(
     lambda key, log_odds: logistic_coin.bernoulli_logistic(
-        key, int64.from_float(jnp.full((100_000,), log_odds * 2**20, jnp.float32)), 2.0**-20
+        key, from_float(jnp.full((100_000,), log_odds * 2**20, jnp.float32)), 2.0**-20
     )
 )
 

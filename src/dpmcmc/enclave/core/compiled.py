@@ -17,7 +17,7 @@ from dpmcmc.errors import RunRefused
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*)$")
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _FLOAT = re.compile(r"\b(?:f16|bf16|f32|f64|tf32|f8\w*|f4\w*|c64|c128)\[")
-_PARTS = re.compile(r"^(.*?) ([a-z][a-z0-9\-]*)\((.*)$")  # shape, operation, operands and attributes
+_PARTS = re.compile(r"^(\(.*?\)|[^(]*?) ([a-z][a-z0-9\-]*)\((.*)$")  # shape, operation, operands and attributes
 _NAMES = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(r"(?:calls|to_apply)=%?([\w.\-]+)")
 
