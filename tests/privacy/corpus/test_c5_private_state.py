@@ -56,7 +56,7 @@ def ledger():
 
 @pytest.fixture
 def data(ledger):
-    return PrivateData(np.zeros((5, 3)), ledger=ledger, dataset="people")
+    return PrivateData(np.zeros((5, 3)), ledger=ledger, dataset="people", extra_mechanisms=(ToySum,))
 
 
 def begin_and_stop(data, folder, programs):
