@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dpmcmc.enclave import (
         BarkerBit,
         BarkerTest,
+        CurvatureSum,
         ExactBarkerBit,
         ExactGradientSum,
         ExactLogRatio,
@@ -101,6 +102,7 @@ __all__ = [
     "Budget",
     "Certificate",
     "Column",
+    "CurvatureSum",
     "ExactBarkerBit",
     "ExactGradientSum",
     "ExactLogRatio",

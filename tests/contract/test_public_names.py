@@ -123,3 +123,12 @@ def test_names_of_the_enclave_are_sorted_and_exist() -> None:
 
     assert enclave.__all__ == sorted(enclave.__all__)
     assert all(inspect.isclass(getattr(enclave, name)) for name in enclave.__all__)
+
+
+def test_mechanisms_of_the_enclave_are_names_of_the_package() -> None:
+    from dpmcmc import enclave
+
+    mechanisms = {name for name in enclave.__all__ if "plan" in vars(getattr(enclave, name))}
+    assert len(mechanisms) >= 16
+    assert mechanisms <= set(dpmcmc.__all__)
+    assert all(getattr(dpmcmc, name) is getattr(enclave, name) for name in mechanisms)
