@@ -149,3 +149,8 @@ def is_beside(file):
     """Whether a file says of itself that nothing rests on it: what it makes is checked elsewhere, or is a message."""
     words = ast.get_docstring(ast.parse(file.read_text())) or ""
     return "Privacy does not rest on this file" in " ".join(words.split()) or "Nothing here is trusted" in words
+
+
+def test_no_file_is_longer_than_one_reads_at_once():
+    lines = {str(file.relative_to(SOURCE)): len(file.read_text().splitlines()) for file in FILES}
+    assert not {name: length for name, length in lines.items() if length > 350}

@@ -10,11 +10,13 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from functools import cache, cached_property
 from typing import Any, ClassVar, cast
 
 from dpmcmc import validation
+from dpmcmc.accounting import fields
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.documents import check_levels, read_json
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
@@ -103,7 +105,7 @@ class Gaussian(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        self._set(noise_multiplier=_noise("noise_multiplier", self.noise_multiplier))
+        self._set(noise_multiplier=fields.noise("noise_multiplier", self.noise_multiplier))
 
     @cached_property
     def gaussian_mean(self) -> float:
@@ -126,7 +128,7 @@ class PoissonGaussian(Event):
     def __post_init__(self) -> None:
         self._set(
             rate=validation.fraction("rate", self.rate),
-            noise_over_clip=_noise("noise_over_clip", self.noise_over_clip),
+            noise_over_clip=fields.noise("noise_over_clip", self.noise_over_clip),
             adjacency=Adjacency.parse("adjacency", self.adjacency),
         )
 
@@ -148,8 +150,10 @@ class FixedBatchGaussian(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _check_batch(self)
-        self._set(noise_multiplier=_noise("noise_multiplier", self.noise_multiplier))
+        self._set(
+            **fields.batch(self.batch_size, self.population),
+            noise_multiplier=fields.noise("noise_multiplier", self.noise_multiplier),
+        )
 
     @property
     def required_adjacency(self) -> Adjacency:
@@ -164,7 +168,7 @@ class AcceptBit(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        self._set(noise_multiplier=_noise("noise_multiplier", self.noise_multiplier))
+        self._set(noise_multiplier=fields.noise("noise_multiplier", self.noise_multiplier))
 
 
 @dataclass(frozen=True)
@@ -177,7 +181,7 @@ class LogisticBit(Event):
     sensitivity: float
 
     def __post_init__(self) -> None:
-        self._set(sensitivity=_noise("sensitivity", self.sensitivity))
+        self._set(sensitivity=fields.noise("sensitivity", self.sensitivity))
 
 
 @dataclass(frozen=True)
@@ -194,8 +198,8 @@ class BarkerTest(Event):
     clip_fraction: float
 
     def __post_init__(self) -> None:
-        _check_batch(self)
         self._set(
+            **fields.batch(self.batch_size, self.population),
             variance=validation.positive("variance", self.variance),
             clip_fraction=validation.positive("clip_fraction", self.clip_fraction),
         )
@@ -249,7 +253,7 @@ class Composed(Event):
 
     def __init__(self, parts: Mapping[Event, int]) -> None:
         for times in parts.values():
-            _check_times("count", validation.integer("count", times, at_least=0))
+            fields.times("count", times, at_least=0)
         held = frozenset[type[Event]]().union(*(part.held for part, times in parts.items() if times))
         if any(isinstance(part, Composed) for part, times in parts.items() if times):
             raise InvalidArgument("a Composed event holds elementary events alone; add composed events with +")
@@ -277,12 +281,9 @@ class Composed(Event):
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Event:
         """Build the event from its parts."""
-        items = cast(Any, values.get("parts"))
-        if set(values) != {"parts"} or not isinstance(items, list) or not all(map(_is_part, cast(list[Any], items))):
-            raise InvalidArgument("Composed has a list of parts, each with an 'event' and a 'count', and nothing else")
         return compose(
             Event.from_dict(item["event"]) * validation.integer("count", item["count"], at_least=1)
-            for item in cast(list[dict[str, Any]], items)
+            for item in fields.parts(values)
         )
 
     def __repr__(self) -> str:
@@ -332,31 +333,4 @@ def _canonical(parts: Mapping[Event, int]) -> Event:
 
 @cache
 def _field_names(kind: type[Event]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(cast(Any, kind)))
-
-
-def _check_times(name: str, times: int) -> int:
-    if times >= 2**63:  # not repeated in the message, for it may have any number of digits
-        raise InvalidArgument(f"{name} must be at most 2^63 - 1")
-    return times
-
-
-def _is_part(item: Any) -> bool:
-    return isinstance(item, dict) and set(cast(Any, item)) == {"event", "count"} and isinstance(item["event"], dict)
-
-
-def _noise(name: str, value: object) -> float:
-    """Return a ratio of noise and sensitivity whose square is a float."""
-    noise = validation.positive(name, value)
-    if not 1e-100 <= noise <= 1e100:
-        validation.refuse(name, value, "must be between 1e-100 and 1e100")
-    return noise
-
-
-def _check_batch(event: FixedBatchGaussian | BarkerTest) -> None:
-    population = _check_times("population", validation.integer("population", event.population, at_least=1))
-    batch_size = validation.integer("batch_size", event.batch_size, at_least=1)
-    if batch_size > population:
-        validation.refuse("batch_size", batch_size, f"must be <= population={population}")
-    object.__setattr__(event, "population", population)
-    object.__setattr__(event, "batch_size", batch_size)
+    return tuple(field.name for field in fields_of(cast(Any, kind)))
