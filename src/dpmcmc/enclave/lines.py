@@ -1,5 +1,6 @@
 """The line of user code that a message is about. Privacy does not rest on this file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from traceback import extract_tb
 
@@ -18,6 +19,11 @@ for _package in _INTERNAL:  # the lines that messages name are the caller's
 def line_of(equation: JaxprEqn) -> str:
     """Return the line of user code that an equation comes from."""
     return source_info_util.summarize(equation.source_info)
+
+
+def innermost_line(path: Sequence[JaxprEqn]) -> str:
+    """Return the line of an operation; where JAX traced it without one, that of the innermost operation around it."""
+    return next(filter(None, (line_of(equation) for equation in reversed(path))), "an unknown line")
 
 
 def current_line() -> str:

@@ -1,8 +1,12 @@
-"""Why an operation may not be applied to records, in words, for messages. Privacy does not rest on this file."""
+"""Why the auditor refuses, in words: operations and mechanisms. Privacy does not rest on this file."""
+
+from collections.abc import Sequence
 
 from jax.extend.core import JaxprEqn
 
 from dpmcmc.enclave.core.allowed import found
+from dpmcmc.enclave.lines import innermost_line
+from dpmcmc.errors import OperationRefused, ReleaseRefused
 
 _LOOP = "all records are computed in one loop that ends with the slowest of them"
 _SOLVER = "how it treats many matrices at once is up to a library, and was not shown to keep records apart"
@@ -78,7 +82,28 @@ NOT_ON_RECORDS: dict[str, str] = {
 _REASONS = {primitive: NOT_ON_RECORDS[name] for primitive, name in found(*NOT_ON_RECORDS).items()}
 
 
-def why_not(equation: JaxprEqn) -> str:
-    """Say in words why an operation may not be applied to records, where that was written down."""
-    reason = _REASONS.get(equation.primitive)
-    return f"; {equation.primitive.name}: {reason}" if reason else ""
+def not_on_records(path: Sequence[JaxprEqn]) -> OperationRefused:
+    """Return the refusal of an operation on records, given what carries it and, last, itself."""
+    name, reason = path[-1].primitive.name, _REASONS.get(path[-1].primitive)
+    return OperationRefused(
+        f"{name} at {innermost_line(path)} is applied to records: a likelihood or statistic may use the operations of "
+        "JAX that are listed in dpmcmc.enclave.core.allowed alone, no callbacks, prints or foreign code"
+        + (f"; {name}: {reason}" if reason else "")
+    )
+
+
+def not_in_programs(path: Sequence[JaxprEqn]) -> OperationRefused:
+    """Return the refusal of an operation in a program, given what carries it and, last, itself."""
+    return OperationRefused(
+        f"{path[-1].primitive.name} at {innermost_line(path)} is not on the list of operations that a program may use, "
+        "dpmcmc.enclave.core.allowed; use functions of jax.numpy, jax.scipy, jax.lax and jax.random, or apply it to "
+        "the results after the run"
+    )
+
+
+def not_certified(mechanism: object, line: str) -> ReleaseRefused:
+    """Return the refusal of a mechanism that nobody proved."""
+    return ReleaseRefused(
+        f"dp_release at {line} uses {type(mechanism).__name__}, which is no certified mechanism: nobody proved what it "
+        "says of itself; use one of dpmcmc.enclave.mechanisms"
+    )

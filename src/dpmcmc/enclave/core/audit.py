@@ -39,7 +39,7 @@ from dpmcmc.enclave.core.release import (
 )
 from dpmcmc.enclave.lines import line_of
 from dpmcmc.enclave.noise.modes import MODES, Claim
-from dpmcmc.enclave.refusals import why_not
+from dpmcmc.enclave.refusals import not_certified, not_in_programs, not_on_records
 from dpmcmc.errors import OperationRefused, ReleaseRefused
 
 _IN_PROGRAMS = PROGRAMS | {dp_release}
@@ -113,11 +113,7 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
             event = event + NonPrivate()
         charges.append(Charge(event, count * prod(chains), line_of(equation)))
     if path := first_refused(program.jaxpr, _IN_PROGRAMS):
-        raise OperationRefused(
-            f"{path[-1].primitive.name} at {_innermost_line(path)} is not on the list of operations that a program "
-            "may use, dpmcmc.enclave.core.allowed; use functions of jax.numpy, jax.scipy, jax.lax and jax.random, or "
-            "apply it to the results after the run"
-        )
+        raise not_in_programs(path)
     return Audit(tuple(charges), plans)
 
 
@@ -158,10 +154,7 @@ def _releases(jaxpr: Jaxpr, times: int) -> Iterator[tuple[JaxprEqn, int]]:
 def _check_release(equation: JaxprEqn, facts: Facts) -> None:
     mechanism = equation.params["mechanism"]
     if not is_certified(mechanism, facts.extra_mechanisms):
-        raise ReleaseRefused(
-            f"dp_release at {line_of(equation)} uses {type(mechanism).__name__}, which is no certified mechanism: "
-            "nobody proved what it says of itself; use one of dpmcmc.enclave.mechanisms"
-        )
+        raise not_certified(mechanism, line_of(equation))
     if any(type(size) is not int for size in equation.params["chains"]) or equation.params["facts"] is not facts:
         raise ReleaseRefused(
             f"dp_release at {line_of(equation)} asks another data set than the one that runs the program; "
@@ -176,19 +169,9 @@ def _contribution(equation: JaxprEqn, facts: Facts, is_table: Callable[[Any], bo
     traced = jax.make_jaxpr(function)(queries, facts.record)
     check_constants(traced, facts, is_table)
     if path := first_refused(traced.jaxpr, PER_RECORD_ON_GPU if jax.default_backend() == "gpu" else PER_RECORD):
-        line = _innermost_line([equation, *path])
-        raise OperationRefused(
-            f"{path[-1].primitive.name} at {line} is applied to records: a likelihood or statistic may use the "
-            "operations of JAX that are listed in dpmcmc.enclave.core.allowed alone, no callbacks, prints or foreign "
-            f"code{why_not(path[-1])}"
-        )
+        raise not_on_records([equation, *path])
     evaluate = jaxpr_as_fun(traced)
     return lambda queries, record: cast(jax.Array, evaluate(*jax.tree.leaves((queries, record)))[0])
-
-
-def _innermost_line(path: Sequence[JaxprEqn]) -> str:
-    """Return the line of an operation; where JAX traced it without one, that of the innermost operation around it."""
-    return next(filter(None, (line_of(equation) for equation in reversed(path))), "an unknown line")
 
 
 def _all_releases(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:

@@ -27,6 +27,7 @@ from jax.interpreters import ad, batching, mlir
 from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.lines import current_line, line_of
+from dpmcmc.enclave.refusals import not_certified
 from dpmcmc.errors import ReleaseRefused
 
 dp_release = Primitive("dp_release")
@@ -195,10 +196,7 @@ def _without_chains(avals: Sequence[Any], chains: tuple[int, ...]) -> tuple[jax.
 
 def _abstract(*avals: Any, facts: Facts, mechanism: Mechanism, term: Term, chains: tuple[int, ...]) -> list[Any]:
     if not is_certified(mechanism, facts.extra_mechanisms):
-        raise ReleaseRefused(
-            f"dp_release at {current_line()} uses {type(mechanism).__name__}, which is no certified mechanism: "
-            "nobody proved what it says of itself; use one of dpmcmc.enclave.mechanisms"
-        )
+        raise not_certified(mechanism, current_line())
     queries = _without_chains(avals, chains)
     outputs = plan_of(mechanism, facts, contribution_of(mechanism, term), queries).outputs
     return [jax.core.ShapedArray((*chains, *output.shape), output.dtype) for output in outputs]
