@@ -17,7 +17,7 @@ from toy import Book, GaussianModel
 
 from dpmcmc.enclave import ExactSum, GradientSum, LogRatio, PrivateData, SubsampledGradientSum, Sum
 from dpmcmc.enclave.core import places
-from dpmcmc.enclave.core.places import ROWS_IN_TILE, draw_places, fill, new_seed
+from dpmcmc.enclave.core.places import ROWS_IN_TILE, draw_places, fill, new_seed, num_slots
 from dpmcmc.errors import InvalidArgument
 
 ADDED = {"adjacency": "add_or_remove_one", "capacity": 600}
@@ -87,7 +87,7 @@ def test_records_stand_in_their_places_and_nothing_elsewhere(num_records, capaci
     leaves = [np.arange(1, num_records + 1, dtype=np.int32), np.ones((num_records, 2), np.float32)]
     own = draw_places(seed(3), num_records, capacity)
     for where in (own, None):
-        (numbers, vectors), occupied = fill(leaves, where, capacity, num_devices)
+        (numbers, vectors), occupied = fill(leaves, where, num_slots(capacity, num_devices))
         order = np.arange(num_records) if where is None else where
         assert len(occupied) == len(numbers) == len(vectors)
         assert len(occupied) % (ROWS_IN_TILE * num_devices) == 0
@@ -107,7 +107,7 @@ def test_neighbours_differ_in_one_slot(gone):
     rows = np.random.default_rng(gone).normal(size=(20, 3)).astype(np.float32)
     own = draw_places(seed(5), 20, 60)
     rest = np.arange(20) != gone
-    ((one,), here), ((other,), there) = fill([rows], own, 60, 1), fill([rows[rest]], own[rest], 60, 1)
+    ((one,), here), ((other,), there) = fill([rows], own, 512), fill([rows[rest]], own[rest], 512)
     assert np.flatnonzero(here != there).tolist() == [own[gone]]
     assert np.flatnonzero(np.any(one != other, axis=1)).tolist() == [own[gone]]
 
@@ -187,6 +187,15 @@ def test_more_records_than_slots_are_refused_without_their_number(monkeypatch):
         PrivateData(rows, ledger=book, dataset="people", adjacency="add_or_remove_one", capacity=1000)
     assert "1234" not in str(caught.value)
     assert book.reserved == []
+
+
+@pytest.mark.parametrize("capacity", [2**30 + 1, 2**40, 10**30])
+def test_more_slots_than_can_be_numbered_are_refused_before_any_is_drawn(capacity):
+    book = Book()
+    with pytest.raises(InvalidArgument, match=rf"{capacity} slots are too many: a vault holds 2\^30"):
+        PrivateData(np.zeros((4, 3)), ledger=book, dataset="p", adjacency="add_or_remove_one", capacity=capacity)
+    assert book.reserved == []
+    assert num_slots(2**30, 1) == 2**30
 
 
 def test_a_table_without_records_is_noise_and_nothing_else():

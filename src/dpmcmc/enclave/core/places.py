@@ -68,12 +68,17 @@ def tile_rows() -> int:
     return ROWS_IN_TILE_ON_GPU if jax.default_backend() == "gpu" else ROWS_IN_TILE
 
 
-def fill(leaves: list[np.ndarray], places: np.ndarray | None, capacity: int, num_devices: int) -> tuple[Any, Any]:
-    """Return the leaves with records in their places, and which slots are occupied; the number of slots is public."""
+def num_slots(capacity: int, num_devices: int) -> int:
+    """Return the number of slots, which is public: as many as may be needed, and equally many on each device."""
     tile = tile_rows() * num_devices
     length = -(-capacity // tile) * tile
     if length > 2**30:
         raise InvalidArgument(f"{capacity} slots are too many: a vault holds 2^30, for rows are numbered by 32 bits")
+    return length
+
+
+def fill(leaves: list[np.ndarray], places: np.ndarray | None, length: int) -> tuple[Any, Any]:
+    """Return the leaves with records in their places, so many rows each, and which slots are occupied."""
     order: Any = slice(0, len(leaves[0])) if places is None else places
 
     def filled(leaf: np.ndarray) -> np.ndarray:

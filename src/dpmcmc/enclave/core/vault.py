@@ -24,7 +24,7 @@ from dpmcmc.enclave.bounds import as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.copies import recogniser
 from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.metadata import Facts, admit
-from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, new_seed
+from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, new_seed, num_slots
 from dpmcmc.enclave.core.programs import Program, Programs
 from dpmcmc.enclave.core.sealed import sealed
 from dpmcmc.enclave.core.self_test import check_machine
@@ -129,9 +129,9 @@ class Vault:
 
     def _stand(self, leaves: list[Any], seed: bytes | None) -> None:
         """Put the records into their slots."""
-        self._seed = seed
+        self._seed, length = seed, num_slots(self._facts.size, self._placement.num_devices)
         self._places = None if seed is None else draw_places(seed, self._num_records, self._facts.size)
-        filled, occupied = fill(leaves, self._places, self._facts.size, self._placement.num_devices)
+        filled, occupied = fill(leaves, self._places, length)
         rows = jax.tree.unflatten(self._structure, filled)
         self._slots = self._placement.place(Slots(rows, occupied, np.int32(1)))
 
