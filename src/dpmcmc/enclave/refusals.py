@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from jax.extend.core import JaxprEqn
 
 from dpmcmc.enclave.core.allowed import found
-from dpmcmc.enclave.lines import innermost_line
+from dpmcmc.enclave.lines import innermost_line, line_of
 from dpmcmc.errors import OperationRefused, ReleaseRefused
 
 _LOOP = "all records are computed in one loop that ends with the slowest of them"
@@ -106,4 +106,20 @@ def not_certified(mechanism: object, line: str) -> ReleaseRefused:
     return ReleaseRefused(
         f"dp_release at {line} uses {type(mechanism).__name__}, which is no certified mechanism: nobody proved what it "
         "says of itself; use one of dpmcmc.enclave.mechanisms"
+    )
+
+
+def calls_back(equation: JaxprEqn) -> OperationRefused:
+    """Return the refusal of an operation that reaches beyond the program."""
+    return OperationRefused(
+        f"{equation.primitive.name} at {line_of(equation)}: a program of the enclave may have no callback "
+        "and no other side effect; return the value from the program and look at it after the run"
+    )
+
+
+def not_counted(release: JaxprEqn, around: JaxprEqn) -> ReleaseRefused:
+    """Return the refusal of a release inside an operation that may repeat it."""
+    return ReleaseRefused(
+        f"dp_release at {line_of(release)} stands inside {around.primitive.name} at {line_of(around)}, "
+        "which does not say how often it happens; use jax.lax.scan to a fixed length and mask what is not used"
     )

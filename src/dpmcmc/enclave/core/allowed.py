@@ -19,7 +19,7 @@ does not pass by calling itself `add`. What a new JAX adds is not allowed until 
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -116,8 +116,8 @@ PROGRAMS = PER_RECORD | frozenset(found(ONLY_IN_PROGRAMS))
 """The operations that a program may use, beside releases."""
 
 
-def _expandable() -> frozenset[type]:
-    """Return the classes of the objects that JAX itself writes for functions of jax.numpy, told by identity."""
+def _expandable() -> list[tuple[Any, type]]:
+    """Return the operations by which JAX itself writes functions of jax.numpy as objects, with their classes."""
     functions: list[Callable[[jax.Array], Any]] = [
         lambda x: jnp.searchsorted(x, x),
         lambda x: jnp.einsum("i,i", x, x),
@@ -127,13 +127,15 @@ def _expandable() -> frozenset[type]:
     ]
     traced = [jax.make_jaxpr(function)(jax.ShapeDtypeStruct((2,), jnp.float32)) for function in functions]
     equations = (equation for one in traced for equation in all_equations(one.jaxpr))
-    return frozenset(type(equation.params["_prim"]) for equation in equations if "_prim" in equation.params)
+    return [
+        (equation.primitive, type(equation.params["_prim"])) for equation in equations if "_prim" in equation.params
+    ]
 
 
 EXPANDABLE = _expandable()
 """JAX 0.12 writes some functions of jax.numpy, `searchsorted` in `interp` among them, as an object that expands to
-other operations. Objects of these classes may be used if what they expand to may. Others may not: their rules for
-`vmap` and derivatives are code that nobody sees."""
+other operations. Objects of these classes may be used, by these operations, if what they expand to may and if they are
+as their class makes them. Others may not: their rules for `vmap` and derivatives are code that nobody sees."""
 
 
 def is_own(kind: type) -> bool:
@@ -150,18 +152,34 @@ def is_plain(value: Any) -> bool:
     return is_own(type(value)) and not isinstance(value, list | dict | set)
 
 
+def is_inert(value: Any) -> bool:
+    """Say whether a value is plain at any depth and holds no function, unless it is one of JAX's or NumPy's own."""
+    parts = tuple(value.values()) if type(value) is dict else value
+    if type(parts) is tuple or type(parts) is list:
+        return all(map(is_inert, parts))
+    return is_own(parts) if callable(parts) else is_plain(parts)
+
+
+def counts_from_the_end(parameters: Mapping[str, Any]) -> bool:
+    """Say whether an axis is counted from the end: JAX does so before it traces alone, and under vmap it is another."""
+    axes = (parameters.get(name, ()) for name in ("axes", "axis", "batch_dims", "dimension", "dimensions"))
+    return any(one < 0 for own in axes for one in (own if type(own) is tuple else (own,)) if type(one) is int)
+
+
 def is_allowed(equation: JaxprEqn, listed: frozenset[Any]) -> bool:
     """Say whether an operation is on a list, plain, and has no effect; what it carries is not looked at."""
     parameters = {name: value for name, value in equation.params.items() if name != "mechanism"}  # which is certified
-    if equation.effects or not all(map(is_plain, parameters.values())):
+    if equation.effects or not all(map(is_plain, parameters.values())) or counts_from_the_end(parameters):
         return False
-    axes = (equation.params.get(name, ()) for name in ("axes", "axis", "dimension", "dimensions"))
-    if any(one < 0 for own in axes for one in (own if type(own) is tuple else (own,)) if type(one) is int):
-        return False  # JAX counts an axis from the end only before it traces; under vmap it would be another one
-    if equation.primitive in listed:
+    if id(equation.primitive) in map(id, listed):  # one of another make may say that it equals one of these
         return True
-    high: Any = equation.params.get("_prim")
-    return type(high) in EXPANDABLE and not first_refused(jax.make_jaxpr(high.expand)(*high.in_avals).jaxpr, listed)
+    high: Any = parameters.get("_prim")
+    if not any(equation.primitive is operation and type(high) is kind for operation, kind in EXPANDABLE):
+        return False
+    own = vars(high)  # where a rule of its class must not be written over
+    if counts_from_the_end(own) or not is_inert(own) or any(callable(getattr(type(high), name, None)) for name in own):
+        return False
+    return not first_refused(jax.make_jaxpr(high.expand)(*high.in_avals).jaxpr, listed)
 
 
 def first_refused(jaxpr: Jaxpr, listed: frozenset[Any]) -> list[JaxprEqn]:

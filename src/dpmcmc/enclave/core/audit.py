@@ -39,7 +39,7 @@ from dpmcmc.enclave.core.release import (
 )
 from dpmcmc.enclave.lines import line_of
 from dpmcmc.enclave.noise.modes import MODES, Claim
-from dpmcmc.enclave.refusals import not_certified, not_in_programs, not_on_records
+from dpmcmc.enclave.refusals import calls_back, not_certified, not_counted, not_in_programs, not_on_records
 from dpmcmc.errors import OperationRefused, ReleaseRefused
 
 _IN_PROGRAMS = PROGRAMS | {dp_release}
@@ -89,10 +89,7 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
     check_constants(program, facts, is_table)
     for equation in all_equations(program.jaxpr):
         if _is_callback(equation):
-            raise OperationRefused(
-                f"{equation.primitive.name} at {line_of(equation)}: a program of the enclave may have no callback "
-                "and no other side effect; return the value from the program and look at it after the run"
-            )
+            raise calls_back(equation)
     if program.effects:
         raise OperationRefused("the program has side effects; return values from it instead of writing them")
     plans: dict[Any, ReleasePlan] = {}
@@ -145,10 +142,7 @@ def _releases(jaxpr: Jaxpr, times: int) -> Iterator[tuple[JaxprEqn, int]]:
                 yield from _releases(inner, times * repeats)
         else:
             culprit = next(release for inner in inner_jaxprs(equation) for release in _all_releases(inner))
-            raise ReleaseRefused(
-                f"dp_release at {line_of(culprit)} stands inside {equation.primitive.name} at {line_of(equation)}, "
-                "which does not say how often it happens; use jax.lax.scan to a fixed length and mask what is not used"
-            )
+            raise not_counted(culprit, equation)
 
 
 def _check_release(equation: JaxprEqn, facts: Facts) -> None:
