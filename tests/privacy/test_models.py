@@ -1,5 +1,5 @@
 # ruff: noqa: ARG005
-"""Models that do not return one real number are refused by name before anything is charged; priors without support."""
+"""Models and statistics that are no real numbers are refused by name and nothing is charged; priors without support."""
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +10,15 @@ from toy import GaussianModel
 from dpmcmc.enclave import (
     BarkerBit,
     BarkerTest,
+    ExactSum,
     GradientSum,
     LogRatio,
     MinibatchLogRatio,
+    NoisyCount,
     PenaltyTest,
     PrivateData,
     SubsampledGradientSum,
+    Sum,
 )
 from dpmcmc.errors import InvalidArgument
 
@@ -74,6 +77,78 @@ def test_a_likelihood_that_is_no_real_number(data, book, question, kind):
             return function(position + 0 * record if kind.startswith(("a vector", "one", "complex")) else position)
 
     check_refused(data, book, question, Model(), f"log_likelihood of the model .*{message}")
+
+
+WITHOUT_A_CALL = {
+    "no function": (3, "is a int; expected a function that takes a position"),
+    "nothing": (None, "is a NoneType; expected a function that takes a position"),
+    "too few arguments": (lambda self: 0.0, "takes other arguments, .*; expected a function that takes a position"),
+    "too many arguments": (lambda self, a, b, c: 0.0, "takes other arguments, .*missing .*; expected a function that"),
+}
+
+
+@pytest.mark.parametrize("name", ["log_prior", "log_likelihood"])
+@pytest.mark.parametrize("kind", WITHOUT_A_CALL)
+def test_a_model_that_cannot_be_asked(data, book, name, kind):
+    method, message = WITHOUT_A_CALL[kind]
+    model = type("Model", (GaussianModel,), {name: method})()
+    for question in ("force", "ratio", "penalty"):
+        check_refused(data, book, question, model, f"{name} of the model {message}")
+
+
+# A statistic is as many real numbers as one likes, in one array.
+
+STATISTICS = {
+    "nothing": (lambda record: None, "returned a NoneType; expected real numbers in one array"),
+    "a text": (lambda record: "a", "returned a str; expected real numbers in one array"),
+    "an object": (lambda record: object(), "returned a object; expected real numbers in one array"),
+    "a tuple": (lambda record: (record, record), "returned a tuple; .*: put the parts together, as in jnp.concatenate"),
+    "a list": (lambda record: [record[0], record[1]], "returned a list; .*: put the parts together"),
+    "a tree": (lambda record: {"x": record}, "returned a dict; .*: put the parts together"),
+    "complex": (lambda record: record * 1j, "returned an array of the type complex64; .* return both parts"),
+    "a complex constant": (lambda record: 1 + 2j, "returned an array of the type complex64; .* return both parts"),
+    "a key": (lambda record: jax.random.key(0), "returned an array of the type key<fry>; expected real numbers"),
+    "no function": (3.0, "is a float; expected a function that takes the arguments of the question"),
+    "no argument": (lambda: 1.0, "takes other arguments, .*takes 0 positional arguments .*, and the record"),
+    "an argument more": (lambda query, record: record, "takes other arguments, .*missing .*: 'record'; expected"),
+}
+
+
+@pytest.mark.parametrize(
+    "mechanism", [Sum(1.0, 3.0), NoisyCount(1.0, 3.0), ExactSum()], ids=lambda one: type(one).__name__
+)
+@pytest.mark.parametrize("kind", STATISTICS)
+def test_a_statistic_that_is_no_array_of_real_numbers(data, book, mechanism, kind):
+    statistic, message = STATISTICS[kind]
+    for attempt in (data.price, data.run):
+        with pytest.raises(InvalidArgument, match=f"^statistic {message}"):
+            attempt(lambda oracle: oracle.sum(mechanism, statistic).value)
+    assert book.reserved == []
+
+
+def test_a_mistake_inside_a_statistic_is_told_as_it_is(data, book):
+    """A function that takes its arguments explains itself: by Python's own error and line."""
+    with pytest.raises(TypeError, match="unsupported operand"):
+        data.run(lambda oracle: oracle.sum(Sum(1.0, 3.0), lambda record: record + "a").value)
+    assert book.reserved == []
+
+
+@pytest.mark.parametrize(
+    "statistic", [lambda record: 1, lambda record: True, lambda record: np.ones(2), lambda record: record > 0, jnp.abs]
+)
+def test_numbers_of_any_real_type_are_a_statistic(table, statistic):
+    data = PrivateData.without_guarantee(table)
+    total = data.run(lambda oracle: oracle.sum(ExactSum(), statistic).value)
+    np.testing.assert_allclose(
+        total, sum(np.ravel(statistic(record)).astype(np.float32) for record in table), rtol=1e-4
+    )
+
+
+def test_one_statistic_asked_twice_is_traced_once(data):
+    statistic = jnp.abs
+    audited = data.audit(lambda oracle: [oracle.sum(Sum(1.0, 3.0), statistic).value for _ in range(2)])
+    assert len(audited.charges) == 2
+    assert len(audited.plans) == 1
 
 
 @pytest.mark.parametrize("prior", [lambda theta: 0.0, lambda theta: jnp.zeros(()), lambda theta: np.float32(0.0)])

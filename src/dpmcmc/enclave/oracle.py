@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
-import jax.core
 import jax.numpy as jnp
-import numpy as np
 
+from dpmcmc.enclave.answers import Statistic, called, real_number
 from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.release import release
@@ -130,16 +129,19 @@ class Oracle:
         """Return the noisy sum of ``statistic(*arguments, record)`` over the records, each one clipped, flat."""
         queries, structure = jax.tree.flatten(arguments)
         queries = [_public(f"arguments[{index}]", query) for index, query in enumerate(queries)]
-        term = Term(statistic, structure)
+        term = Term(Statistic(statistic), structure)
         (total,) = self._release(mechanism, NoisySum, term, queries)
         return Noisy(total, self._variance(mechanism, term, queries))
 
     def _log_prior(self, position: Any) -> jax.Array:
-        return _real_number("log_prior", self.model.log_prior(position))
+        return self._answer("log_prior", "a position", position)
 
     def _log_likelihood(self, position: Any, record: Any) -> jax.Array:
-        value = _real_number("log_likelihood", self.model.log_likelihood(position, record))
-        return self.model.temperature * value
+        return self.model.temperature * self._answer("log_likelihood", "a position and a record", position, record)
+
+    def _answer(self, name: str, takes: str, *arguments: Any) -> jax.Array:
+        """Return what a method of the model answers: one real number."""
+        return real_number(name, called(f"{name} of the model", takes, getattr(self.model, name, None), *arguments))
 
     def _pair(self, current: Any, proposed: Any) -> tuple[list[jax.Array], Term]:
         first, structure = self._flat("current", current)
@@ -184,22 +186,6 @@ def _nest(vector: jax.Array, like: Any) -> Any:
         vector[start:end].reshape(jnp.shape(leaf)) for leaf, start, end in zip(leaves, ends[:-1], ends[1:], strict=True)
     ]
     return jax.tree.unflatten(structure, parts)
-
-
-def _real_number(name: str, value: Any) -> jax.Array:
-    """Return what a model returned, if it is one real number: by shape and type, and by its value if it is constant."""
-    expected = "expected one real number, a scalar of a floating type"
-    try:
-        number = jnp.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgument(f"{name} of the model returned a {type(value).__name__}; {expected}") from error
-    if number.shape or not jnp.issubdtype(number.dtype, jnp.floating):
-        raise InvalidArgument(
-            f"{name} of the model returned an array of shape {number.shape} and type {number.dtype}; {expected}"
-        )
-    if not isinstance(value, jax.core.Tracer) and not np.isfinite(value):
-        raise InvalidArgument(f"{name} of the model is not finite at any position; {expected} where it has support")
-    return number
 
 
 def _public(name: str, value: Any) -> jax.Array:
