@@ -127,8 +127,18 @@ def test_all_mechanisms_with_a_price_are_here():
 
 
 def test_a_program_that_is_not_private_needs_no_gate():
-    data = PrivateData.without_guarantee(table(40))
-    data.run(lambda oracle: oracle.sum(ExactSum(), lambda record: record["x"]).value)
+    """It has none, would be refused if it were read, and gives the sum of what is finite."""
+    rows, data = table(40)["x"], PrivateData.without_guarantee(table(40))
+
+    def program(oracle):
+        return oracle.sum(ExactSum(), lambda record: record["x"]).value
+
+    one = data._programs.prepare(program, (), None)
+    assert not one.audit.is_gated
+    assert gate_operations(one.compile().as_text()) == 0
+    with pytest.raises(RunRefused, match="has no operation of the gate"):
+        check_compiled(one.compile().as_text())
+    np.testing.assert_allclose(data.run(program), np.sum(rows[np.all(np.isfinite(rows), axis=1)], axis=0), rtol=1e-4)
 
 
 # --- controls: what must be refused ----------------------------------------------------------------------------------
