@@ -232,3 +232,16 @@ def test_one_stated_device_is_like_none():
 def test_bad_devices(devices):
     with pytest.raises(InvalidArgument, match="devices must be a sequence of distinct devices"):
         PrivateData.without_guarantee(np.zeros((5, 2)), devices=devices)
+
+
+def test_devices_of_another_backend_are_refused_with_what_to_do(monkeypatch):
+    data = PrivateData.without_guarantee(np.zeros((5, 2)), devices=jax.devices())
+    assert data.facts.size == 5
+    platform = jax.devices()[0].platform
+    monkeypatch.setattr(jax, "default_backend", lambda: "other")
+    message = (
+        f"devices has some of the platform {platform}; expected devices of JAX's default backend, other, on which the "
+        rf"self-test ran. Name some of jax.devices\(\), or make the other the default .* JAX_PLATFORMS={platform}$"
+    )
+    with pytest.raises(InvalidArgument, match=message):
+        PrivateData.without_guarantee(np.zeros((5, 2)), devices=jax.devices())

@@ -72,11 +72,14 @@ def _distinct(devices: Any) -> list[Any]:
     listed: list[Any] = list(devices) if isinstance(devices, Sequence | np.ndarray) else [None]
     if not listed or not all(isinstance(device, jax.Device) for device in listed) or len(set(listed)) < len(listed):
         raise InvalidArgument("devices must be a sequence of distinct devices, as jax.devices() returns them, or None")
-    if any(device.platform != jax.default_backend() for device in listed):
-        raise InvalidArgument("devices must be of JAX's default backend, for which the self-test ran")
-    here = jax.process_index()
-    if len({device.platform for device in listed}) > 1 or any(device.process_index != here for device in listed):
+    default = jax.default_backend()
+    if other := sorted({device.platform for device in listed} - {default}):
         raise InvalidArgument(
-            "devices must be of one kind and belong to this process; pick some of jax.local_devices()"
+            f"devices has some of the platform {', '.join(other)}; expected devices of JAX's default backend, "
+            f"{default}, on which the self-test ran. Name some of jax.devices(), or make the other the default before "
+            f"JAX is used: JAX_PLATFORMS={other[0]}"
         )
+    here = jax.process_index()
+    if any(device.process_index != here for device in listed):
+        raise InvalidArgument("devices must belong to this process; pick some of jax.local_devices()")
     return listed
