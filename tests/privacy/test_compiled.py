@@ -77,9 +77,9 @@ CASES = {  # the question, the model and the path that it takes
 }
 
 
-def prepared(question, model, size=803, **facts):
-    """The compiled program of two chains in a loop of three steps, which was checked."""
-    data = PrivateData.without_guarantee(table(size), **facts)
+def prepared(question, model, size=803, rows=None, **facts):
+    """The program of two chains in a loop of three steps, audited and not compiled yet."""
+    data = PrivateData.without_guarantee(table(size) if rows is None else rows, **facts)
 
     def program(oracle, thetas):
         ask = jax.vmap(lambda theta: question(oracle, theta))
@@ -116,6 +116,41 @@ def test_the_gate_is_found_without_the_faster_paths(name):
 def test_the_gate_is_found_where_chunks_are_many():
     question, model, _ = CASES["gradient"]
     assert gate_operations(prepared(question, model, size=3000, chunk_size=100).compile().as_text()) >= 3
+
+
+# --- what XLA is given follows from what is public: not from a record, nor from how many there are --------------------
+
+ADDED = {"adjacency": "add_or_remove_one", "capacity": 1000}
+BATCHES = {"Barker test", "minibatch log-ratio", "gradient of a batch"}  # of a fixed size: under replace-one alone
+
+
+def texts(name, rows, neighbour, **facts):
+    """What XLA is given for a table and for a neighbour: shapes, types, constants, and all operations."""
+    question, model, _ = CASES[name]
+    return [prepared(question, model, rows=one, **facts).text() for one in (rows, neighbour)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_program_of_a_neighbour_with_another_record_is_the_same(name):
+    rows, neighbour = table(803), table(803)
+    neighbour["x"][17], neighbour["y"][17] = np.inf, 1 - neighbour["y"][17]
+    one, other = texts(name, rows, neighbour)
+    assert one == other
+
+
+@pytest.mark.parametrize("name", sorted(set(CASES) - BATCHES))
+def test_the_program_of_a_neighbour_with_a_record_less_is_the_same(name):
+    rows = table(803)
+    without = {column: leaf[:-1] for column, leaf in rows.items()}
+    one, other = texts(name, rows, without, **ADDED)
+    assert one == other
+
+
+def test_another_capacity_is_another_program():
+    """The control: where the number of slots differs, which is public, so does the text."""
+    question, model, _ = CASES["sum"]
+    one, other = (prepared(question, model, **{**ADDED, "capacity": capacity}).text() for capacity in (1000, 2000))
+    assert one != other
 
 
 def test_all_mechanisms_with_a_price_are_here():
