@@ -6,7 +6,8 @@ classes of mechanisms that an owner accepts. Their rules for `vmap` are code of 
 sees all others and Python is called with them.
 
 What must happen: the program is refused before anything is charged, with an error of dpmcmc: operations and classes are
-told apart by identity.
+told apart by identity, and a class that lies about the module that it is from, which decides whether a parameter is
+plain, is none of JAX's.
 
 False alarms: none; nothing is released.
 """
@@ -22,6 +23,7 @@ from jax.interpreters import batching
 from toy import Book
 
 from dpmcmc.enclave import PrivateData, Sum
+from dpmcmc.enclave.core.allowed import is_plain
 from dpmcmc.enclave.core.mechanism import is_certified
 from dpmcmc.errors import OperationRefused
 
@@ -76,3 +78,37 @@ def test_a_class_that_says_it_equals_an_accepted_one_is_not_accepted():
 
     assert Own in {Sum}, "there is no attack"
     assert not is_certified(Own(), frozenset((Sum,)))
+
+
+class SaysItIsJax(str):
+    """The name of this module, which begins otherwise for who asks where it begins."""
+
+    __slots__ = ()
+
+    def partition(self, _):
+        return "jax", ".", "core"
+
+
+class ElsewhereTheSecondTime(type):
+    asked = 0
+
+    @property
+    def __module__(cls):
+        cls.asked += 1
+        return __name__ if cls.asked % 2 else "jax.core"
+
+
+class FirstLie(int):
+    __module__ = SaysItIsJax(__name__)
+
+
+class SecondLie(int, metaclass=ElsewhereTheSecondTime):
+    pass
+
+
+@pytest.mark.parametrize("kind", [FirstLie, SecondLie])
+def test_a_parameter_of_a_class_that_lies_about_its_home_is_refused(kind):
+    for _ in range(3):
+        assert not is_plain(kind(1))
+        assert not is_plain((0, kind(1)))
+    assert is_plain((0, 1.0, np.float32(1), "a", None, jnp.float32, np.dtype("int32")))

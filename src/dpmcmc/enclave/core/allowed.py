@@ -138,11 +138,13 @@ other operations. Objects of these classes may be used, by these operations, if 
 as their class makes them. Others may not: their rules for `vmap` and derivatives are code that nobody sees."""
 
 
-def is_own(kind: type) -> bool:
-    """Say whether a class is one of JAX's, NumPy's or Python's own, told by identity."""
-    home = sys.modules.get(kind.__module__)
-    within = kind.__module__.partition(".")[0] in {"builtins", "jax", "jaxlib", "numpy", "ml_dtypes", "types", "dpmcmc"}
-    return within and getattr(home, kind.__name__, kind if kind is FunctionType or kind is type(None) else None) is kind
+def is_own(made: Any) -> bool:
+    """Say whether a class, or a function, is one of JAX's, NumPy's or Python's own, told by identity."""
+    module, name = getattr(made, "__module__", None), getattr(made, "__name__", None)  # read once: both may lie
+    homes = {"builtins", "jax", "jaxlib", "numpy", "ml_dtypes", "types", "dpmcmc"}
+    if type(module) is not str or type(name) is not str or module.partition(".")[0] not in homes:
+        return False
+    return made is FunctionType or made is type(None) or getattr(sys.modules.get(module), name, None) is made
 
 
 def is_plain(value: Any) -> bool:
