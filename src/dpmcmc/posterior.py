@@ -21,6 +21,8 @@ import xarray as xr
 
 from dpmcmc import diagnostics
 from dpmcmc.accounting import Certificate
+from dpmcmc.diagnostics.quality import Quality, judge_chains, worst
+from dpmcmc.diagnostics.summary import summarise_independent
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.report.page import write_report
 
@@ -48,16 +50,35 @@ class Posterior:
     def __repr__(self) -> str:
         chains, steps = self.is_accepted.shape
         names = ", ".join(f"{name}{list(values.shape[2:]) or ''}" for name, values in self.draws.items())
-        return (
-            f"Posterior({names}; {chains} chains of {steps} steps, {self.num_warmup} of them warm-up, "
-            f"{self.acceptance_rate:.0%} accepted)\n{self.certificate.statement}"
+        made = (
+            f"{chains * steps} independent draws"
+            if self.is_independent
+            else f"{chains} chains of {steps} steps, {self.num_warmup} of them warm-up, "
+            f"{self.acceptance_rate:.0%} accepted"
         )
+        return f"Posterior({names}; {made})\n{self.quality.words}\n{self.certificate.statement}"
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Return the draws of one parameter after the warm-up, (chain, draw, ...)."""
         if name not in self.draws:
             raise KeyError(f"there is no parameter {name!r}; there are {', '.join(self.draws)}")
         return self.draws[name][:, self.num_warmup :]
+
+    @property
+    def quality(self) -> Quality:
+        """How good it is: a verdict with its reasons, for the whole and for each parameter."""
+        return self._quality
+
+    @cached_property
+    def _quality(self) -> Quality:
+        if "quality" in self.settings:
+            return Quality.from_plain(self.settings["quality"])
+        return judge_chains({name: self[name] for name in self.draws})
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether the draws are independent ones: then R-hat and effective sizes say nothing."""
+        return any(grade.shares for grade in self.quality.parameters.values())
 
     @property
     def acceptance_rate(self) -> float:
@@ -95,8 +116,22 @@ class Posterior:
         return pd.DataFrame({label: values.reshape(-1) for label, values in columns.items()})
 
     def summary(self) -> pd.DataFrame:
-        """Return mean, standard deviation, quantiles, effective sample size and R-hat of every coordinate."""
-        return diagnostics.summarise({name: self[name] for name in self.draws})
+        """Return mean, standard deviation and quantiles of every coordinate, and its verdict.
+
+        Of chains also the effective sample size and R-hat; of independent draws, for which these are good whatever they
+        are draws of, the share of the variance that comes from the data, from the noise of privacy and from the prior.
+        """
+        draws = {name: self[name] for name in self.draws}
+        grades = self.quality.parameters
+        if self.is_independent:
+            table = summarise_independent(draws, {name: grade.shares for name, grade in grades.items()})
+        else:
+            table = diagnostics.summarise(draws)
+        overall = "bad" if self.quality.verdict == "bad" else "good"
+        table["verdict"] = [
+            worst((overall, grades[name].verdict if name in grades else "good")) for name in table.index
+        ]
+        return table
 
     def _columns(self) -> dict[str, np.ndarray]:
         """Return the draws of every number by its label, (chain, draw)."""

@@ -58,10 +58,11 @@ def test_a_long_way_is_walked_in_units_of_the_prior() -> None:
     assert np.abs(off).max() < 4 * np.hypot(1, posterior.settings["error_found"])
 
 
-def test_a_pilot_that_is_lost_ends_in_draws_and_a_warning() -> None:
+def test_a_pilot_that_is_lost_ends_in_draws_and_a_verdict() -> None:
     """No normal law fits the banana, and its prior is wide: what is paid for must not end in an error."""
     problem = zoo.problem("dp_hmc_2021_banana", np.random.default_rng(0), num_records=SIZE)
     options = {"sampler": "private_laplace", "even_if_useless": True, "progress": False, "init": jnp.zeros(2)}
-    with pytest.warns(UserWarning, match="the pilot did not find the posterior"):
-        posterior = dp.fit(problem.model, vault(problem), epsilon=2.0, delta=1e-6, insecure_seed=1, **options)
+    posterior = dp.fit(problem.model, vault(problem), epsilon=2.0, delta=1e-6, insecure_seed=1, **options)
+    assert posterior.quality.verdict == "bad"
+    assert any("did not find the posterior" in reason for reason in posterior.quality.reasons)
     assert np.isfinite(jax.tree.leaves(posterior.draws)[0]).all()

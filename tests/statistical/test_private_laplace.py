@@ -36,7 +36,7 @@ def centres(facts: Facts = FACTS, start: float = 0.7) -> np.ndarray:
     data = dp.PrivateData.without_guarantee(records)
     polish = Polish(facts.gradient_clip, NOISE)
     starts = jnp.full((REPEATS, DIMENSION), start)
-    program = lambda oracle, start: jax.vmap(lambda one: polish(oracle, one))(start)  # noqa: E731
+    program = lambda oracle, start: jax.vmap(lambda one: polish(oracle, one)[0])(start)  # noqa: E731
     return np.asarray(data.run(program, starts, model=model, insecure_seed=3))
 
 

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,8 +17,14 @@ from dpmcmc.errors import InvalidArgument, LedgerUnavailable, RunInterrupted, Un
 if TYPE_CHECKING:
     from dpmcmc.posterior import Posterior
 
-SHOWN = ("mean", "sd", "q5", "q95", "ess_bulk", "r_hat")
-LARGEST_R_HAT = 1.1
+HIDDEN = ("q50",)
+"""Columns of a summary that a terminal has no room for."""
+
+BAD = 5
+"""The exit code where the verdict is bad."""
+
+SOURCES = ("data", "privacy", "prior")
+"""Where the variance of a number comes from, as columns of a summary."""
 
 IN_A_FILE = re.compile(r"(?P<file>[^~]+\.py):(?P<name>\w+)")
 
@@ -187,14 +193,23 @@ def run_or_say_how_to_resume(folder: Path, run: Callable[[], "Posterior"]) -> "P
 
 def show(posterior: "Posterior", folder: Path) -> None:
     """Print the summary of a run, what it guarantees, and where it is."""
-    summary = cast(dict[str, dict[str, float]], posterior.summary().to_dict(orient="index"))
-    rows = [[name, *(f"{row[column]:.3g}" for column in SHOWN)] for name, row in summary.items()]
-    print_table("Posterior", ["parameter", *SHOWN], rows)
-    r_hat = max(row["r_hat"] for row in summary.values())
-    if r_hat > LARGEST_R_HAT:
-        typer.echo(
-            f"R-hat reaches {r_hat:.2f}: the chains have not met, and the standard deviations are rough. A larger "
-            "epsilon lets them take longer steps; so do fewer chains, each of which is paid for."
-        )
+    summary = posterior.summary().drop(columns=list(HIDDEN))
+    if (summary["verdict"].to_numpy() == "good").all():
+        summary = summary.drop(columns="verdict")  # the last line says so
+    columns = [str(column) for column in summary.columns]
+    cells = zip(summary.index, summary.to_numpy(), strict=True)
+    rows = [[str(name), *(_cell(*each) for each in zip(columns, row, strict=True))] for name, row in cells]
+    print_table("Posterior", ["parameter", *columns], rows)
     typer.echo(posterior.certificate.statement)
     typer.echo(f"The run is in {folder}: draws, summary, certificate, settings, report.html.")
+    typer.echo(posterior.quality.words)
+    if posterior.quality.verdict == "bad":
+        raise typer.Exit(BAD)
+
+
+def _cell(column: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if column in SOURCES:
+        return f"{100 * value:.0f}%"
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

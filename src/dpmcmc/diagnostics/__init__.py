@@ -21,14 +21,18 @@ from dpmcmc.diagnostics.plots import (
     plot_trace,
     plot_traces,
 )
+from dpmcmc.diagnostics.quality import Grade, Quality, judge_chains
 from dpmcmc.diagnostics.summary import coordinates, summarise
 
 __all__ = [
     "Calibration",
     "Draws",
+    "Grade",
+    "Quality",
     "calibrate",
     "coordinates",
     "ess",
+    "judge_chains",
     "mean_error",
     "median_bandwidth",
     "mmd",

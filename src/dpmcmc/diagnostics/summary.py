@@ -11,6 +11,10 @@ INTERVAL = (0.05, 0.5, 0.95)
 """The quantiles of a summary."""
 
 
+SOURCES = ("data", "privacy", "prior")
+"""Where the variance of a number comes from."""
+
+
 def summarise(draws: Mapping[str, np.ndarray]) -> pd.DataFrame:
     """Return mean, standard deviation, quantiles, effective sample size and R-hat of every number.
 
@@ -23,6 +27,22 @@ def summarise(draws: Mapping[str, np.ndarray]) -> pd.DataFrame:
     judged = length >= MINIMUM_DRAWS
     table["ess_bulk"] = pd.Series(ess(columns), dtype=float) if judged else np.nan
     table["r_hat"] = pd.Series(rhat(columns), dtype=float) if judged and chains > 1 else np.nan
+    return table
+
+
+def summarise_independent(draws: Mapping[str, np.ndarray], shares: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
+    """Return mean, standard deviation and quantiles of independent draws, and where the variance comes from.
+
+    R-hat and effective sample sizes of independent draws are good whatever they are draws of, and are left out.
+
+    Args:
+        draws: by parameter, with the axes (chain, draw, ...).
+        shares: for each number the shares of ``data``, ``privacy`` and ``prior``.
+    """
+    columns = coordinates(draws)
+    table = pd.DataFrame.from_dict({label: _moments(values) for label, values in columns.items()}, orient="index")
+    for source in SOURCES:
+        table[source] = [shares.get(label, {}).get(source, np.nan) for label in columns]
     return table
 
 

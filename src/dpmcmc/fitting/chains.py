@@ -1,23 +1,30 @@
 """A pilot, then chains in the coordinates that it found: how every sampler of the recipes gets to a posterior."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from scipy.stats import chi2
 
 from dpmcmc.accounting import Budget, Event
+from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
+from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.enclave import PaidRun, PrivateData
 from dpmcmc.fitting.choice import Choice
 from dpmcmc.fitting.facts import Facts
-from dpmcmc.fitting.pilot import Pilot, Polish, warn_of_loss
+from dpmcmc.fitting.pilot import LOST, Pilot, Polish
 from dpmcmc.fitting.round import Summit, nowhere, rounded
-from dpmcmc.fitting.spending import USUAL_STRETCH, mean_loss
+from dpmcmc.fitting.spending import USUAL_STRETCH, mean_loss, remedy
 from dpmcmc.fitting.way import Drawn
 from dpmcmc.model import Model
 from dpmcmc.run.plan import Plan, make_plan, parameters, settings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
+
+RARE = 1e-3
+"""How rarely a last gradient at the summit is told to be off it."""
 
 FAR = 0.5
 """A polish that goes more than so far as it can, where all scores are cut and point in one direction, is lost."""
@@ -46,6 +53,11 @@ class PilotedChains:
         return f"pilot and {self.name}"
 
     @property
+    def dimension(self) -> int:
+        """How many parameters there are."""
+        return self._layout.dimension
+
+    @property
     def num_steps(self) -> int:
         """How many steps each chain takes."""
         return self.choice.recipe.num_steps
@@ -54,6 +66,11 @@ class PilotedChains:
     def expected_error(self) -> float:
         """By how many of its own standard deviations the noise moves the posterior, about."""
         return self.choice.expected_error
+
+    @property
+    def remedy(self) -> str:
+        """What would make a useless run useful, in words."""
+        return remedy(self.facts, self.budget)
 
     @property
     def event(self) -> Event:
@@ -77,35 +94,60 @@ class PilotedChains:
 
     def draw(self, paid: PaidRun, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
         """Run the pilot and the sampler, or as much of it as there is time for."""
-        sampling, facts = self._found(paid, seed)
+        sampling, facts, reasons = self._found(paid, seed)
         vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted)
+        drawn = parameters(sampling.model, sampling.layout, vectors)
+        error = self.expected_error * facts.stretch / USUAL_STRETCH  # noise is as long as the clips
         return Drawn(
-            parameters(sampling.model, sampling.layout, vectors),
+            drawn,
             is_accepted,
             0 if self.choice.recipe.draws_for_nothing else vectors.shape[1] // 10,  # it starts at the summit
             {
                 **settings(sampling, self.data, paid.entry),
-                "error_found": self.expected_error * facts.stretch / USUAL_STRETCH,  # noise is as long as the clips
+                "error_found": error,
                 "pilot": {**self.pilot.settings, "stretch": facts.stretch, "polish": repr(self._polish(facts))},
             },
+            self._quality(drawn, reasons, error),
         )
+
+    def _quality(self, drawn: Mapping[str, np.ndarray], reasons: Sequence[str], error: float) -> Quality:
+        """Return what the releases of the pilot say; of independent draws also where their variance comes from."""
+        said, verdicts = list(reasons), ["bad" for _ in reasons]
+        if error > FAIR_ERROR:
+            verdicts.append("fair" if error <= BAD_ERROR else "bad")
+            said.append(
+                f"The noise of privacy moves the means by about {error:.2g} of the posterior's standard deviations."
+            )
+        grades: dict[str, Grade] = {}
+        if self.choice.recipe.draws_for_nothing:
+            shares = {"data": 1 / (1 + error**2), "privacy": error**2 / (1 + error**2)}
+            grades = {name: Grade(shares=shares) for name in coordinates(drawn)}
+        if not all(np.isfinite(values).all() for values in drawn.values()):
+            said.append("Draws are not finite.")
+            verdicts.append("bad")
+        return Quality(worst(verdicts), tuple(said), grades, error)
 
     @property
     def _layout(self) -> Layout:
         return self.pilot.approach.layout
 
-    def _found(self, paid: PaidRun, seed: int) -> tuple[Plan, Facts]:
-        """Run the pilot and the polish; return the sampler's run that follows, and what they found of the clips."""
+    def _found(self, paid: PaidRun, seed: int) -> tuple[Plan, Facts, list[str]]:
+        """Run the pilot and the polish; return the sampler's run that follows, the clips found, and what went wrong."""
         # a chain has to cross the posterior several times over: noise hurts it twice as much as one release
         left = (1 - self.pilot.share) * mean_loss(self.budget) * (1 if self.choice.recipe.draws_for_nothing else 1 / 4)
-        summit, stretch = self.pilot.run(paid, left)
+        summit, stretch, is_lost = self.pilot.run(paid, left)
         facts = replace(self.facts, stretch=stretch)
-        moved = paid.run(self._polish(facts), jnp.zeros(facts.dimension), model=self._rounded(summit))
-        if jnp.linalg.norm(moved) > FAR * facts.num_records * facts.gradient_clip:
-            warn_of_loss()
+        moved, missed = paid.run(self._polish(facts), jnp.zeros(facts.dimension), model=self._rounded(summit))
+        reasons = [LOST] if is_lost else []
+        if not float(jnp.linalg.norm(moved)) <= FAR * facts.num_records * facts.gradient_clip:
+            reasons.append("The last gradients lead far away: the pilot did not find the posterior.")
+        if not float(missed) <= float(chi2.isf(RARE, facts.dimension)):
+            reasons.append("The last gradient is further from zero than its noise: the pilot did not arrive.")
         polished = summit.moved(moved)
-        found = polished if self._has_prior(polished) else summit  # what was paid for ends in draws all the same
-        return self._plan(found, facts, seed), facts
+        if not self._has_prior(polished):  # what was paid for ends in draws all the same
+            reasons.append("The last gradients lead to where there is no prior; the pilot's own place is taken.")
+            polished = summit
+        return self._plan(polished, facts, seed), facts, list(dict.fromkeys(reasons))
 
     def _has_prior(self, summit: Summit) -> bool:
         value, gradient = jax.value_and_grad(self._rounded(summit).log_prior)(jnp.zeros(self._layout.dimension))

@@ -1,11 +1,21 @@
 """Whatever a user calls a model, as a `Model`."""
 
+import tomllib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from dpmcmc.enclave import PrivateData
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import Model, from_formula, from_numpyro, per_person
+from dpmcmc.schema import Schema
+
+
+@lru_cache(maxsize=32)
+def _of_formula(formula: str, schema: str, family: str, priors: tuple[tuple[str, str], ...] | None) -> Model:
+    """Return the model of a formula: the same one to whoever asks again, so that what is compiled for it is found."""
+    read = Schema.from_dict(tomllib.loads(schema))
+    return from_formula(formula, read, family=family, priors=None if priors is None else dict(priors))
 
 
 def as_model(
@@ -26,7 +36,8 @@ def as_model(
             raise InvalidArgument("a formula needs the columns of a table; make the data with PrivateData.from_table")
         if family is None:
             raise InvalidArgument("family=None must be stated with a formula, for example family='bernoulli'")
-        made: Model = from_formula(model, schema, family=family, priors=priors)
+        stated = None if priors is None else tuple(sorted(priors.items()))
+        made: Model = _of_formula(model, schema.to_toml(), family, stated)
     elif isinstance(model, Model):
         made = model
     elif schema is not None and schema.person is not None:

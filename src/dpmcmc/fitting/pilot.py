@@ -5,7 +5,6 @@ coordinates in which the posterior is round, with clips that suit the records.
 """
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +70,7 @@ class Newton:
             new, precision = Summit(centre, found if self.adapts else at.factor), _precision(found)
             numbers = [*new, precision, log_prior(centre), jax.grad(log_prior)(centre)]
             is_sound = jnp.all(jnp.array([jnp.all(jnp.isfinite(number)) for number in numbers]))
-            # lost in the wild, it stays where it was: what was paid for ends in draws, and in a warning
+            # lost in the wild, it stays where it was: what was paid for ends in draws, and in a verdict
             kept = jax.tree.map(
                 lambda one, other: jnp.where(is_sound, one, other), (new, precision), (at, _precision(at.factor))
             )
@@ -143,21 +142,23 @@ class Polish:
         """What it costs, for planning: the distances of its noise from the ideal law are left out."""
         return compose(Gaussian(gradient.noise_multiplier) for gradient in self.gradients)
 
-    def __call__(self, oracle: Oracle, start: jax.Array) -> jax.Array:
-        """Return where the steps lead."""
-        position = start
+    def __call__(self, oracle: Oracle, start: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return where the steps lead, and how far from zero the last gradient was, in variances of its noise.
+
+        At a round summit the last gradient is what the noise of the steps before left, and its own noise; were it met,
+        the second number would be chi-square with as many degrees as there are coordinates.
+        """
+        position, missed = start, jnp.zeros(())
         for gradient, share, so_far in zip(self.gradients, POLISH_SHARES, np.cumsum(POLISH_SHARES), strict=True):
-            position = position + share / so_far * oracle.force(gradient, position).value  # line 3
-        return position
+            force = oracle.force(gradient, position)
+            expected = force.variance * (1 + share / jnp.maximum(so_far - share, 1e-6))
+            missed = jnp.sum(force.value**2) / expected
+            position = position + share / so_far * force.value  # line 3
+        return position, missed
 
 
-def warn_of_loss() -> None:
-    """Say that what was found is not near the posterior, which only paid releases can tell."""
-    warnings.warn(
-        "the pilot did not find the posterior: scores of many records are too long for any clip. The draws are not to "
-        "be relied on; state init= near where you expect the parameters, or narrower bounds",
-        stacklevel=2,
-    )
+LOST = "The pilot did not find the posterior: scores of many records are too long for any clip."
+"""What is said where only paid releases can tell that what was found is not near the posterior."""
 
 
 @dataclass(frozen=True)
@@ -193,11 +194,12 @@ class Pilot:
         prices = [data.price(part, somewhere, model=self.approach.model) for part in parts]
         return sum(prices[1:], start=prices[0])
 
-    def run(self, paid: PaidRun, left: float) -> tuple[Summit, float]:
-        """Return the summit, and how much longer than usual the clips should be, if gradients may still cost `left`."""
+    def run(self, paid: PaidRun, left: float) -> tuple[Summit, float, bool]:
+        """Return the summit, how much longer than usual clips should be, and whether it is lost.
+
+        Gradients may still cost `left`.
+        """
         model = self.approach.model
         summit = paid.run(self.refine, paid.run(self.approach, self.start, model=model), model=model)  # line 1
         long = paid.run(self.reach, summit, model=model)
-        if self.reach.is_lost(long):
-            warn_of_loss()
-        return summit, self.reach.stretch(long, left)  # line 2
+        return summit, self.reach.stretch(long, left), self.reach.is_lost(long)  # line 2

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.accounting import Budget, Event, accountants
+from dpmcmc.diagnostics.quality import Quality, both, judge_chains
 from dpmcmc.enclave import PaidRun, PrivateData
 from dpmcmc.fitting.chains import PilotedChains
 from dpmcmc.fitting.choice import choose
@@ -23,7 +24,9 @@ from dpmcmc.fitting.round import Begin
 from dpmcmc.fitting.sketch.way import NAME as SKETCH
 from dpmcmc.fitting.sketch.way import sketch_way
 from dpmcmc.fitting.spending import make_pilot, refuse_useless
-from dpmcmc.fitting.way import Way
+from dpmcmc.fitting.way import Drawn, Way
+from dpmcmc.fitting.weighted.way import DRAWS, WeightedScores
+from dpmcmc.fitting.weighted.way import NAME as WEIGHTED
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
@@ -109,8 +112,21 @@ class PreparedFit:
             is_accepted=drawn.is_accepted,
             num_warmup=drawn.num_warmup,
             certificate=self.data.certificate(paid.spent, self.budget.delta, paid.paths),
-            settings={**drawn.settings, "chosen": self.way.reason, "request": self._request()},
+            settings={
+                **drawn.settings,
+                "chosen": self.way.reason,
+                "request": self._request(),
+                "quality": self._quality(drawn).to_plain(),
+            },
             prior=prior_draws(self.model),
+        )
+
+    def _quality(self, drawn: Drawn) -> Quality:
+        """Return the verdict: of the way alone where draws are independent, else of the chains as well."""
+        if drawn.num_warmup == 0:
+            return drawn.quality
+        return both(
+            drawn.quality, judge_chains({name: values[:, drawn.num_warmup :] for name, values in drawn.draws.items()})
         )
 
     def _request(self) -> dict[str, Any]:
@@ -172,17 +188,11 @@ def prepare_fit(
     num_chains = validation.integer("num_chains", num_chains, at_least=1)
     budget = Budget(validation.positive("epsilon", epsilon), delta_of(delta, data))
     seed = secrets.randbits(63) if insecure_seed is None else validation.integer("insecure_seed", insecure_seed, 0)
-    # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
-    of_start, of_scales = jax.random.split(jax.random.key(0))
-    layout, begin = _begin(model, init, of_start)
-    facts = Facts(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
-    way: Way | None = sketch_way(name, model, data, layout, facts, budget, num_steps, num_chains)
-    if way is None:
-        pilot = make_pilot(model, data, facts, layout, begin, budget, of_scales)
-        choice = choose(name, facts, num_steps, num_chains, budget, pilot.price(data))
-        way = PilotedChains(model, data, budget, pilot, choice, facts, num_chains)
+    way = _way(model, data, name, budget, num_steps, num_chains, init)
     if not even_if_useless:
-        refuse_useless(facts, budget, way.name, way.expected_error)
+        error = way.expected_error
+        size, records = way.dimension, data.facts.size
+        refuse_useless(size, records, budget, way.name, error, way.remedy if error > 1 else "")
     return PreparedFit(
         model=model,
         data=data,
@@ -201,6 +211,30 @@ def prepare_fit(
             "num_steps": num_steps,
         },
     )
+
+
+def _way(
+    model: Model,
+    data: PrivateData,
+    sampler: str,
+    budget: Budget,
+    num_steps: int | None,
+    num_chains: int,
+    init: Any,
+) -> Way:
+    """Return how the fit gets to its posterior: weighted scores for formulas, else a sketch, or a pilot and chains."""
+    if sampler in ("auto", WEIGHTED) and isinstance(model, FormulaModel) and model.temperature == 1 and init is None:
+        return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains)
+    # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
+    of_start, of_scales = jax.random.split(jax.random.key(0))
+    layout, begin = _begin(model, init, of_start)
+    facts = Facts(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
+    sketch = sketch_way(sampler, model, data, layout, facts, budget, num_steps, num_chains)
+    if sketch is not None:
+        return sketch
+    pilot = make_pilot(model, data, facts, layout, begin, budget, of_scales)
+    choice = choose(sampler, facts, num_steps, num_chains, budget, pilot.price(data))
+    return PilotedChains(model, data, budget, pilot, choice, facts, num_chains)
 
 
 def _begin(model: Model, init: Any, key: jax.Array) -> tuple[Layout, Begin]:

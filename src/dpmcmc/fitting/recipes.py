@@ -152,7 +152,15 @@ def _minibatch_barker(facts: Facts, noise: float) -> Kernel:
     return dp_barker(BarkerTest(_batch_size(facts), 2.0, fraction), proposal_scale=scale)
 
 
+_LAPLACE = Recipe(
+    lambda facts, noise: samplers.Cost(compose([]), Polish(facts.gradient_clip, noise).event),
+    _laplace,
+    1000,
+    draws_for_nothing=True,
+)
+
 RECIPES: Mapping[str, Recipe] = {
+    "clipped_laplace": _LAPLACE,
     "dp_barker": Recipe(lambda facts, noise: samplers.dp_barker(facts.clips_moved / noise), _barker, 1000),
     "dp_hmc": Recipe(
         lambda _, noise: samplers.dp_hmc(noise, _GRADIENT_NOISE * noise, _LEAPFROG, True, hidden=True), _hmc, 300
@@ -174,11 +182,9 @@ RECIPES: Mapping[str, Recipe] = {
     "minibatch_penalty": Recipe(
         lambda facts, noise: samplers.minibatch_penalty(noise, _batch_size(facts), facts.num_records), _minibatch, 500
     ),
-    "private_laplace": Recipe(
-        lambda facts, noise: samplers.Cost(compose([]), Polish(facts.gradient_clip, noise).event),
-        _laplace,
-        1000,
-        draws_for_nothing=True,
-    ),
+    "private_laplace": _LAPLACE,
 }
-"""The samplers of the literature, full-batch Langevin dynamics and the normal approximation, by name."""
+"""The samplers of the literature, full-batch Langevin dynamics and the normal approximation, by name.
+
+``clipped_laplace`` clips scores whatever the model; ``private_laplace`` weights them where the model is a formula's.
+"""

@@ -120,22 +120,26 @@ def least_error(facts: Facts, budget: Budget) -> float:
     return facts.clips_moved * usual(facts).gradient_clip / math.sqrt(2 * LEFT * mean_loss(budget))
 
 
-def refuse_useless(facts: Facts, budget: Budget, sampler: str, error: float) -> None:
+def remedy(facts: Facts, budget: Budget) -> str:
+    """Say what would make a run useful whose posterior would be off by more than its own width."""
+    least = least_error(facts, budget)
+    if least <= 1:
+        return f"sampler='auto' would make it about {least:.2g}"
+    enough = Gaussian(math.sqrt(LEFT) / (facts.clips_moved * usual(facts).gradient_clip))
+    sizes = [size for size in range(1, facts.dimension) if least_error(replace(facts, dimension=size), budget) <= 1]
+    records = float(f"{facts.num_records * least**2:.2g}")
+    return (
+        f"About epsilon = {float(accountants.epsilon(enough, budget.delta)):.2g} would do, or {records:,.0f} records"
+        + (f", or {sizes[-1]} parameters" if sizes else "")
+    )
+
+
+def refuse_useless(dimension: int, num_records: int, budget: Budget, sampler: str, error: float, remedy: str) -> None:
     """Refuse a run whose posterior would be off by more than its own width, and say what would do."""
     if error <= 1:
         return
-    least = least_error(facts, budget)
-    if least <= 1:
-        remedy = f"sampler='auto' would make it about {least:.2g}"
-    else:
-        enough = Gaussian(math.sqrt(LEFT) / (facts.clips_moved * usual(facts).gradient_clip))
-        sizes = [size for size in range(1, facts.dimension) if least_error(replace(facts, dimension=size), budget) <= 1]
-        remedy = (
-            f"About epsilon = {float(accountants.epsilon(enough, budget.delta)):.2g} would do, or "
-            f"{facts.num_records * least**2:.2g} records" + (f", or {sizes[-1]} parameters" if sizes else "")
-        )
     raise BudgetUnreachable(
-        f"{budget} is too little for {facts.dimension} parameters and {facts.num_records} records: with {sampler} the "
+        f"{budget} is too little for {dimension} parameters and {num_records} records: with {sampler} the "
         f"posterior would be off by about {error:.1f} of its own standard deviations. {remedy}; nothing was spent. "
         "even_if_useless=True runs it all the same"
     )

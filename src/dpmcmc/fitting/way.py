@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dpmcmc.accounting import Event
+from dpmcmc.diagnostics.quality import Quality
 from dpmcmc.enclave import PaidRun
 from dpmcmc.run.progress import Watcher
 
@@ -17,6 +18,7 @@ class Drawn(NamedTuple):
     is_accepted: np.ndarray
     num_warmup: int
     settings: Mapping[str, Any]
+    quality: Quality = Quality()
 
 
 class Way(Protocol):
@@ -30,6 +32,11 @@ class Way(Protocol):
     @property
     def what(self) -> str:
         """The run in a few words, for the ledger."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """How many parameters there are."""
         ...
 
     @property
@@ -55,6 +62,11 @@ class Way(Protocol):
     @property
     def reason(self) -> str:
         """Why it is this way, in words."""
+        ...
+
+    @property
+    def remedy(self) -> str:
+        """What would make a useless run useful, in words."""
         ...
 
     def draw(self, paid: PaidRun, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:

@@ -21,7 +21,6 @@ from dpmcmc.report.predictions import predictions
 from dpmcmc.report.run import Run
 from dpmcmc.schema import Schema
 
-LARGEST_R_HAT = 1.1
 HEADINGS = {
     "mean": "mean",
     "sd": "sd",
@@ -30,6 +29,10 @@ HEADINGS = {
     "q95": "95 %",
     "ess_bulk": "effective draws",
     "r_hat": "R-hat",
+    "data": "from data",
+    "privacy": "from privacy",
+    "prior": "from prior",
+    "verdict": "verdict",
 }
 
 
@@ -99,8 +102,9 @@ def render_report(run: Run, *, known: Mapping[str, float] | None = None) -> str:
             traces={name: pictures.trace(name, values) for name, values in chains.items()},
             ranks={name: pictures.ranks(name, values) for name, values in chains.items()},
             num_chains=len(run.is_accepted),
-            worst=_largest(shown[0].table["r_hat"]),
-            largest_r_hat=LARGEST_R_HAT,
+            quality=run.quality,
+            is_independent=run.is_independent,
+            worst=_largest(shown[0].table["r_hat"]) if "r_hat" in shown[0].table else math.nan,
             settings=[_flat(stage) for stage in run.settings.get("stages", [])],
             pilot=_flat(run.settings.get("pilot", {})),
             citations=_citations(run),

@@ -54,7 +54,10 @@ def units(run: Run, model: FormulaModel | None, known: Mapping[str, float]) -> l
                 "so coefficients can be compared with each other and with their priors."
             )
             prior = _scaled(model, run.prior) if run.prior else {}
-            shown.append(_units("scaled", "Scaled predictors", note, summarise(scaled), scaled, prior, {}))
+            table = summarise(scaled)
+            if run.is_independent:
+                table = table.drop(columns=["ess_bulk", "r_hat"])
+            shown.append(_units("scaled", "Scaled predictors", note, table, scaled, prior, {}))
     return shown
 
 

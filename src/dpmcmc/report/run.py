@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from dpmcmc.accounting import Certificate
+from dpmcmc.diagnostics.quality import Quality
 
 
 class Run(Protocol):
@@ -40,6 +41,16 @@ class Run(Protocol):
     @property
     def settings(self) -> Mapping[str, Any]:
         """How it was made."""
+        ...
+
+    @property
+    def quality(self) -> Quality:
+        """How good it is."""
+        ...
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether its draws are independent ones."""
         ...
 
     def summary(self) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -25,6 +26,9 @@ SEGMENTS = 20
 
 TAKEN = ("chain", "draw")
 """What saved draws call their axes."""
+
+KEPT = 32
+"""Of so many models is kept what was compiled for them."""
 
 PRIOR_DRAWS = 1000
 """How many draws from the prior a run keeps, to be shown beside the posterior."""
@@ -125,8 +129,13 @@ def segment_lengths(num_steps: int, size: int | None) -> Iterator[int]:
 
 def parameters(model: Model, layout: Layout, vectors: np.ndarray) -> dict[str, np.ndarray]:
     """Return the draws as people read them, by name, with the axes (chain, step, ...)."""
-    constrain = jax.jit(jax.vmap(jax.vmap(lambda vector: model.constrain(layout.unravel(vector)))))
-    return {name: np.asarray(leaf) for name, leaf in _named(constrain(jnp.asarray(vectors))).items()}
+    constrained = _constrain(model, layout)(jnp.asarray(vectors))
+    return {name: np.asarray(leaf) for name, leaf in _named(constrained).items()}
+
+
+@lru_cache(maxsize=KEPT)
+def _constrain(model: Model, layout: Layout) -> Callable[[jax.Array], Any]:
+    return jax.jit(jax.vmap(jax.vmap(lambda vector: model.constrain(layout.unravel(vector)))))
 
 
 def _named(parameters: Any) -> dict[str, Any]:
@@ -147,13 +156,18 @@ def _check_names(model: Model, layout: Layout) -> None:
         )
 
 
+@lru_cache(maxsize=KEPT)
 def prior_draws(model: Model) -> dict[str, np.ndarray]:
     """Return draws from the prior as people read them, (1, draw, ...); the same in every run, and no secret."""
     if model.sample_prior is None:
         return {}
-    positions = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), PRIOR_DRAWS))
-    layout = Layout.of(jax.tree.map(lambda leaf: leaf[0], positions))
-    return parameters(model, layout, np.asarray(jax.vmap(layout.ravel)(positions))[None])
+    draw = model.sample_prior
+
+    def drawn(keys: jax.Array) -> Any:
+        return jax.vmap(lambda key: model.constrain(draw(key)))(keys)
+
+    named = _named(jax.jit(drawn)(jax.random.split(jax.random.key(0), PRIOR_DRAWS)))
+    return {name: np.asarray(leaf)[None] for name, leaf in named.items()}
 
 
 def settings(plan: Plan, data: PrivateData, entry: Mapping[str, str]) -> dict[str, Any]:

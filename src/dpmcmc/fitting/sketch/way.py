@@ -13,7 +13,7 @@ from dpmcmc.errors import RankTooLarge
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.scales import made_up_records
 from dpmcmc.fitting.sketch.two_stages import TwoStages
-from dpmcmc.fitting.spending import least_error
+from dpmcmc.fitting.spending import least_error, remedy
 from dpmcmc.fitting.way import Drawn
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.run.plan import parameters, surroundings
@@ -56,9 +56,19 @@ class SketchWay:
         return "two sketches"
 
     @property
+    def dimension(self) -> int:
+        """How many parameters there are."""
+        return self.stages.layout.dimension
+
+    @property
     def expected_error(self) -> float:
         """By how many of its own standard deviations the noise moves the posterior, about."""
         return least_error(self.stages.facts, self.stages.budget)
+
+    @property
+    def remedy(self) -> str:
+        """What would make a useless run useful, in words."""
+        return remedy(self.stages.facts, self.stages.budget)
 
     @property
     def event(self) -> Event:

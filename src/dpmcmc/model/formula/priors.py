@@ -7,6 +7,7 @@ knows the data gives it away.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import jax
@@ -78,11 +79,15 @@ class Prior:
         """The law, as a distribution of NumPyro."""
         return _kind(self.kind).law(*self.arguments)
 
+    def density(self, values: Any) -> Any:
+        """Return the log-density at numbers, on the host."""
+        return _frozen(self.kind, self.arguments).logpdf(values)
+
     def quantile(self, probability: float) -> float:
         """Return a quantile; of a fixed value, the value."""
         if self.fixed is not None:
             return self.fixed
-        return float(_kind(self.kind).frozen(*self.arguments).ppf(probability))
+        return float(_frozen(self.kind, self.arguments).ppf(probability))
 
 
 def read_prior(name: str, text: object, *, positive: bool) -> Prior:
@@ -152,6 +157,15 @@ class _Folded:
 
     def ppf(self, probability: float) -> float:
         return float(self.whole.ppf((1 + probability) / 2))
+
+    def logpdf(self, values: Any) -> Any:
+        return np.where(np.asarray(values) >= 0, self.whole.logpdf(values) + np.log(2.0), -np.inf)
+
+
+@cache
+def _frozen(kind: str, arguments: tuple[float, ...]) -> Any:
+    """Return a law in SciPy, which takes its time to make one."""
+    return _kind(kind).frozen(*arguments)
 
 
 def _kind(name: str) -> Kind:

@@ -1,0 +1,253 @@
+"""The problems: a family, a size, and what is awkward about the table. Everything is made up, from a seed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.random import Generator
+
+import dpmcmc as dp
+
+SLOPES = np.array([0.8, -0.6, 0.4, 0.3])
+LEVELS = np.array([0.0, 0.5, -0.4])
+NAMES = np.array(["a", "b", "c"])
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One kind of table.
+
+    Attributes:
+        family: of the formula.
+        size: how many rows there are.
+        constant: the predictor where all columns are zero.
+        holds: whether the rows come from the model.
+        alter: changes columns and predictor before the response is drawn: ``alter(rng, columns, eta)``.
+        respond: draws another response than the family's: ``respond(rng, eta)``.
+        bounds: of the predictors, as multiples of what they run over.
+        response_bounds: of a number or a count.
+        sigma: of a number.
+        concentration: of a count that is overdispersed.
+        groups: levels of a random intercept, and its standard deviation.
+        numbers: how many numeric predictors there are.
+        trials: of a proportion.
+        levels: of the category, should some of them be rare or empty.
+    """
+
+    family: str
+    size: int = 20_000
+    constant: float = 0.0
+    holds: bool = True
+    alter: Callable[[Generator, dict[str, Any], np.ndarray], np.ndarray] | None = None
+    respond: Callable[[Generator, np.ndarray], np.ndarray] | None = None
+    bounds: float = 1.0
+    response_bounds: tuple[float, float] | None = None
+    sigma: float = 0.8
+    concentration: float = 1.5
+    groups: tuple[int, float] | None = None
+    numbers: int = 4
+    trials: int = 5
+    levels: tuple[str, ...] = ("a", "b", "c")
+
+    @property
+    def formula(self) -> str:
+        """The formula."""
+        response = f"y | trials({self.trials})" if self.family == "binomial" else "y"
+        terms = [*(f"x{number}" for number in range(self.numbers)), "ward", *(["(1|site)"] if self.groups else [])]
+        return f"{response} ~ {' + '.join(terms)}"
+
+    @property
+    def schema(self) -> dp.Schema:
+        """What is stated of the columns."""
+        columns = {
+            f"x{number}": dp.Column(kind="number", lower=-self.bounds, upper=self.bounds)
+            for number in range(self.numbers)
+        }
+        columns["ward"] = dp.Column(kind="category", categories=self.levels)
+        if self.groups:
+            sites = tuple(f"s{number}" for number in range(self.groups[0]))
+            columns["site"] = dp.Column(kind="category", categories=sites)
+        columns["y"] = self._response()
+        return dp.Schema(columns)
+
+    def _response(self) -> dp.Column:
+        match self.family:
+            case "bernoulli":
+                return dp.Column(kind="boolean")
+            case "categorical" | "ordinal":
+                return dp.Column(kind="category", categories=("low", "middle", "high"))
+            case "binomial":
+                return dp.Column(kind="integer", lower=0, upper=self.trials)
+            case "gaussian" | "student_t":
+                lower, upper = self.response_bounds or (-6.0, 6.0)
+                return dp.Column(kind="number", lower=lower, upper=upper)
+            case _:
+                lower, upper = self.response_bounds or (0, 80)
+                return dp.Column(kind="integer", lower=lower, upper=upper)
+
+    @property
+    def slopes(self) -> np.ndarray:
+        """The slopes that make the rows."""
+        return np.resize(SLOPES, self.numbers) * min(1.0, 2 / np.sqrt(self.numbers))
+
+    def table(self, seed: int) -> pd.DataFrame:
+        """Return rows."""
+        rng = np.random.default_rng(seed)
+        numbers = rng.uniform(-1, 1, (self.size, self.numbers))
+        columns: dict[str, Any] = {f"x{number}": numbers[:, number] for number in range(self.numbers)}
+        ward = rng.integers(0, 3, self.size)
+        columns["ward"] = NAMES[ward]
+        eta = self.constant + numbers @ self.slopes + LEVELS[ward]
+        if self.groups:
+            count, spread = self.groups
+            site = rng.integers(0, count, self.size)
+            columns["site"] = np.array([f"s{number}" for number in range(count)])[site]
+            eta = eta + spread * np.random.default_rng(seed + 10**6).standard_normal(count)[site]
+        if self.alter is not None:
+            eta = self.alter(rng, columns, eta)
+        respond = self.respond or (lambda rng, eta: self._draw(rng, eta))
+        return pd.DataFrame({**columns, "y": respond(rng, eta)})
+
+    def _draw(self, rng: Generator, eta: np.ndarray) -> np.ndarray:
+        size = len(eta)
+        match self.family:
+            case "bernoulli":
+                return rng.random(size) < 1 / (1 + np.exp(-eta))
+            case "binomial":
+                return rng.binomial(self.trials, 1 / (1 + np.exp(-eta)))
+            case "categorical":
+                scores = np.stack([np.zeros(size), eta, 0.5 * eta - 0.3], axis=1)
+                shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+                return self._classes((rng.random((size, 1)) > shares.cumsum(axis=1)).sum(axis=1))
+            case "ordinal":
+                return self._classes(np.digitize(eta + rng.logistic(size=size), [-1.0, 1.0]))
+            case "gaussian":
+                return eta + self.sigma * rng.standard_normal(size)
+            case "student_t":
+                return eta + self.sigma * rng.standard_t(4, size)
+            case "poisson":
+                return rng.poisson(np.exp(eta))
+            case _:
+                return rng.negative_binomial(
+                    self.concentration, self.concentration / (self.concentration + np.exp(eta))
+                )
+
+    @staticmethod
+    def _classes(codes: np.ndarray) -> np.ndarray:
+        return np.array(["low", "middle", "high"])[np.clip(codes, 0, 2)]
+
+
+def _rare_level(number: int) -> Callable[..., np.ndarray]:
+    """A level with so many rows, and one with none."""
+
+    def alter(rng: Generator, columns: dict[str, Any], eta: np.ndarray) -> np.ndarray:
+        columns["ward"] = np.where(rng.random(len(eta)) < number / len(eta), "d", columns["ward"])
+        return eta
+
+    return alter
+
+
+def _skewed(rng: Generator, columns: dict[str, Any], eta: np.ndarray) -> np.ndarray:
+    """A column like incomes: most in a corner of its bounds."""
+    old = columns["x0"]
+    columns["x0"] = np.clip(rng.lognormal(0.0, 1.0, len(eta)) / 20 - 1, -1, 1)
+    return eta + SLOPES[0] * (columns["x0"] - old)
+
+
+def _correlated(rng: Generator, columns: dict[str, Any], eta: np.ndarray) -> np.ndarray:
+    old = columns["x1"]
+    columns["x1"] = np.clip(0.99 * columns["x0"] + 0.14 * rng.uniform(-1, 1, len(eta)), -1, 1)
+    return eta + SLOPES[1] * (columns["x1"] - old)
+
+
+def _corner(rng: Generator, columns: dict[str, Any], eta: np.ndarray) -> np.ndarray:
+    for name in ("x0", "x1"):
+        old = columns[name]
+        columns[name] = -0.9 + 0.05 * rng.uniform(-1, 1, len(eta))
+        eta = eta + (SLOPES[0] if name == "x0" else SLOPES[1]) * (columns[name] - old)
+    return eta
+
+
+def _separated(rng: Generator, eta: np.ndarray) -> np.ndarray:
+    del rng
+    return eta > 0
+
+
+def _outliers(rng: Generator, eta: np.ndarray) -> np.ndarray:
+    """Two of a hundred are ten standard deviations off."""
+    return eta + 0.8 * np.where(rng.random(len(eta)) < 0.02, 10.0, 1.0) * rng.standard_normal(len(eta))
+
+
+def _heavy(freedom: float) -> Callable[[Generator, np.ndarray], np.ndarray]:
+    return lambda rng, eta: np.clip(eta + 0.8 * rng.standard_t(freedom, len(eta)), -50, 50)
+
+
+def _zeros(rng: Generator, eta: np.ndarray) -> np.ndarray:
+    return rng.poisson(np.exp(eta)) * (rng.random(len(eta)) > 0.2)
+
+
+WIDE = (-50.0, 50.0)
+LEVELS_WITH_NONE = ("a", "b", "c", "d", "e")
+
+PROBLEMS: Mapping[str, Problem] = {
+    **{
+        f"{family} plain": Problem(family)
+        for family in (
+            "bernoulli",
+            "binomial",
+            "categorical",
+            "ordinal",
+            "gaussian",
+            "student_t",
+            "poisson",
+            "negative_binomial",
+        )
+    },
+    "bernoulli n=2000": Problem("bernoulli", 2000),
+    "bernoulli n=500, one number": Problem("bernoulli", 500, numbers=1),
+    "bernoulli n=100000": Problem("bernoulli", 100_000),
+    "gaussian n=2000": Problem("gaussian", 2000),
+    "poisson n=100000": Problem("poisson", 100_000),
+    "bernoulli 5 %": Problem("bernoulli", constant=-3.1),
+    "bernoulli 1 %": Problem("bernoulli", constant=-4.9),
+    "bernoulli 1 %, n=100000": Problem("bernoulli", 100_000, constant=-4.9),
+    "bernoulli .3 %, n=100000": Problem("bernoulli", 100_000, constant=-6.1),
+    "bernoulli rare and empty level": Problem("bernoulli", alter=_rare_level(45), levels=LEVELS_WITH_NONE),
+    "gaussian rare and empty level": Problem("gaussian", alter=_rare_level(45), levels=LEVELS_WITH_NONE),
+    "bernoulli skewed": Problem("bernoulli", alter=_skewed),
+    "gaussian skewed": Problem("gaussian", alter=_skewed),
+    "bernoulli correlated": Problem("bernoulli", alter=_correlated),
+    "gaussian correlated": Problem("gaussian", alter=_correlated),
+    "bernoulli in a corner": Problem("bernoulli", alter=_corner),
+    "bernoulli bounds x10": Problem("bernoulli", bounds=10.0),
+    "bernoulli bounds x100": Problem("bernoulli", bounds=100.0),
+    "gaussian bounds x10": Problem("gaussian", bounds=10.0, response_bounds=(-60.0, 60.0)),
+    "gaussian bounds x100": Problem("gaussian", bounds=100.0, response_bounds=(-600.0, 600.0)),
+    "bernoulli separated": Problem("bernoulli", respond=_separated, holds=False),
+    "gaussian tiny sigma": Problem("gaussian", sigma=0.02),
+    "gaussian t(3) errors": Problem("gaussian", respond=_heavy(3), response_bounds=WIDE, holds=False),
+    "gaussian t(2) errors": Problem("gaussian", respond=_heavy(2), response_bounds=WIDE, holds=False),
+    "gaussian outliers": Problem("gaussian", respond=_outliers, response_bounds=WIDE, holds=False),
+    "student_t wide bounds": Problem("student_t", response_bounds=WIDE, sigma=0.5),
+    "poisson rare": Problem("poisson", constant=-3.5),
+    "poisson rare, n=100000": Problem("poisson", 100_000, constant=-3.5),
+    "poisson large": Problem("poisson", constant=3.5, response_bounds=(0, 500)),
+    "poisson with zeros": Problem("poisson", respond=_zeros, holds=False),
+    "negative_binomial rare": Problem("negative_binomial", constant=-2.0),
+    "negative_binomial large": Problem("negative_binomial", constant=2.5, response_bounds=(0, 500)),
+    "negative_binomial nearly poisson": Problem("negative_binomial", constant=1.0, concentration=20.0),
+    "ordinal rare classes": Problem("ordinal", constant=-3.5),
+    "categorical rare class": Problem("categorical", constant=-4.0),
+    "bernoulli 5 sites": Problem("bernoulli", groups=(5, 0.7)),
+    "bernoulli 20 sites": Problem("bernoulli", groups=(20, 0.7)),
+    "bernoulli 20 sites, no spread": Problem("bernoulli", groups=(20, 0.0)),
+    "gaussian 20 sites": Problem("gaussian", groups=(20, 0.7)),
+    "poisson 20 sites, n=100000": Problem("poisson", 100_000, groups=(20, 0.5)),
+    "bernoulli 50 sites, n=100000": Problem("bernoulli", 100_000, groups=(50, 0.7)),
+    "bernoulli 20 numbers": Problem("bernoulli", numbers=20),
+    "gaussian 20 numbers": Problem("gaussian", numbers=20),
+    "bernoulli 50 numbers, n=100000": Problem("bernoulli", 100_000, numbers=50),
+}
+"""All problems by name."""

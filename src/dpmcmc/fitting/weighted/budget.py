@@ -1,0 +1,97 @@
+"""How a budget is divided between the releases of a weighted fit, and how good it can make it: from public facts."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpmcmc.accounting import Budget
+from dpmcmc.fitting.spending import noise_of_share
+from dpmcmc.fitting.weighted.newton import least_variance
+from dpmcmc.fitting.weighted.regression import Regression
+from dpmcmc.fitting.weighted.releases import LENGTH, LENGTHS, RATIO
+
+PILOT_STEPS = 7
+HISTOGRAM_SHARES = (0.01, 0.02)
+PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE = 0.18, 0.76, 0.03
+"""What of the budget, in mean privacy loss, goes into histograms, into the pilot, into the last two releases, and into
+the look at residuals, which the last releases have where there is none."""
+
+PILOT_SLOPE, FINAL_SLOPE, MOST_SLOPE = 0.55, 0.15, 0.5
+"""What of a release's share its slope has: more where there are few records, up to the last."""
+
+SEEN_SLOPE = 0.25
+"""The noise of the slope's eigenvalues, which are about one, that is aimed at; with twice that they are not seen."""
+
+USUAL_SLOPE = 3.0
+"""The least radius of slopes, in usual ones."""
+
+UNSEEN = 9.9
+"""What is said of a run that would not see its slopes."""
+
+SPREAD = 0.35
+"""How much the logarithms of the lengths of scores vary, usually."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """The shares of a budget, for so many parameters and clips that a neighbour moves."""
+
+    regression: Regression
+    clips_moved: int
+    has_residuals: bool
+    fewer: int = 0
+    """By how many parameters it is made smaller, to see what that would do."""
+
+    @property
+    def dimension(self) -> int:
+        """The number of parameters."""
+        return self.regression.dimension - self.fewer
+
+    def pilot(self, budget: Budget, size: float) -> tuple[float, float]:
+        """Return the shares of the pilot's scores and slopes."""
+        return self._shares(budget, size, PILOT_SHARE, PILOT_SLOPE, PILOT_STEPS)
+
+    def final(self, budget: Budget, size: float) -> tuple[float, float]:
+        """Return the shares of the last releases' scores and slopes."""
+        whole = FINAL_SHARE + (0.0 if self.has_residuals else RESIDUALS_SHARE)
+        return self._shares(budget, size, whole, FINAL_SLOPE, 1)
+
+    def _shares(self, budget: Budget, size: float, whole: float, slope: float, times: int) -> tuple[float, float]:
+        """Return the shares of scores and slopes: the latter's as large as lets them be seen, if that can be."""
+        wanted = slope * (self._slope_noise(budget, size, whole * slope, times) / SEEN_SLOPE) ** 2
+        kept = float(np.clip(wanted, slope, max(slope, MOST_SLOPE)))
+        return whole * (1 - kept), whole * kept
+
+    def _slope_noise(self, budget: Budget, size: float, share: float, times: int) -> float:
+        """Return how large eigenvalues of a slope noise alone makes, at a usual radius of slopes."""
+        noise = self.clips_moved * noise_of_share(share, times, budget) * LENGTH
+        return noise * USUAL_SLOPE * self.dimension / size * float(np.sqrt(self.dimension))
+
+    def error(self, budget: Budget, size: float) -> float:
+        """Return by how many of its own standard deviations noise moves a posterior of usual records, at best."""
+        of_scores, of_slopes = self.final(budget, size)
+        if self._slope_noise(budget, size, of_slopes, 1) > 2 * SEEN_SLOPE:
+            return UNSEEN
+        scores, unit = self.regression.scores, float(np.sqrt(self.dimension / size))
+        middles = np.append(LENGTHS, LENGTHS[-1] * RATIO) / np.sqrt(RATIO)
+        held = np.exp(-0.5 * (np.log(middles / scores.usual_length) / SPREAD) ** 2)
+        found = least_variance(
+            scores,
+            np.zeros(self.regression.num_outputs),
+            self.regression.shapes(np, np.zeros(self.regression.dimension)),
+            (middles * unit, held / held.sum()),
+            self.clips_moved * noise_of_share(of_scores, 1, budget),
+            unit,
+        )
+        return float(np.sqrt(max(found.variance - 1.0, 0.0)))
+
+    def remedy(self, budget: Budget, size: float) -> str:
+        """Say what would make a useless run useful."""
+        epsilons = budget.epsilon * 1.05 ** np.arange(1.0, 150.0)
+        enough = next((each for each in epsilons if self.error(Budget(each, budget.delta), size) <= 1), None)
+        records = next(each for each in size * 1.05 ** np.arange(1.0, 500.0) if self.error(budget, each) <= 1)
+        fewer = (each for each in range(1, self.dimension) if replace(self, fewer=each).error(budget, size) <= 1)
+        words = [f"epsilon = {enough:.2g}"] if enough is not None else []
+        words += [f"{float(f'{records:.2g}'):,.0f} records"]
+        words += [f"{self.dimension - each} parameters" for each in (next(fewer, None),) if each is not None]
+        return f"About {words[0]} would do" + "".join(f", or {other}" for other in words[1:])

@@ -1,0 +1,151 @@
+"""Scores of a response that are bounded, and still have mean zero under the model whatever the bound.
+
+A score that is clipped has another mean, so an estimate from clipped scores is biased. Here it is bounded by a function
+of the residual whose mean under the model, given the predictors, is known and taken off; what is left to bound is a
+matter of the predictors alone, by a weight that does not look at the response (`releases`). The estimating equation
+then has the truth as its root if the model holds: bounded-influence estimators of Mallows' type (Cantoni and Ronchetti
+2001; Avella-Medina 2021 for the link to privacy).
+
+A family's *arguments* are its predictors and then its shape parameters, as a sampler moves in them: logarithms of
+positive ones, a first cutpoint and the logarithms of the gaps.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class BoundedScore(NamedTuple):
+    """The score of one response in the arguments of its family, centred, with what the model says of it."""
+
+    score: Any
+    """Of the response: shape (arguments,)."""
+    slope: Any
+    """How fast its mean moves with the arguments: Cov(score, log-likelihood's gradient), made symmetric."""
+    variance: Any
+    """Its covariance under the model."""
+    longest: Callable[[Any], Any]
+    """``longest(gram)``: a bound on its length over all responses, in coordinates whose Gram matrix is given."""
+
+
+class Scores(ABC):
+    """The bounded scores of one family."""
+
+    num_shapes: int = 0
+    """How many shape parameters the family has."""
+
+    usual_length: float = float(np.sqrt(2.0))
+    """How long the longest score of a usual record is, cut as in a pilot, in roots of (parameters / records)."""
+
+    @abstractmethod
+    def at(self, predictors: Any, shapes: Any, response: Any, trials: Any, table: Any) -> BoundedScore:
+        """Return the bounded score of one record, in JAX."""
+
+    def table(self, shapes: Floats, bound: float) -> Floats:
+        """Return what `at` looks up at these shapes: public, made on the host.
+
+        Args:
+            shapes: the shape parameters.
+            bound: of the scores, in their own standard deviations; of no effect where responses are finitely many.
+        """
+        del shapes, bound
+        return np.zeros((1, 1))
+
+    @abstractmethod
+    def information(self, predictors: Floats, shapes: Floats) -> Floats:
+        """Return the expected slope of one record, on the host."""
+
+    def moments(self, predictors: Floats, shapes: Floats, bound: float) -> tuple[float, float, float]:
+        """Return slope, variance and bound of the score by the predictor, all one where there is nothing to cut."""
+        del predictors, shapes, bound
+        return 1.0, 1.0, 1.0
+
+    def residual_table(self, shapes: Floats) -> Floats | None:
+        """Return what `residual` looks up; None where no residual can be far out."""
+        del shapes
+        return None
+
+    def residual(self, predictors: Any, shapes: Any, response: Any, table: Any) -> tuple[Any, Any]:
+        """Return the score by the predictor in its standard deviations, and how probable its bins are, in JAX."""
+        raise NotImplementedError
+
+    def step_of_scale(self, shapes: Floats, bound: float, newton: float) -> float | None:
+        """Return by how much the logarithm of a scale is off where Newton's step is this; None if there is no scale."""
+        del shapes, bound, newton
+        return None
+
+
+class FiniteScores(Scores):
+    """Scores of responses that are finitely many: they are bounded by themselves, and have mean zero."""
+
+    @abstractmethod
+    def law(self, xp: Any, predictors: Any, shapes: Any) -> tuple[Any, Any]:
+        """Return the probabilities (classes,) and the scores (classes, arguments), with NumPy or JAX as `xp`."""
+
+    def at(self, predictors: Any, shapes: Any, response: Any, trials: Any, table: Any) -> BoundedScore:
+        """Return the score of the class that the response is."""
+        del trials, table
+        probabilities, scores = self.law(jnp, predictors, shapes)
+        own = (jnp.round(response) == jnp.arange(len(scores))).astype(jnp.float32) @ scores
+        slope = (scores * probabilities[:, None]).T @ scores
+        return BoundedScore(own, slope, slope, lambda gram: jnp.sqrt(jnp.max(jnp.sum(scores @ gram * scores, axis=1))))
+
+    def information(self, predictors: Floats, shapes: Floats) -> Floats:
+        """Return the Fisher information of one record."""
+        probabilities, scores = self.law(np, predictors, shapes)
+        return (scores * probabilities[:, None]).T @ scores
+
+
+class TabledScores(Scores):
+    """Scores that are cut off at so many of their standard deviations, with their moments in a table."""
+
+    def columns(self, table: Any) -> tuple[Any, Any, Any, Any, Any]:
+        """Return limits, means, bounds, slopes and variances of one row of a table."""
+        size = 1 + self.num_shapes
+        limits, means, bounds = table[:size], table[size : 2 * size], table[2 * size : 3 * size]
+        slope, variance = table[3 * size : 3 * size + size**2], table[3 * size + size**2 :]
+        return limits, means, bounds, slope.reshape(size, size), variance.reshape(size, size)
+
+    @abstractmethod
+    def row(self, predictors: Floats, shapes: Floats, bound: float) -> Floats:
+        """Return the row of the table at predictors, on the host."""
+
+    def moments(self, predictors: Floats, shapes: Floats, bound: float) -> tuple[float, float, float]:
+        """Return slope, variance and bound of the score by the predictor."""
+        _, _, bounds, slope, variance = self.columns(self.row(predictors, shapes, bound))
+        return float(slope[0, 0]), float(variance[0, 0]), float(bounds[0])
+
+    def bounded(self, scores: Any, row: Any) -> BoundedScore:
+        """Return scores as the row of a table cuts and centres them."""
+        limits, means, bounds, slope, variance = self.columns(row)
+        own = jnp.clip(scores, -limits, limits) - means
+        return BoundedScore(own, slope, variance, lambda gram: jnp.sqrt(jnp.maximum(jnp.diagonal(gram), 0.0)) @ bounds)
+
+
+RESIDUALS = np.array([-4.0, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 4.0, 7.0])
+"""Edges of the bins of residuals, in standard deviations."""
+
+
+def residual_row(scores: Floats, weights: Floats) -> Floats:
+    """Return a row of a table of residuals: one over their standard deviation, and the probabilities of their bins."""
+    sd = float(np.sqrt(weights @ scores**2))
+    places = np.searchsorted(RESIDUALS, scores / sd, side="left")
+    return np.append(1 / sd, np.bincount(places, weights, len(RESIDUALS) + 1))
+
+
+def table_row(scores: Floats, weights: Floats, bound: float) -> Floats:
+    """Return a row of a table: scores at the nodes of a rule (nodes, arguments), with the weights of the nodes."""
+    limits = bound * np.sqrt(weights @ scores**2)
+    cut = np.clip(scores, -limits, limits)
+    means = weights @ cut
+    cut = cut - means
+    slope = (cut * weights[:, None]).T @ scores
+    variance = (cut * weights[:, None]).T @ cut
+    bounds = np.max(np.abs(cut), axis=0)
+    return np.concatenate([limits, means, bounds, ((slope + slope.T) / 2).ravel(), variance.ravel()])

@@ -1,0 +1,193 @@
+"""What the releases of a weighted fit say about its result."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
+from dpmcmc.fitting.weighted.draws import Joined
+from dpmcmc.fitting.weighted.regression import Regression
+from dpmcmc.fitting.weighted.residuals import RARE as MISFIT
+from dpmcmc.fitting.weighted.scores import Floats
+
+RARE = 1e-3
+"""How rarely two releases that agree are told to disagree."""
+
+FAR = 3.0
+"""The last point is far from the result if it is so many times as far as noise alone makes it."""
+
+NOT_IDENTIFIED = 0.5
+"""The share of a parameter's variance that comes from its prior from which on the budget does not identify it."""
+
+FAR_OUT, HARDLY_NARROWER = 2.0, 1 / 3
+"""Standard deviations of the prior beyond which a mean is far out, and of which a posterior is hardly narrower."""
+
+SURE = 1e6
+"""How much more certain than by its prior a direction is made to be left out."""
+
+FEW = 0.05
+"""The effective share of the proposals below which draws are not to be relied on."""
+
+
+class Variances(NamedTuple):
+    """Covariances of the parameters by where they come from, and that of the posterior without privacy."""
+
+    data: Floats
+    privacy: Floats
+    prior: Floats
+    exact: Floats
+
+
+def variances(joined: Joined, prior: Floats, inefficiency: float, known: Floats) -> Variances:
+    """Return where the covariance comes from.
+
+    Args:
+        joined: the last two releases.
+        prior: its precision.
+        inefficiency: of the weighted scores.
+        known: directions of the parameters that are left out, as rows: those that no data can see.
+    """
+    release = joined.release
+    factor = release.whitening.factor
+    prior = prior + SURE * np.trace(prior) * known.T @ known
+    values, vectors = np.linalg.eigh(release.slope)
+    seen = np.where(values > release.noise_level, values, 0.0)
+    spread = seen * release.mean_weight + release.score_variance
+    gain = (vectors * (seen / spread)) @ vectors.T
+    of_prior = factor.T @ prior @ factor
+    covariance = np.linalg.inv((vectors * (seen**2 / spread)) @ vectors.T + of_prior)
+    full = factor @ covariance
+    of_data = (vectors * (seen * release.mean_weight)) @ vectors.T
+    exact = np.linalg.inv((vectors * (seen * inefficiency / release.mean_weight)) @ vectors.T + of_prior)
+    return Variances(
+        full @ gain @ of_data @ gain @ full.T,
+        release.score_variance * full @ gain @ gain @ full.T,
+        full @ of_prior @ full.T,
+        factor @ exact @ factor.T,
+    )
+
+
+def judge(
+    joined: Joined,
+    moved: float,
+    share_kept: float,
+    parts: tuple[Variances, Variances],
+    jacobians: Mapping[str, Floats],
+    arrived: bool,
+    fits: float,
+    decided: Sequence[str],
+) -> Quality:
+    """Return the verdict.
+
+    Args:
+        joined: the last two releases.
+        moved: how far the result is from the last point, in the lengths that noise makes.
+        share_kept: the effective share of the proposals of draws.
+        parts: where the variance comes from, and the same without the directions that no data can see.
+        jacobians: how each number that people read moves with the parameters.
+        arrived: whether the steps before the last were as long as they wanted to be.
+        fits: how probable residuals like these are under the model.
+        decided: coefficients that the prior decides about.
+    """
+    grades = {name: _grade(*parts, jacobian) for name, jacobian in jacobians.items()}
+    errors = [_error(parts[0], jacobian) for name, jacobian in jacobians.items() if not grades[name].reasons]
+    error = float(np.sqrt(np.mean(np.square(errors)))) if errors else float("inf")
+    reasons: list[str] = []
+    verdicts: list[str] = []
+    if not (arrived and moved <= FAR):
+        verdicts.append("bad")
+        reasons.append("The steps did not arrive: the result is far from where the last scores were released.")
+    if not joined.p_value >= RARE:
+        verdicts.append("bad")
+        reasons.append(
+            "Two releases of the scores disagree by more than their noise: the answers are not linear between them."
+        )
+    if not share_kept >= FEW:
+        verdicts.append("bad")
+        reasons.append("The posterior is far from normal where the prior matters: its draws are not to be relied on.")
+    if not error <= FAIR_ERROR:
+        grade = "fair" if error <= BAD_ERROR else "bad"
+        verdicts.append(grade)
+        size = f"about {error:.2g}" if np.isfinite(error) else "more than one"
+        reasons.append(f"The noise of privacy moves the means by {size} of the posterior's standard deviations.")
+    if not fits >= MISFIT:
+        verdicts.append("fair")
+        reasons.append(
+            "The residuals do not have the family's law, they have heavier tails or more zeros, say: the weighted "
+            "scores, which bound what one record can do, then estimate something else than the likelihood would."
+        )
+    if decided:
+        verdicts.append("fair")
+        reasons.append(
+            f"The prior decides about {', '.join(decided)}: the data are far out in it, or tell little more than it "
+            "does. It is stated for half the range of the bounds; state narrower bounds, or a wider prior."
+        )
+    marked = [name for name, grade in grades.items() if grade.reasons]
+    if marked:
+        verdicts.append("fair")
+        reasons.append(f"Not identified at this budget: {', '.join(marked)}; the prior decides there.")
+    return Quality(worst(verdicts), tuple(reasons), grades, error if np.isfinite(error) else None)
+
+
+def _grade(parts: Variances, visible: Variances, jacobian: Floats) -> Grade:
+    shares, seen = _shares(parts, jacobian), _shares(visible, jacobian)
+    if not all(np.isfinite(share) for share in shares.values()):
+        return Grade("bad", ("Its variance is not a positive number.",), {})
+    if seen["prior"] > NOT_IDENTIFIED:
+        return Grade("bad", ("Not identified at this budget: it has its prior's width.",), shares)
+    return Grade("good", (), shares)
+
+
+def _shares(parts: Variances, jacobian: Floats) -> dict[str, float]:
+    each = {
+        name: float(np.sum(jacobian @ part * jacobian))
+        for name, part in (("data", parts.data), ("privacy", parts.privacy), ("prior", parts.prior))
+    }
+    total = sum(each.values())
+    return {name: value / total if total > 0 else float("nan") for name, value in each.items()}
+
+
+def _error(parts: Variances, jacobian: Floats) -> float:
+    """Return the predicted distance from the posterior without privacy, in its standard deviations."""
+    data, privacy, exact = (
+        float(np.sum(jacobian @ part * jacobian)) for part in (parts.data, parts.privacy, parts.exact)
+    )
+    return float(np.sqrt(max(data + privacy - exact, privacy) / exact))
+
+
+def decided_by_prior(regression: Regression, vectors: Floats) -> list[str]:
+    """Return the coefficients whose posterior is far out in the prior, or hardly narrower than it."""
+    found: list[str] = []
+    for row, (name, prior) in enumerate(
+        zip(regression.model.coordinates.names, regression.model.coordinates.coefficients.priors, strict=True)
+    ):
+        low, middle, high = (prior.quantile(probability) for probability in (0.16, 0.5, 0.84))
+        own = vectors[:, row * regression.num_outputs : (row + 1) * regression.num_outputs]
+        width = (high - low) / 2
+        is_far = np.abs(own.mean(axis=0) - middle) > FAR_OUT * width
+        if np.any(is_far | (own.std(axis=0) > HARDLY_NARROWER * width)):
+            found.append(name)
+    return found
+
+
+def distance(joined: Joined, mean: Floats, first_noise: float) -> float:
+    """Return how far a mean is from the last point, in the lengths that the noise of the release before makes."""
+    release = joined.release
+    values = np.maximum(np.linalg.eigvalsh(release.slope), release.noise_level)
+    moved = linalg.norm(release.whitening.inverse @ (mean - release.point))
+    expected = np.sqrt(np.sum(first_noise / values**2) + 1.0)
+    return float(moved / expected)
+
+
+def labelled(named: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the numbers of every parameter by their labels, (draws,)."""
+    labelled: dict[str, Any] = {}
+    for name, values in named.items():
+        flat = values.reshape(len(values), -1)
+        indices = list(np.ndindex(values.shape[1:])) if values.ndim > 1 else [()]
+        for column, index in enumerate(indices):
+            label = f"{name}[{', '.join(map(str, index))}]" if index else name
+            labelled[label] = flat[:, column].astype(float)
+    return labelled
