@@ -92,6 +92,16 @@ class Problem:
         """The slopes that make the rows."""
         return np.resize(SLOPES, self.numbers) * min(1.0, 2 / np.sqrt(self.numbers))
 
+    @property
+    def truth(self) -> dict[str, float]:
+        """The coefficients that make the rows, where the model holds and has them: the numbers' and the wards'."""
+        if not self.holds or self.family in {"categorical", "ordinal"}:
+            return {}
+        known = {f"x{number}": float(slope) for number, slope in enumerate(self.slopes)}
+        if "d" not in self.levels:
+            known |= {"ward[b]": float(LEVELS[1]), "ward[c]": float(LEVELS[2])}
+        return known
+
     def table(self, seed: int) -> pd.DataFrame:
         """Return rows."""
         rng = np.random.default_rng(seed)

@@ -1,15 +1,15 @@
 """Everyday tables on which clipped scores were narrow and wrong: a fit is right there, or it says that it is not.
 
-All on an emulated oracle (`emulated`), with new rows and new noise in each run. *Right* is within four of the result's
-own standard deviations of the exact posterior's mean in every parameter that is not marked; where a run is not right,
-its verdict must be bad, or at most fair where the rows do not come from the model. A run that is right is further off
-in one parameter of 16,000, about: with some 600 parameters here, one of these tests fails by chance in 30.
+All on an emulated oracle (`experiments.stress.emulated`), with new rows and noise in each run. *Right* is within four
+of the result's own standard deviations of the exact posterior's mean in every parameter that is not marked; where a run
+is not right, its verdict must be bad, or at most fair where the rows do not come from the model. A run that is right is
+further off in one parameter of 16,000, about: with some 600 parameters, one of these tests fails by chance in 30.
 """
 
 import numpy as np
 import pytest
 
-from emulated import Emulated
+from experiments.stress.emulated import Emulated
 from experiments.stress.problems import PROBLEMS
 
 RUNS = 2

@@ -29,6 +29,8 @@ class FloatOracle:
         self.records, self.key, self.clips_moved, self.count = records, key, clips_moved, 0
 
     def sum(self, mechanism: dp.Sum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
+        """Return the sum of a statistic, each record's clipped, with noise."""
+
         def clipped(record: Any) -> jax.Array:
             value = jnp.ravel(statistic(*arguments, record))
             held = value * jnp.minimum(1.0, mechanism.clip / jnp.maximum(jnp.linalg.norm(value), 1e-30))
@@ -67,6 +69,7 @@ class FloatRun:
         self.records, self.key, self.clips_moved, self.count = records, jax.random.key(seed), clips_moved, 0
 
     def run(self, program: Any, *arguments: Any, model: Any = None) -> Any:
+        """Run a program on the records; nothing is charged."""
         del model
         self.count += 1
         key = jax.random.fold_in(self.key, self.count)
@@ -84,10 +87,13 @@ class Emulated:
         self.way, self.model = self.prepared.way, self.prepared.model
 
     def records(self, table: pd.DataFrame) -> Any:
+        """Return the records of a table."""
         data = dp.PrivateData.from_table(table, schema=self.schema, budget=dp.Budget(1e6, 0.5))
-        return jax.tree.map(jnp.asarray, data._slots.rows)  # made-up rows: nobody's
+        leaves = [jnp.asarray(leaf) for leaf in data._in_order()]  # made-up rows: nobody's
+        return jax.tree.unflatten(jax.tree.structure(data.facts.record), leaves)
 
-    def fit(self, records: Any, seed: int):
+    def fit(self, records: Any, seed: int) -> Any:
+        """Fit records with the noise of a seed."""
         run = FloatRun(records, seed, self.way.data.facts.clips_moved)
         return self.way.draw(run, Watcher("", 1, "", None, None), lambda: False, seed)
 

@@ -1,0 +1,146 @@
+"""Fit every problem at every budget, new rows and new noise each time, and say how often the result is right.
+
+    python -m experiments.stress.run                      # all problems, emulated; resumes where it stopped
+    python -m experiments.stress.run --problems "rare" --epsilons 1,4 --runs 5
+
+Sums and noise are emulated in floating point (`emulated`); everything else is the library's own. Each problem and
+budget is a row of `results/cells/`, and is not run again; `results/summary.csv` has them all.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from experiments.stress.emulated import Emulated
+from experiments.stress.problems import PROBLEMS, Problem
+
+FOLDER = Path(__file__).parent / "results"
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+FAR, WORST = 4.0, 8.0
+"""Own standard deviations from the reference from which on a parameter is off, and badly off."""
+
+WIDTHS = (0.7, 1.5)
+"""Between these factors of what it should be, a standard deviation is right."""
+
+FEASIBLE = 0.5
+"""The predicted error below which a run can be right."""
+
+
+def one_run(problem: Problem, emulated: Emulated, seed: int) -> dict[str, object]:
+    """Fit one table, and hold the result against the exact posterior of the same rows."""
+    records = emulated.records(problem.table(seed))
+    started = time.process_time()
+    drawn = emulated.fit(records, seed)
+    seconds = time.process_time() - started
+    quality = drawn.quality
+    means = {name: values.mean(axis=(0, 1)) for name, values in drawn.draws.items()}
+    exact = emulated.exact(records, means)
+    off, widths, errors, inside = [], [], [], []
+    for name, values in drawn.draws.items():
+        grade = quality.parameters.get(name)
+        if grade is not None and grade.verdict == "bad":
+            continue
+        own, reference = values.std(axis=(0, 1)), exact[name].std(axis=0)
+        moved = np.atleast_1d(means[name] - exact[name].mean(axis=0))
+        off += list(np.abs(moved / own))
+        errors += list(moved / reference)
+        noise = 0.0 if grade is None else grade.shares.get("privacy", 0.0)
+        widths += list(np.atleast_1d(own / np.sqrt(reference**2 + noise * own**2)))
+        truth = problem.truth.get(name)
+        if truth is not None:
+            low, high = np.quantile(values, [0.025, 0.975])
+            inside.append(low <= truth <= high)
+    is_right = bool(off) and max(off) <= FAR and all(WIDTHS[0] <= width <= WIDTHS[1] for width in widths)
+    marked = sum(grade.verdict == "bad" for grade in quality.parameters.values())
+    return {
+        "right": is_right and quality.verdict != "bad",
+        "honest": quality.verdict == "bad" or (not problem.holds and quality.verdict == "fair"),
+        "would_be_right": is_right and not marked,
+        "alarm": quality.verdict == "bad" or marked > 0,
+        "off": max(off, default=0.0),
+        "inside": sum(inside),
+        "intervals": len(inside),
+        "error": float(np.sqrt(np.mean(np.square(errors)))) if errors else np.nan,
+        "predicted": np.nan if quality.predicted_error is None else quality.predicted_error,
+        "seconds": seconds,
+    }
+
+
+def cell(name: str, epsilon: float, runs: int) -> dict[str, object]:
+    """Return the row of one problem at one budget."""
+    problem = PROBLEMS[name]
+    emulated = Emulated(problem.formula, problem.table(0), problem.schema, problem.family, epsilon)
+    expected = emulated.way.expected_error
+    base = {
+        "problem": name,
+        "family": problem.family,
+        "n": problem.size,
+        "d": emulated.way.dimension,
+        "epsilon": epsilon,
+        "runs": runs,
+        "floor_error": expected,
+        "reference": "laplace",
+    }
+    if expected > 1:
+        return {**base, "refused": runs, "right": 0, "honest": 0, "wrong": 0, "false_alarms": 0}
+    found = pd.DataFrame([one_run(problem, emulated, seed) for seed in range(runs)])
+    wrong = ~found["right"] & ~found["honest"]
+    return {
+        **base,
+        "refused": 0,
+        "right": int(found["right"].sum()),
+        "honest": int((~found["right"] & found["honest"]).sum()),
+        "wrong": int(wrong.sum()),
+        "false_alarms": int((found["alarm"] & found["would_be_right"]).sum()),
+        "worst_own_sds": float(found["off"].where(wrong, 0.0).max()),
+        "coverage95": found["inside"].sum() / max(found["intervals"].sum(), 1),
+        "intervals": int(found["intervals"].sum()),
+        "predicted_error": float(np.sqrt(np.nanmean(found["predicted"] ** 2))),
+        "measured_error": float(np.sqrt(np.nanmean(found["error"] ** 2))),
+        "seconds": float(found["seconds"].median()),
+    }
+
+
+def summarise(table: pd.DataFrame) -> str:
+    """Return the whole in a few lines."""
+    runs = table["runs"].sum()
+    feasible = table[(table["predicted_error"] < FEASIBLE) & (table["refused"] == 0)]
+    held = table.dropna(subset=["coverage95"])
+    coverage = (held["coverage95"] * held["intervals"]).sum() / held["intervals"].sum()
+    lines = [
+        f"{runs} runs of {table['problem'].nunique()} problems: right {table['right'].sum()}, honest "
+        f"{table['honest'].sum()}, refused {table['refused'].sum()}, wrong {table['wrong'].sum()} "
+        f"({table['wrong'].sum() / runs:.2%}), false alarms {table['false_alarms'].sum() / runs:.2%}",
+        f"of {feasible['runs'].sum()} feasible runs right {feasible['right'].sum() / feasible['runs'].sum():.1%}; "
+        f"95 % intervals hold {coverage:.1%}",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run what is not finished, and write the summary."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--problems", default="", help="only those whose names hold this")
+    parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)))
+    parser.add_argument("--runs", type=int, default=10)
+    arguments = parser.parse_args()
+    cells = FOLDER / "cells"
+    cells.mkdir(parents=True, exist_ok=True)
+    for name in PROBLEMS:
+        for epsilon in map(float, arguments.epsilons.split(",")):
+            place = cells / f"{name} {epsilon:g} {arguments.runs}.json".replace(" ", "_")
+            if arguments.problems in name and not place.exists():
+                row = cell(name, epsilon, arguments.runs)
+                pd.Series(row).to_json(place)
+                print(pd.Series(row).to_dict(), flush=True)  # noqa: T201
+    rows = [pd.read_json(place, typ="series") for place in sorted(cells.glob("*.json"))]
+    table = pd.DataFrame(rows).sort_values(["problem", "epsilon"])
+    table.to_csv(FOLDER / "summary.csv", index=False, float_format="%.4g")
+    print(summarise(table))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
