@@ -13,6 +13,7 @@ import numpy as np
 
 from dpmcmc import kernels
 from dpmcmc.diagnostics import coordinates
+from dpmcmc.diagnostics.summary import SOURCES
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import FormulaModel, from_formula
 from dpmcmc.report import pictures, privacy
@@ -45,7 +46,7 @@ def environment(package: str = "dpmcmc.report") -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(short=short, probability=privacy.plain)
+    made.filters.update(short=short, percent=percent, probability=privacy.plain)
     return made
 
 
@@ -92,6 +93,7 @@ def render_report(run: Run, *, known: Mapping[str, float] | None = None) -> str:
             bounds=run.settings.get("facts", {}).get("bounds", {}),
             glance=_glance(run, schema),
             headings=HEADINGS,
+            sources=SOURCES,
             units=shown,
             has_prior=bool(run.prior),
             known=known or {},
@@ -116,6 +118,11 @@ def render_report(run: Run, *, known: Mapping[str, float] | None = None) -> str:
 def short(value: float) -> str:
     """Write a number in four digits; a dash where there is none."""
     return "–" if math.isnan(value) else f"{value:.4g}".replace("-", "−")
+
+
+def percent(value: float) -> str:
+    """Write a share in percent; a dash where there is none."""
+    return "–" if math.isnan(value) else f"{100 * value:.0f} %"
 
 
 def _model(request: Mapping[str, Any], schema: Schema | None) -> FormulaModel | None:
