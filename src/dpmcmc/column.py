@@ -30,7 +30,8 @@ class Column:
         missing: what a missing value becomes: ``none`` (the column has none; one that turns up all the same becomes
             the middle of the bounds, false, or the first category, silently, since an error would tell), ``fill``
             (the value `fill`), ``category`` (a category of its own), ``indicator`` (`fill`, and a further column,
-            named like this one with ``_missing``, that says so).
+            named like this one with ``_missing``, that says so). This is for predictors: where the response of a
+            formula is missing, the row contributes nothing, unless missing is a category of its own.
         fill: the value that stands for a missing one: a number, true or false, or a category.
         unit: in what it is measured, for people.
         description: what it means, for people.

@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 
 import tomli_w
 
-from dpmcmc import validation
+from dpmcmc import missing_cells, validation
 from dpmcmc.column import KINDS, MISSING, MISSING_CATEGORY, Column
 from dpmcmc.errors import InvalidArgument
 
@@ -56,8 +56,9 @@ class Schema:
                 "person", self.person, "must not be a column of its own: who somebody is explains nothing"
             )
         made = [f"{name}_missing" for name in self.columns if self.columns[name].missing == "indicator"]
-        for name in made if self.person is None else [*made, PRESENT]:
-            if name in self.columns:
+        made += [] if self.person is None else [PRESENT]
+        for name in self.columns:
+            if name in made or missing_cells.is_hidden(name):
                 raise InvalidArgument(f"column {name!r} has the name of a column that is made here; rename it")
 
     @property
@@ -70,12 +71,13 @@ class Schema:
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
-        """The bounds of every leaf that the records of the table have, by name."""
+        """The bounds of every leaf that the records of the table have, by name; of the last ones see `missing_cells`."""
         leaves: dict[str, tuple[float, float]] = {}
         for name, column in self.columns.items():
             leaves[name] = column.bounds
             if column.missing == "indicator":
                 leaves[f"{name}_missing"] = (0.0, 1.0)
+        leaves |= missing_cells.bounds(leaves)
         return leaves if self.person is None else {**leaves, PRESENT: (0.0, 1.0)}
 
     @classmethod

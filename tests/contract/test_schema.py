@@ -59,7 +59,7 @@ def test_plain_values():
 def test_bounds_of_leaves():
     assert SCHEMA.bounds == {
         "age": (0, 120), "ward": (0, 2), "smoker": (0, 1), "smoker_missing": (0, 1), "visits": (0, 7),
-        "the \"odd\" one": (0, 1), "present": (0, 1),
+        "the \"odd\" one": (0, 1), "present": (0, 1), "(missing cells 1-6 of 6)": (0, 63),
     }  # fmt: skip
     assert WARD.levels == ("a", "b", MISSING_CATEGORY)
 
@@ -158,6 +158,7 @@ def test_columns_that_are_refused(facts, words):
         ({"columns": {"x": AGE}, "person": "p", "max_rows_per_person": 0}, "must be >= 1"),
         ({"columns": {"x": AGE}, "person": "p", "max_rows_per_person": 1.5}, "must be an integer"),
         ({"columns": {"present": AGE}, "person": "p"}, "'present' has the name of a column that is made here"),
+        ({"columns": {"(missing cells 1-1 of 1)": AGE}}, "has the name of a column that is made here"),
         (
             {"columns": {"x": {"kind": "boolean", "missing": "indicator", "fill": True}, "x_missing": AGE}},
             "'x_missing' has the name of a column that is made here",

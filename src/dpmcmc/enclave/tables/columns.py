@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpmcmc import missing_cells
 from dpmcmc.enclave.tables import cells
 from dpmcmc.enclave.tables.arrow import arrow
 from dpmcmc.errors import InvalidArgument
@@ -25,6 +26,21 @@ def leaves(name: str, values: np.ndarray, column: Column) -> Leaves:
     if column.missing == "indicator":
         made[f"{name}_missing"] = missing.astype(np.float32)
     return made
+
+
+def missing_bits(rows: Leaves, missing: Mapping[str, np.ndarray]) -> Leaves:
+    """Return the leaves that say which cells of the rows were missing.
+
+    Args:
+        rows: all other leaves.
+        missing: for each column where its cells are missing.
+    """
+    leaves: Leaves = {}
+    for name, (leaf, bit) in missing_cells.places(rows).items():
+        bits = leaves.setdefault(leaf, np.zeros(len(rows[name]), np.int32))
+        if name in missing:
+            bits |= missing[name].astype(np.int32) << bit
+    return leaves
 
 
 def stored(values: np.ndarray, missing: np.ndarray, column: Column) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpmcmc import missing_cells
 from dpmcmc.enclave.tables import cells, columns, files, frames
 from dpmcmc.enclave.tables.guard import without_values
 from dpmcmc.enclave.tables.persons import by_person
@@ -93,10 +94,13 @@ def _tables(source: Any, names: list[str]) -> Iterator[Any]:
 def _leaves(table: Any, schema: Schema) -> columns.Leaves:
     """Return the leaves of all columns of one Arrow table."""
     made: columns.Leaves = {}
+    missing: dict[str, np.ndarray] = {}
     for name, column in schema.columns.items():
         read = partial(columns.numbers, name, table.column(name), column)
-        made |= columns.leaves(name, without_values(f"column {name!r} cannot be read", read), column)
-    return made
+        values = without_values(f"column {name!r} cannot be read", read)
+        made |= columns.leaves(name, values, column)
+        missing[name] = np.isnan(values)
+    return made | columns.missing_bits(made, missing)
 
 
 def _persons(name: str, kept: Any, known: dict[str, int]) -> np.ndarray:
@@ -113,4 +117,5 @@ def _persons(name: str, kept: Any, known: dict[str, int]) -> np.ndarray:
 def _padding(schema: Schema) -> Mapping[str, float]:
     """Return what stands in the places of a person that hold no row, by leaf."""
     stated = schema.columns.items()
-    return {name + end: value for name, column in stated for end, value in columns.pad(column).items()}
+    padding = {name + end: value for name, column in stated for end, value in columns.pad(column).items()}
+    return padding | dict.fromkeys(missing_cells.bounds(padding), 0.0)
