@@ -1,9 +1,9 @@
 """Which cells of a row were missing: what the records of a table say of it beside their columns.
 
 A missing cell is stored as a value within the bounds, as any other, so that every model can read it. That it was
-missing is kept as well, as one bit, in further leaves of the record: a bit for each other leaf of a row, in alphabetical
-order, `BITS` of them to a leaf, and set where the cell was missing. The names of these leaves say of how many leaves
-they speak, so that a record that lost some of its columns is noticed. All this follows from the schema alone.
+missing is kept as well, as one bit, in further leaves of the record: a bit for each other leaf of a row, in the order
+of the alphabet, `BITS` of them to a leaf, and set where the cell was missing. The names of these leaves say of how many
+leaves they speak, so that a record that lost some of its columns is noticed. All this follows from the schema alone.
 """
 
 from collections.abc import Iterable

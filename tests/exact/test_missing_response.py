@@ -106,7 +106,7 @@ def test_a_record_that_lost_columns_is_noticed():
     model = from_formula("died ~ age", SCHEMA, family="bernoulli")
     record = at(records([{}]), 0)
     del record["cost"]
-    with pytest.raises(InvalidArgument, match="the record has 7 columns.*as the table has it"):
+    with pytest.raises(InvalidArgument, match=r"the record has 7 columns.*as the table has it"):
         model.log_likelihood(position(model), record)
 
 

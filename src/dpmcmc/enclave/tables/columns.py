@@ -56,8 +56,15 @@ def pad(column: Column) -> Mapping[str, float]:
     return {"": column.stand_in, **({"_missing": 0.0} if column.missing == "indicator" else {})}
 
 
-def numbers(name: str, kept: Any, column: Column) -> np.ndarray:
-    """Return an Arrow column as numbers, or as codes of its categories; NaN where a cell is missing."""
+def numbers(name: str, kept: Any, column: Column, decimal: str = "") -> np.ndarray:
+    """Return an Arrow column as numbers, or as codes of its categories; NaN where a cell is missing.
+
+    Args:
+        name: the column, for messages.
+        kept: the Arrow column.
+        column: what is stated of it.
+        decimal: the decimal mark of numbers in texts, a point unless it is a comma.
+    """
     kind = value_type(name, kept.type)
     types = arrow(".types")
     if column.kind == "category":
@@ -68,9 +75,9 @@ def numbers(name: str, kept: Any, column: Column) -> np.ndarray:
         codes = {category: code for code, category in enumerate(column.categories)}
         return read(kept, cells.one_of(codes))
     if column.kind == "boolean":
-        return read(kept, cells.boolean)
+        return read(kept, cells.truth(column.words))
     if types.is_dictionary(kept.type) or not (types.is_integer(kind) or types.is_floating(kind)):
-        return read(kept, cells.number)
+        return read(kept, cells.number_with_comma if decimal == "," else cells.number)
     return kept.cast(arrow().float64(), safe=False).to_numpy()
 
 
