@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from dpmcmc.cli import schema_audit
 from dpmcmc.cli.options import names_options
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.column import Column
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dpmcmc.enclave.tables.names import Comparison
 
 app = typer.Typer(help="What is stated about the columns of a table, in a TOML file.", no_args_is_help=True)
+app.command(name="audit")(schema_audit.audit)
 
 Output: TypeAlias = Annotated[
     Path | None, typer.Option(help="The TOML file to write; existing files are not overwritten. Printed if left out.")
@@ -125,7 +127,7 @@ def _show_comparison(data: str, schema: Schema, compared: "Comparison") -> None:
         typer.echo(f"not in the schema, so never read: {', '.join(compared.unused)}")
     if compared.fits:
         typer.echo(
-            f"{data} has all columns that the schema states."
+            f"{data} has all columns that the schema states. `dpmcmc schema audit` counts cells that do not fit."
         )
 
 
