@@ -196,6 +196,7 @@ def test_all_paths_leave_out_rows_without_a_response(family, response):
             np.testing.assert_allclose(leaf, wanted, rtol=2e-4, atol=2e-4)
 
     data = PrivateData.from_table(MANY, schema=VAULT, budget=dp.Budget(9.0, 1e-6))
+    assert "missing cells" not in repr(data)
     gradient, curvature = GradientSum(1.0, 10.0), CurvatureSum(1.0, 10.0)
     audit = data.audit(lambda oracle, at: oracle.force(gradient, at).value, here, model=model)
     assert audit.paths == ("linear rows",)
