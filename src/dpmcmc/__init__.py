@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from dpmcmc.posterior import Posterior
     from dpmcmc.run import price, sample
     from dpmcmc.schema import Column, Schema
+    from dpmcmc.schema_audit import audit_schema
 
 _HOMES = {
     "accounting": ("Adjacency", "Budget", "Certificate", "Ledger"),
@@ -92,6 +93,7 @@ _HOMES = {
     "posterior": ("Posterior",),
     "run": ("price", "sample"),
     "schema": ("Column", "Schema"),
+    "schema_audit": ("audit_schema",),
 }
 """Where a name comes from, if it is not the enclave."""
 
@@ -127,6 +129,7 @@ __all__ = [
     "SubsampledGradientSum",
     "Sum",
     "WithoutReplacement",
+    "audit_schema",
     "citation",
     "dp_barker",
     "dp_hmc",

@@ -15,6 +15,12 @@ MISSING = ("none", "fill", "category", "indicator")
 MISSING_CATEGORY = "(missing)"
 """The category that missing values of a categorical column get under the policy ``category``."""
 
+WORDS = {
+    "true": 1.0, "yes": 1.0, "y": 1.0, "t": 1.0, "1": 1.0, "1.0": 1.0,
+    "false": 0.0, "no": 0.0, "n": 0.0, "f": 0.0, "0": 0.0, "0.0": 0.0,
+}  # fmt: skip
+"""The words that a boolean may be written as unless others are stated, in small letters."""
+
 DATES = ("date", "datetime", "time", "timestamp")
 
 
@@ -27,10 +33,13 @@ class Column:
         lower: the lowest value that counts; whatever is lower is moved up to it. For numbers and integers.
         upper: the highest value that counts.
         categories: all values of a categorical column, in order; anything else counts as missing.
+        true: the words of a boolean column that mean true, in any case; unless stated, those of `WORDS`.
+        false: the words that mean false; stated together with `true`, and then no others count beside true and false.
         missing: what a missing value becomes: ``none`` (the column has none; one that turns up all the same becomes
             the middle of the bounds, false, or the first category, silently, since an error would tell), ``fill``
             (the value `fill`), ``category`` (a category of its own), ``indicator`` (`fill`, and a further column,
-            named like this one with ``_missing``, that says so).
+            named like this one with ``_missing``, that says so). This is for predictors: where the response of a
+            formula is missing, the row contributes nothing, unless missing is a category of its own.
         fill: the value that stands for a missing one: a number, true or false, or a category.
         unit: in what it is measured, for people.
         description: what it means, for people.
@@ -40,6 +49,8 @@ class Column:
     lower: float | None = None
     upper: float | None = None
     categories: tuple[str, ...] = ()
+    true: tuple[str, ...] = ()
+    false: tuple[str, ...] = ()
     missing: str = "none"
     fill: float | str | None = None
     unit: str = ""
@@ -66,12 +77,25 @@ class Column:
             self._check_categories()
         elif self.categories != ():
             raise InvalidArgument(f"categories are for kind='category', not for kind={self.kind!r}")
+        self._check_words()
         self._check_missing()
 
     @property
     def levels(self) -> tuple[str, ...]:
         """All categories, the one for missing values last, if there is one."""
         return (*self.categories, MISSING_CATEGORY) if self.missing == "category" else self.categories
+
+    @property
+    def words(self) -> dict[str, float]:
+        """What each word of a boolean column means, in small letters."""
+        if not self.true:
+            return dict(WORDS)
+        stated = dict.fromkeys(self.true, 1.0) | dict.fromkeys(self.false, 0.0)
+        return {"true": 1.0, "false": 0.0} | {word.lower(): value for word, value in stated.items()}
+
+    def words_for(self, meaning: bool) -> str:
+        """Return the words of a boolean column that mean true, or false, with commas between."""
+        return ", ".join(word for word, value in self.words.items() if value == meaning and not word.endswith(".0"))
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -115,17 +139,26 @@ class Column:
         object.__setattr__(self, "upper", upper)
 
     def _check_categories(self) -> None:
-        stated: Any = self.categories
-        if not isinstance(stated, list | tuple) or not all(type(each) in (str, int) for each in cast(Any, stated)):
-            validation.refuse("categories", self.categories, "must be a list of texts")
-        texts = tuple(str(each) for each in cast(Sequence[Any], stated))
+        texts = _texts("categories", self.categories)
         if len(texts) < 2 or len(set(texts)) != len(texts):
             raise InvalidArgument(f"categories={texts!r} must be at least two, each once")
-        if any(each != each.strip() or not each for each in texts):
-            raise InvalidArgument(f"categories={texts!r} must not be blank nor begin or end with a space")
         if self.missing == "category" and MISSING_CATEGORY in texts:
             raise InvalidArgument(f"categories={texts!r} must not hold {MISSING_CATEGORY!r}, which missing values get")
         object.__setattr__(self, "categories", texts)
+
+    def _check_words(self) -> None:
+        if self.true == () and self.false == ():
+            return
+        if self.kind != "boolean":
+            raise InvalidArgument(f"true and false are for kind='boolean', not for kind={self.kind!r}")
+        true, false = _texts("true", self.true), _texts("false", self.false)
+        small = [word.lower() for word in (*true, *false)]
+        if not true or not false or len(set(small)) != len(small):
+            raise InvalidArgument(
+                f"true={true!r} and false={false!r} must be stated together, each word once, whatever its case"
+            )
+        object.__setattr__(self, "true", true)
+        object.__setattr__(self, "false", false)
 
     def _check_missing(self) -> None:
         if self.missing == "category" and self.kind != "category":
@@ -148,3 +181,13 @@ class Column:
                 validation.refuse("fill", self.fill, f"must be between {lower:g} and {upper:g}")
             if self.kind == "integer" and not fill.is_integer():
                 validation.refuse("fill", self.fill, "must be a whole number for kind='integer'")
+
+
+def _texts(name: str, stated: Any) -> tuple[str, ...]:
+    """Return a list of texts, and of whole numbers as their digits, after refusing others."""
+    if not isinstance(stated, list | tuple) or not all(type(each) in (str, int) for each in cast(Any, stated)):
+        validation.refuse(name, cast(Any, stated), "must be a list of texts")
+    texts = tuple(str(each) for each in cast(Sequence[Any], stated))
+    if any(each != each.strip() or not each for each in texts):
+        raise InvalidArgument(f"{name}={texts!r} must not be blank nor begin or end with a space")
+    return texts

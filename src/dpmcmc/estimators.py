@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 import numpy as np
 import pandas as pd
 
-from dpmcmc import validation
+from dpmcmc import missing_cells, validation
 from dpmcmc.accounting import Budget
 from dpmcmc.enclave import PrivateData
 from dpmcmc.enclave.tables import read_table
@@ -88,7 +88,7 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
         while response in features.bounds:
             response += "_"
         schema = Schema({**features.columns, response: column})
-        terms = " + ".join(f"`{name}`" for name in features.bounds)
+        terms = " + ".join(f"`{name}`" for name in features.bounds if not missing_cells.is_hidden(name))
         recipe = (f"{response} ~ {terms}", schema.to_toml(), family, tuple((self.priors or {}).items()))
         data = PrivateData.from_table(
             frame.assign(**{response: _target(target, len(frame))}),
@@ -137,7 +137,7 @@ class PrivateBayesRegressor(RegressorMixin, PrivateBayes):  # pyright: ignore[re
     """A private Bayesian regression. `PrivateBayes` says what the other arguments are.
 
     Args:
-        target_bounds: the lowest and highest value of ``y`` that counts.
+        target_bounds: the lowest and highest value of ``y`` that counts; a row without a ``y`` contributes nothing.
         family: gaussian, student_t, poisson or negative_binomial.
     """
 
@@ -161,8 +161,8 @@ class PrivateBayesClassifier(ClassifierMixin, PrivateBayes):  # pyright: ignore[
     `PrivateBayes` says what the other arguments are.
 
     Args:
-        classes: all classes that ``y`` may hold, in the order of the columns of ``predict_proba``; a label that is none
-            of them counts as the first, silently, since an error would tell.
+        classes: all classes that ``y`` may hold, in the order of the columns of ``predict_proba``; a row with a label
+            that is none of them contributes nothing, silently, since an error would tell.
     """
 
     classes: Sequence[Any]

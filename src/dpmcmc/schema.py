@@ -8,17 +8,19 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self, cast
 
 import tomli_w
 
-from dpmcmc import validation
+from dpmcmc import missing_cells, validation
 from dpmcmc.column import KINDS, MISSING, MISSING_CATEGORY, Column
 from dpmcmc.errors import InvalidArgument
 
 __all__ = ["KINDS", "MISSING", "MISSING_CATEGORY", "PRESENT", "Column", "Schema"]
+
+DELIMITERS = (",", ";", "\t", "|", " ", ":")
 
 PRESENT = "present"
 """The leaf that says which of a person's places hold a row."""
@@ -32,11 +34,15 @@ class Schema:
         columns: the columns.
         person: the column that names the person a row belongs to; None where every row is a person's only one.
         max_rows_per_person: how many rows of one person count.
+        delimiter: what stands between the fields of a text file, such as ``;``; unless stated a comma, in TSV a tab.
+        decimal: the decimal mark of numbers in texts, ``.`` or ``,``; a point unless stated.
     """
 
     columns: Mapping[str, Column]
     person: str | None = None
     max_rows_per_person: int = 1
+    delimiter: str = ""
+    decimal: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(cast(Any, self.columns), Mapping) or not self.columns:
@@ -55,9 +61,14 @@ class Schema:
             validation.refuse(
                 "person", self.person, "must not be a column of its own: who somebody is explains nothing"
             )
+        if self.delimiter != "":
+            validation.choice("delimiter", self.delimiter, DELIMITERS)
+        if self.decimal != "":
+            validation.choice("decimal", self.decimal, (".", ","))
         made = [f"{name}_missing" for name in self.columns if self.columns[name].missing == "indicator"]
-        for name in made if self.person is None else [*made, PRESENT]:
-            if name in self.columns:
+        made += [] if self.person is None else [PRESENT]
+        for name in self.columns:
+            if name in made or missing_cells.is_hidden(name):
                 raise InvalidArgument(f"column {name!r} has the name of a column that is made here; rename it")
 
     @property
@@ -69,13 +80,19 @@ class Schema:
         return f"person ({self.person}, of whom at most {most} row{'s count' if most > 1 else ' counts'})"
 
     @property
+    def read_columns(self) -> list[str]:
+        """The columns that are read of a table: those stated, and the one that names persons."""
+        return [*self.columns, *([] if self.person is None else [self.person])]
+
+    @property
     def bounds(self) -> dict[str, tuple[float, float]]:
-        """The bounds of every leaf that the records of the table have, by name."""
+        """The bounds of every leaf that the records of the table have, by name, those of `missing_cells` with them."""
         leaves: dict[str, tuple[float, float]] = {}
         for name, column in self.columns.items():
             leaves[name] = column.bounds
             if column.missing == "indicator":
                 leaves[f"{name}_missing"] = (0.0, 1.0)
+        leaves |= missing_cells.bounds(leaves)
         return leaves if self.person is None else {**leaves, PRESENT: (0.0, 1.0)}
 
     @classmethod
@@ -89,17 +106,18 @@ class Schema:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Build a schema from plain values: a table ``columns``, and perhaps ``person`` and ``max_rows_per_person``."""
-        unknown = sorted(set(plain) - {field.name for field in fields(cls)})
+        """Build a schema from plain values: a table ``columns``, and perhaps the other attributes."""
+        others = [field.name for field in fields(cls) if field.name != "columns"]
+        unknown = sorted(set(plain) - {"columns", *others})
         columns = plain.get("columns")
         if unknown or not isinstance(columns, Mapping):
             raise InvalidArgument(
-                "a schema has the table columns, and perhaps person and max_rows_per_person"
+                f"a schema has the table columns, and perhaps {', '.join(others)}"
                 + (f"; it has no {', '.join(unknown)}" if unknown else "")
             )
         named = cast(Mapping[str, Any], columns)
         read = {name: _column(name, values) for name, values in named.items()}
-        return cls(read, plain.get("person"), plain.get("max_rows_per_person", 1))
+        return cls(read, **{name: plain[name] for name in others if name in plain})
 
     def to_toml(self) -> str:
         """Return the schema as TOML; `read` reads it back."""
@@ -111,7 +129,7 @@ class Schema:
         if missing:
             raise InvalidArgument(f"the schema has no column {', '.join(missing)}; it has {', '.join(self.columns)}")
         kept = {name: self.columns[name] for name in self.columns if name in names}
-        return type(self)(kept, self.person, self.max_rows_per_person)
+        return replace(self, columns=kept)
 
 
 def _toml(source: Any) -> Mapping[str, Any]:

@@ -1,5 +1,7 @@
 """Schemas: what they state, TOML and back, and everything that is refused."""
 
+import tomllib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +21,8 @@ SCHEMA = Schema(
     },
     person="patient",
     max_rows_per_person=5,
+    delimiter=";",
+    decimal=",",
 )
 
 
@@ -44,8 +48,6 @@ CATEGORIES = st.builds(
 
 @given(st.dictionaries(WORDS.map("c{}".format), NUMBERS | CATEGORIES, min_size=1, max_size=4))
 def test_any_schema_survives_toml(columns):
-    import tomllib
-
     schema = Schema(columns)
     assert Schema.from_dict(tomllib.loads(schema.to_toml())) == schema
 
@@ -59,7 +61,7 @@ def test_plain_values():
 def test_bounds_of_leaves():
     assert SCHEMA.bounds == {
         "age": (0, 120), "ward": (0, 2), "smoker": (0, 1), "smoker_missing": (0, 1), "visits": (0, 7),
-        "the \"odd\" one": (0, 1), "present": (0, 1),
+        "the \"odd\" one": (0, 1), "present": (0, 1), "(missing cells 1-6 of 6)": (0, 63),
     }  # fmt: skip
     assert WARD.levels == ("a", "b", MISSING_CATEGORY)
 
@@ -87,9 +89,19 @@ def test_what_a_missing_value_is_stored_as(column, stand_in):
 def test_some_of_the_columns():
     some = SCHEMA.restricted(["ward", "age"])
     assert list(some.columns) == ["age", "ward"]
-    assert (some.person, some.max_rows_per_person) == ("patient", 5)
+    assert (some.person, some.max_rows_per_person, some.delimiter, some.decimal) == ("patient", 5, ";", ",")
     with pytest.raises(InvalidArgument, match="has no column agee; it has age, ward"):
         SCHEMA.restricted(["agee"])
+
+
+def test_words_of_a_boolean():
+    usual = Column(kind="boolean")
+    assert (usual.words_for(True), usual.words_for(False)) == ("true, yes, y, t, 1", "false, no, n, f, 0")
+    stated = Column(kind="boolean", true=["Ja", 1], false=["Nein", 2])
+    assert stated.words == {"true": 1, "false": 0, "ja": 1, "1": 1, "nein": 0, "2": 0}
+    schema = Schema({"x": stated})
+    assert Schema.from_dict(tomllib.loads(schema.to_toml())) == schema
+    assert 'true = [\n    "Ja",\n    "1",\n]' in schema.to_toml()
 
 
 @pytest.mark.parametrize(
@@ -130,6 +142,12 @@ def test_some_of_the_columns():
         ({"kind": "number", "lower": 0, "upper": 1, "missing": "fill", "fill": 2}, "fill=2 must be between 0 and 1"),
         ({"kind": "integer", "lower": 0, "upper": 1, "missing": "fill", "fill": 0.5}, "whole number"),
         ({"kind": "category", "categories": ["a", "b"], "missing": "fill", "fill": "c"}, "must be one of a, b"),
+        ({"kind": "boolean", "true": ["ja"]}, "must be stated together"),
+        ({"kind": "boolean", "true": [], "false": ["nein"]}, "must be stated together"),
+        ({"kind": "boolean", "true": ["ja"], "false": ["JA"]}, "each word once, whatever its case"),
+        ({"kind": "boolean", "true": "ja", "false": ["nein"]}, "true='ja' must be a list of texts"),
+        ({"kind": "boolean", "true": ["ja"], "false": [" nein"]}, "must not be blank nor begin or end with a space"),
+        ({"kind": "number", "lower": 0, "upper": 1, "true": ["ja"]}, "true and false are for kind='boolean'"),
         ({"kind": "boolean", "unit": 3}, "unit=3 must be a text"),
         ({"kind": "boolean", "description": None}, "description=None must be a text"),
     ],
@@ -157,7 +175,10 @@ def test_columns_that_are_refused(facts, words):
         ({"columns": {"x": AGE}, "max_rows_per_person": 2}, "needs person="),
         ({"columns": {"x": AGE}, "person": "p", "max_rows_per_person": 0}, "must be >= 1"),
         ({"columns": {"x": AGE}, "person": "p", "max_rows_per_person": 1.5}, "must be an integer"),
+        ({"columns": {"x": AGE}, "delimiter": ";;"}, "delimiter=';;' must be one of"),
+        ({"columns": {"x": AGE}, "decimal": ";"}, "decimal=';' must be one of"),
         ({"columns": {"present": AGE}, "person": "p"}, "'present' has the name of a column that is made here"),
+        ({"columns": {"(missing cells 1-1 of 1)": AGE}}, "has the name of a column that is made here"),
         (
             {"columns": {"x": {"kind": "boolean", "missing": "indicator", "fill": True}, "x_missing": AGE}},
             "'x_missing' has the name of a column that is made here",

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tomllib
 
 import pandas as pd
 import pytest
@@ -102,6 +103,7 @@ def test_check_shows_what_is_stated(command, tmp_path):
     code, out, _ = command("check", "s.toml", "--json")
     answer = json.loads(out)
     assert answer["columns"]["age"]["bounds"] == [0, 120]
+    assert answer["columns"]["smoker"]["words"]["y"] == 1
     assert answer["person"] == "patient"
     (tmp_path / "bad.toml").write_text("[columns.a]\nkind='number'\nlower=2\nupper=1")
     code, _, err = command("check", "bad.toml")
@@ -142,6 +144,80 @@ def test_infer_holds_every_value(command, tmp_path, kind):
     read_table(tmp_path / f"t.{kind}", schema)
 
 
+def test_without_an_output_a_schema_is_printed(command, tmp_path):
+    PUBLIC.to_csv(tmp_path / "t.csv", index=False)
+    code, out, err = command("infer", "--public-data", "t.csv")
+    assert code == 0
+    assert set(Schema.from_dict(tomllib.loads(out)).columns) == {"id", "age", "visits", "smoker", "ward"}
+    assert "left out constant" in err
+    code, out, _ = command("new", "--columns", "a:boolean:true=ja|oui:false=nein", "--delimiter", ";")
+    assert code == 0
+    words = Column(kind="boolean", true=("ja", "oui"), false=("nein",))
+    assert Schema.from_dict(tomllib.loads(out)) == Schema({"a": words}, delimiter=";")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+def test_infer_reads_semicolons_and_takes_none_for_a_category_among_texts(command, tmp_path):
+    (tmp_path / "t.csv").write_text("cost;insurance;beds;ok\n1,5;none;None;Y\n2,5;state;3;n\n;private;4;none\n")
+    code, _, _ = command("infer", "--public-data", "t.csv", "--delimiter", ";", "--decimal", ",", "--output", "s.toml")
+    assert code == 0
+    assert Schema.read("s.toml") == Schema(
+        {
+            "cost": Column(kind="number", lower=1.5, upper=2.5, missing="indicator", fill=2),
+            "insurance": Column(kind="category", categories=("none", "private", "state")),
+            "beds": Column(kind="integer", lower=3, upper=4, missing="indicator", fill=3),
+            "ok": Column(kind="boolean", missing="indicator", fill=False),
+        },
+        delimiter=";",
+        decimal=",",
+    )
+
+
+# The names of a file, for nothing.
+
+
+def test_check_compares_names(command, tmp_path):
+    command("new", "--columns", COLUMNS, "--person", "patient", "--output", "s.toml")
+    (tmp_path / "t.csv").write_text("patient,age,ward,smoker,visits,note\nSECRET,1,a,yes,2,x\n")
+    code, out, _ = command("check", "s.toml", "--data", "t.csv")
+    assert code == 0
+    assert "t.csv has all columns that the schema states" in out
+    assert "not in the schema, so never read: note" in out
+    (tmp_path / "t.csv").write_text("patient,Age ,wards,visits\nSECRET,1,a,2\n")
+    code, out, _ = command("check", "s.toml", "--data", "t.csv")
+    assert code == 2
+    assert "missing: t.csv has no column 'age'. Did you mean 'Age '?" in out
+    assert "missing: t.csv has no column 'ward'. Did you mean 'wards'?" in out
+    assert "missing: t.csv has no column 'smoker'.\n" in out
+    assert "SECRET" not in out
+    code, out, _ = command("check", "s.toml", "--data", "t.csv", "--json")
+    assert code == 2
+    assert json.loads(out)["data"] == {
+        "absent": {"age": "Age ", "ward": "wards", "smoker": None}, "unused": ["Age ", "wards"], "refused": {}
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("content", ["SECRET,1,a,yes,2\nSECRET,2,b,no,3\n", "patient;age;ward;SECRET;visits\n", ""])
+def test_check_tells_no_name_of_a_file_without_a_header(command, tmp_path, content):
+    command("new", "--columns", COLUMNS, "--output", "s.toml")
+    (tmp_path / "t.csv").write_text(content)
+    code, out, err = command("check", "s.toml", "--data", "t.csv")
+    assert code == 2
+    assert "None of the columns is there. The first line of a CSV file must hold the names" in out
+    assert "SECRET" not in out + err
+
+
+def test_check_knows_how_a_column_is_kept(command, tmp_path):
+    command("new", "--columns", "day:number:0:10,age:number:0:120", "--output", "s.toml")
+    pd.DataFrame({"day": pd.to_datetime(["2020-01-01"]), "age": [3.0]}).to_parquet(tmp_path / "t.parquet")
+    code, out, _ = command("check", "s.toml", "--data", "t.parquet")
+    assert code == 2
+    assert "not readable: column 'day' is kept as dates or times" in out
+    code, _, err = command("check", "s.toml", "--data", "nowhere.csv")
+    assert code == 2
+    assert "--data 'nowhere.csv' cannot be read: no such file" in err
+
+
 def test_infer_leaves_names_out(command, tmp_path):
     pd.DataFrame({"name": [f"n{i}" for i in range(60)], "x": range(60)}).to_csv(tmp_path / "t.csv", index=False)
     code, out, _ = command("infer", "--public-data", "t.csv", "--output", "s.toml")
@@ -163,7 +239,6 @@ def test_infer_refuses_what_is_not_declared_public(command, tmp_path, words):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--public-data", "t.csv"], "--output is missing"),
         (["--public-data", "nowhere.csv", "--output", "s.toml"], "no such file"),
         (["--public-data", "t.csv", "--person", "nobody", "--output", "s.toml"], "has no column nobody"),
         (["--public-data", "e.csv", "--output", "s.toml"], "no column that a schema could state"),

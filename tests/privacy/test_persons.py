@@ -52,7 +52,8 @@ def test_places_and_padding():
     assert sorted(found["x"][1, :2].tolist()) == [-5, 2]
     np.testing.assert_array_equal(found["group"][0], np.int32([1, 1, 1]))
     assert {leaf: found[leaf].dtype.name for leaf in found} == {
-        "x": "float32", "x_missing": "float32", "group": "int32", "present": "float32"
+        "x": "float32", "x_missing": "float32", "group": "int32", "present": "float32",
+        "(missing cells 1-3 of 3)": "int32",
     }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from dpmcmc.accounting import Budget
 from dpmcmc.enclave.tables import DuckDBQuery, from_table, read_table
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
+from dpmcmc.schema_audit import audit_schema
 
 pytestmark = pytest.mark.usefixtures("silence")
 
@@ -75,6 +76,18 @@ def test_unknown_categories_and_unreadable_cells_pass_without_a_word(schema, tmp
         with pytest.raises(InvalidArgument) as caught:
             from_table(source, schema=schema, budget=Budget(1.0, 1e-6), chunk_size=0)
         assert_no_trace(everything_said(caught.value))
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, PERSONS], ids=["rows", "persons"])
+def test_an_audit_of_the_schema_tells_counts_alone(schema, tmp_path):
+    tables = sources(tmp_path, TEXTS)
+    for kind in ("csv", "pandas objects"):
+        audit = audit_schema(tables[kind], schema, epsilon=0.5, budget=Budget(1.0, 1e-6))
+        assert_no_trace(repr(audit) + str(audit))
+    (tmp_path / "t.csv").write_text(HEADER + ROW + f"{NAME},{NUMBER}\n")
+    with pytest.raises(InvalidArgument) as caught:
+        audit_schema(tmp_path / "t.csv", schema, epsilon=0.5, budget=Budget(1.0, 1e-6))
+    assert_no_trace(everything_said(caught.value))
 
 
 HEADER = "patient,name,age,visits,smoker,ward\n"

@@ -80,6 +80,8 @@ def test_numbers_kept_as_texts_and_objects(cells, stored):
         (pa.decimal128(5, 2), [1, 0, None]),
         (pa.bool_(), [True, False, None]),
         (pa.string(), ["YES", "no", "maybe"]),
+        (pa.string(), ["Y", "n", "J"]),
+        (pa.string(), ["t", " F ", "tf"]),
         (pa.large_string(), ["True", "FALSE", ""]),
         (pa.string_view(), ["1", "0", None]),
         (pa.binary(), [b"true", b"false", b"\xff"]),
@@ -93,6 +95,33 @@ def test_booleans_and_how_they_may_be_kept(kind, cells):
     records = read_table(table, Schema({"x": column})).records
     np.testing.assert_array_equal(records["x"], np.float32([1, 0, 1]))
     np.testing.assert_array_equal(records["x_missing"], np.float32([0, 0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells"),
+    [
+        (pa.string(), ["JA", "nein", "yes"]),
+        (pa.string(), [" 1 ", "2", "0"]),
+        (pa.int64(), [1, 2, 0]),
+        (pa.float64(), [1.0, 2.0, math.nan]),
+        (pa.bool_(), [True, False, None]),
+    ],
+)
+def test_stated_words_and_no_others(kind, cells):
+    column = Column(kind="boolean", true=("ja", "1"), false=("Nein", "2"), missing="indicator", fill=True)
+    records = read_table(pa.table({"x": pa.array(cells, kind)}), Schema({"x": column})).records
+    np.testing.assert_array_equal(records["x"], np.float32([1, 0, 1]))
+    np.testing.assert_array_equal(records["x_missing"], np.float32([0, 0, 1]))
+
+
+def test_semicolons_and_decimal_commas(tmp_path):
+    columns = {"cost": Column(kind="number", lower=0, upper=100), "ward": WARD}
+    (tmp_path / "t.csv").write_text("cost;ward;note\n1,5;a;x\n1.5;b;y\n1.000,5;a;z\n7;c;w\n")
+    records = read_table(tmp_path / "t.csv", Schema(columns, delimiter=";", decimal=",")).records
+    assert records["cost"].tolist() == [1.5, 50, 50, 7]  # a point is no part of a number then
+    assert records["ward"].tolist() == [0, 1, 0, 2]
+    frame = pd.DataFrame({"cost": [1.5, 2.5, 3, 4], "ward": list("abcd")})  # numbers have no decimal mark
+    assert read_table(frame, Schema(columns, decimal=",")).records["cost"].tolist() == [1.5, 2.5, 3, 4]
 
 
 @pytest.mark.parametrize("cells", [[1, 2, 3], [1.0, 2.0, math.nan], ["1", " 2 ", "3"], ["1", "2", "1.0"]])

@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from dpmcmc.errors import DpmcmcError
+from dpmcmc.accounting import Budget
+from dpmcmc.errors import DpmcmcError, InvalidArgument
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -29,6 +30,15 @@ _ARGUMENT = re.compile(rf"(?<![\w.'-])({'|'.join(OPTIONS)})=(True|None )?")
 def in_words_of_the_shell(message: str) -> str:
     """Name options where a message names arguments: ``num_chains=0`` becomes ``--chains 0``."""
     return _ARGUMENT.sub(lambda found: OPTIONS[found[1]] + ("" if found[2] == "True" else " "), message)
+
+
+def granted(epsilon: float | None, delta: float | None) -> Budget | None:
+    """Return the budget that a table is granted by --grant-epsilon and --grant-delta, if any."""
+    if epsilon is None and delta is None:
+        return None
+    if epsilon is None or delta is None:
+        raise InvalidArgument("a budget is granted with --grant-epsilon and --grant-delta together; give both")
+    return Budget(epsilon, delta)
 
 
 def names_options(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

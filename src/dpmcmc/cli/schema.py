@@ -1,20 +1,31 @@
 """``dpmcmc schema``: what the owner of a table states about its columns."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from dpmcmc.cli import schema_audit
+from dpmcmc.cli.options import names_options
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.column import Column
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
-app = typer.Typer(help="What is stated about the columns of a table, in a TOML file.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from dpmcmc.enclave.tables.names import Comparison
 
-Output: TypeAlias = Annotated[Path, typer.Option(help="The TOML file to write; one that is there is left alone.")]
+app = typer.Typer(help="What is stated about the columns of a table, in a TOML file.", no_args_is_help=True)
+app.command(name="audit")(schema_audit.audit)
+
+Output: TypeAlias = Annotated[
+    Path | None, typer.Option(help="The TOML file to write; existing files are not overwritten. Printed if left out.")
+]
 Person: TypeAlias = Annotated[str | None, typer.Option(help="The column that names the person a row belongs to.")]
 MaxRows: TypeAlias = Annotated[int, typer.Option("--max-rows-per-person", help="Rows of one person that count.", min=1)]
+Delimiter: TypeAlias = Annotated[str, typer.Option(help="What separates the fields of a CSV file, if not a comma.")]
+Decimal: TypeAlias = Annotated[str, typer.Option(help="The decimal mark of numbers in texts, if not a point.")]
 
 STATED = """\
 # What is stated about the columns of a table. These are public facts, known without the data: change them as you know
@@ -37,12 +48,14 @@ def new(
         str,
         typer.Option(
             help="name:number:LOWER:UPPER, name:integer:LOWER:UPPER, name:boolean or name:category:A|B|C, with commas "
-            "between; further facts as :missing=indicator:fill=25:unit=kg."
+            "between; further facts as :missing=indicator:fill=25:unit=kg, or :true=ja:false=nein."
         ),
     ],
-    output: Output,
+    output: Output = None,
     person: Person = None,
     max_rows: MaxRows = 1,
+    delimiter: Delimiter = "",
+    decimal: Decimal = "",
 ) -> None:
     """Write a schema from a data dictionary. No data are opened."""
     stated = [_column(each) for each in columns.split(",") if each.strip()]
@@ -50,18 +63,37 @@ def new(
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidArgument(f"--columns names {', '.join(twice)} more than once; expected each once")
-    schema = Schema.from_dict({"columns": dict(stated), "person": person, "max_rows_per_person": max_rows})
-    _write(schema, output, STATED)
+    about = {"person": person, "max_rows_per_person": max_rows, "delimiter": delimiter, "decimal": decimal}
+    _write(Schema.from_dict({"columns": dict(stated), **about}), output, STATED)
 
 
 @app.command()
-def check(file: Annotated[Path, typer.Argument(help="The TOML file.")], json: AsJson = False) -> None:
-    """Read a schema, and show what it states."""
+@names_options
+def check(
+    file: Annotated[Path, typer.Argument(help="The TOML file.")],
+    data: Annotated[
+        Path | None, typer.Option(help="A table to compare with, by the names and types of its columns; costs nothing.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Read a schema, show what it states and, with --data, whether the table has these columns."""
     schema = Schema.read(file)
+    compared = None if data is None else _compare(data, schema)
     if json:
         columns = {name: {"bounds": column.bounds, **_facts(column)} for name, column in schema.columns.items()}
-        print_json({"columns": columns, "person": schema.person, "max_rows_per_person": schema.max_rows_per_person})
+        answer = {"columns": columns, "person": schema.person, "max_rows_per_person": schema.max_rows_per_person}
+        print_json(answer if compared is None else {**answer, "data": asdict(compared)})
+    else:
+        _show(file, schema)
+    if compared is None:
         return
+    if not json:
+        _show_comparison(str(data), schema, compared)
+    if not compared.fits:
+        raise typer.Exit(2)
+
+
+def _show(file: Path, schema: Schema) -> None:
     rows = [
         [name, column.kind, _range(column), _missing(column), column.unit] for name, column in schema.columns.items()
     ]
@@ -73,28 +105,52 @@ def check(file: Annotated[Path, typer.Argument(help="The TOML file.")], json: As
     print_table(f"{file}: {len(rows)} columns", ["column", "kind", "values", "missing values", "unit"], rows, persons)
 
 
+def _compare(data: Path, schema: Schema) -> "Comparison":
+    from dpmcmc.enclave.tables.names import compare_names  # loads JAX, which a check of the schema alone can do without
+
+    return compare_names(data, schema)
+
+
+def _show_comparison(data: str, schema: Schema, compared: "Comparison") -> None:
+    """Say which columns are not there, which cannot be read, and which are not used."""
+    for name, near in compared.absent.items():
+        hint = f" Did you mean {near!r}?" if near is not None else ""
+        typer.echo(f"missing: {data} has no column {name!r}.{hint}")
+    if set(compared.absent) == set(schema.read_columns):
+        typer.echo(
+            "None of the columns is there. The first line of a CSV file must hold the names; if they are not separated "
+            'by commas, state it in the schema, such as delimiter = ";"'
+        )
+    for reason in compared.refused.values():
+        typer.echo(f"not readable: {reason}")
+    if compared.unused:
+        typer.echo(f"not in the schema, so never read: {', '.join(compared.unused)}")
+    if compared.fits:
+        typer.echo(
+            f"{data} has all columns that the schema states. `dpmcmc schema audit` counts cells that do not fit."
+        )
+
+
 @app.command()
 def infer(
     file: Annotated[Path | None, typer.Argument(help="Not read: a public file is given by --public-data.")] = None,
     public_data: Annotated[Path | None, typer.Option(help="A file that you declare public.")] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="The TOML file to write; one that is there is left alone.")
-    ] = None,
+    output: Output = None,
     person: Person = None,
     max_rows: MaxRows = 1,
+    delimiter: Delimiter = "",
+    decimal: Decimal = "",
 ) -> None:
     """Guess a schema from a file that is public."""
     if public_data is None or file is not None:
         raise InvalidArgument(WHY_NOT)
-    if output is None:
-        raise InvalidArgument("--output is missing; expected the TOML file to write")
     _refuse_to_overwrite(output)
     from dpmcmc.enclave.tables.public import schema_of_public_data
 
-    schema, left_out = schema_of_public_data(public_data, person, max_rows)
+    schema, left_out = schema_of_public_data(public_data, person, max_rows, delimiter, decimal)
     _write(schema, output, INFERRED)
     for name, reason in left_out.items():
-        typer.echo(f"left out {name}: {reason}")
+        typer.echo(f"left out {name}: {reason}", err=output is None)
 
 
 def _column(written: str) -> tuple[str, dict[str, Any]]:
@@ -115,7 +171,7 @@ def _column(written: str) -> tuple[str, dict[str, Any]]:
     for part in parts:
         key, equals, value = part.partition("=")
         if equals:
-            facts[key] = _fill(kind, value) if key == "fill" else value
+            facts[key] = _fact(kind, key, value)
     return name, facts
 
 
@@ -127,21 +183,33 @@ def _number(text: str) -> Any:
         return text
 
 
+def _fact(kind: str, key: str, text: str) -> Any:
+    """Return what stands behind the equals sign: a list of words, the value of a fill, or a text."""
+    if key in ("true", "false"):
+        return text.split("|")
+    return _fill(kind, text) if key == "fill" else text
+
+
 def _fill(kind: str, text: str) -> Any:
     if kind == "boolean":
         return {"true": True, "false": False, "1": True, "0": False}.get(text.lower(), text)
     return text if kind == "category" else _number(text)
 
 
-def _refuse_to_overwrite(output: Path) -> None:
-    if output.exists():
+def _refuse_to_overwrite(output: Path | None) -> None:
+    if output is not None and output.exists():
         raise InvalidArgument(f"--output {str(output)!r} is there already; give another name, or move it away")
 
 
-def _write(schema: Schema, output: Path, header: str) -> None:
+def _write(schema: Schema, output: Path | None, header: str) -> None:
+    """Write a schema to a new file, or print it."""
+    text = f"{header}\n{schema.to_toml()}"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
     _refuse_to_overwrite(output)
     try:
-        output.write_text(f"{header}\n{schema.to_toml()}", encoding="utf-8")
+        output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InvalidArgument(f"--output {str(output)!r} cannot be written: {error.strerror}") from error
     typer.echo(f"wrote {output}: {len(schema.columns)} columns")
@@ -151,6 +219,7 @@ def _facts(column: Column) -> dict[str, Any]:
     return {
         "kind": column.kind,
         "levels": list(column.levels),
+        "words": column.words if column.kind == "boolean" else {},
         "missing": column.missing,
         "stand_in": column.stand_in,
         "unit": column.unit,
@@ -161,8 +230,10 @@ def _facts(column: Column) -> dict[str, Any]:
 def _range(column: Column) -> str:
     if column.kind == "category":
         return ", ".join(column.levels)
+    if column.kind == "boolean":
+        return f"{column.words_for(False)} or {column.words_for(True)}"
     lower, upper = column.bounds
-    return "false, true" if column.kind == "boolean" else f"{lower:g} to {upper:g}"
+    return f"{lower:g} to {upper:g}"
 
 
 def _missing(column: Column) -> str:

@@ -18,6 +18,7 @@ from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.resume.journal import Journal, reservation_of
 from dpmcmc.enclave.resume.session import ResumableRun
 from dpmcmc.enclave.select import Attempt, Best, best_of
+from dpmcmc.missing_cells import is_hidden
 from dpmcmc.schema import Schema
 
 if TYPE_CHECKING:
@@ -156,11 +157,13 @@ class PrivateData(Vault):
         kinds = ", ".join(
             f"{name}: {leaf.dtype}{list(leaf.shape) or ''}"
             for name, leaf in zip(names, jax.tree.leaves(facts.record), strict=True)
+            if not is_hidden(name)
         )
+        bounds = {name: pair for name, pair in facts.bounds.items() if not is_hidden(name)}
         counted = "size" if facts.adjacency is Adjacency.REPLACE_ONE else "capacity"
         unit = "" if self.unit == "record" else f", unit={self.unit!r}"
         noise = "" if facts.noise == "exact" else f", noise={facts.noise!r}"
         return (
-            f"PrivateData({kinds}; bounds={dict(facts.bounds)}, {counted}={facts.size}, "
+            f"PrivateData({kinds}; bounds={bounds}, {counted}={facts.size}, "
             f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{unit}{noise}{self._placement.words})"
         )

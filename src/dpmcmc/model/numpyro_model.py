@@ -8,11 +8,12 @@ model is examined on made-up rows, and refused, with the site and the reason, if
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 
+from dpmcmc import missing_cells
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import made_up
 from dpmcmc.model.model import Model
@@ -75,9 +76,14 @@ def from_numpyro(
     def log_prior(position: Any) -> jax.Array:
         return _total(evaluate(call, position, nobody, plate).prior)
 
-    def log_likelihood(position: Any, record: Any) -> jax.Array:
+    def likelihood(position: Any, record: Any) -> jax.Array:
         row = jax.tree.map(lambda leaf: leaf[None], record)
         return _total(evaluate(call, position, row, plate).likelihood)
+
+    replayed = replay(likelihood, position=position, record=record)
+
+    def log_likelihood(position: Any, record: Any) -> jax.Array:
+        return replayed(position, _columns(record))
 
     def constrain(position: Any) -> dict[str, Any]:
         terms = evaluate(call, position, nobody, plate)
@@ -88,7 +94,7 @@ def from_numpyro(
     drawable = not outside and all(site.drawable for site in latent.values())
     return Model(
         replay(log_prior, position=position),
-        replay(log_likelihood, position=position, record=record),
+        log_likelihood,
         temperature=temperature,
         constrain=replay(constrain, position=position),
         unconstrain=lambda parameters: invert(_only(parameters, values)),
@@ -104,11 +110,19 @@ def _facts(data: Any) -> tuple[Any, Mapping[str, tuple[float, float]]]:
     if not jax.tree.leaves(record):
         raise InvalidArgument("data holds no array; expected a PrivateData, or the shapes of one record")
     try:
-        return jax.tree.map(_shape, record), bounds
+        return jax.tree.map(_shape, _columns(record)), bounds
     except TypeError as error:
         raise InvalidArgument(
             f"data is a {type(data).__name__}; expected a PrivateData, or the shapes of one record"
         ) from error
+
+
+def _columns(record: Any) -> Any:
+    """Return a record without what a table says of missing cells: a NumPyro model knows columns alone."""
+    if not isinstance(record, Mapping):
+        return record
+    named = cast(Mapping[Any, Any], record)
+    return {name: leaf for name, leaf in named.items() if not missing_cells.is_hidden(str(name))}
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -16,6 +16,7 @@ from dpmcmc.accounting.ledger import DatasetAccount
 from dpmcmc.enclave import PaidRun, PrivateData
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.kernels import Kernel, Stage
+from dpmcmc.missing_cells import is_hidden
 from dpmcmc.model import Model
 from dpmcmc.run.program import Advance, Begin, Layout, Whole, as_stages, continues
 from dpmcmc.run.progress import Watcher
@@ -185,13 +186,14 @@ def settings(plan: Plan, data: PrivateData, entry: Mapping[str, str]) -> dict[st
 def surroundings(data: PrivateData, entry: Mapping[str, str]) -> dict[str, Any]:
     """Return what is public of the data of a run, and what their ledger has, after it, with the entry that paid."""
     facts, account = data.facts, data.account
+    stated = {name: [float(bound) for bound in bounds] for name, bounds in facts.bounds.items()}
     ledger = {} if account is None else {"ledger": {**_ledger(account), **entry}}
     return {
         "data": repr(data),
         "facts": {
             "size": facts.size,
             "adjacency": facts.adjacency.value,
-            "bounds": {name: [float(bound) for bound in bounds] for name, bounds in facts.bounds.items()},
+            "bounds": {name: bounds for name, bounds in stated.items() if not is_hidden(name)},
         },
         **ledger,
     }

@@ -8,6 +8,7 @@ import numpy as np
 
 from dpmcmc.enclave import PrivateData
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.missing_cells import is_hidden
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
 
@@ -88,9 +89,13 @@ def _real(value: Any) -> jax.Array:
 
 
 def _records_at_bounds(data: PrivateData) -> list[Any]:
-    """Return records made of the stated bounds: lowest, highest, middle; none at all if one is not stated."""
+    """Return records made of the stated bounds: lowest, highest, middle; none at all if one is not stated.
+
+    No cell of them is missing.
+    """
     leaves, structure = jax.tree.flatten(data.facts.record)
-    bounds = list(data.facts.bounds.values())
+    stated = data.facts.bounds.items()
+    bounds = [(low, low if is_hidden(name) else high) for name, (low, high) in stated]
     if len(bounds) != len(leaves) or not np.all(np.isfinite(bounds)):
         return []
     return [

@@ -10,9 +10,6 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
-TRUTH = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
-"""The texts that a boolean may be written as, in small letters."""
-
 Reading = Callable[[Any], float]
 """What a cell is stored as: a number, or NaN where the cell is missing."""
 
@@ -53,10 +50,22 @@ def number(cell: Any) -> float:
         return {"true": 1.0, "false": 0.0}.get((text(cell) or "").lower(), math.nan)
 
 
-def boolean(cell: Any) -> float:
-    """Return 1 for true, yes and 1; 0 for false, no and 0; whatever else a cell says, it is missing."""
-    written = text(cell)
-    return math.nan if written is None else TRUTH.get(written.lower(), math.nan)
+def number_with_comma(cell: Any) -> float:
+    """Return a cell as a number, where a comma is the decimal mark of texts, and a point is no part of a number."""
+    if not isinstance(cell, str | bytes):
+        return number(cell)
+    written = text(cell) or ""
+    return math.nan if "." in written else number(written.replace(",", "."))
+
+
+def truth(words: Mapping[str, float]) -> Reading:
+    """Return the reading of a boolean column, from what each word means in small letters; any other is missing."""
+
+    def boolean(cell: Any) -> float:
+        written = text(cell)
+        return math.nan if written is None else words.get(written.lower(), math.nan)
+
+    return boolean
 
 
 def one_of(codes: Mapping[str, int]) -> Reading:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpmcmc import missing_cells
 from dpmcmc.enclave.tables import cells
 from dpmcmc.enclave.tables.arrow import arrow
 from dpmcmc.errors import InvalidArgument
@@ -27,6 +28,21 @@ def leaves(name: str, values: np.ndarray, column: Column) -> Leaves:
     return made
 
 
+def missing_bits(rows: Leaves, missing: Mapping[str, np.ndarray]) -> Leaves:
+    """Return the leaves that say which cells of the rows were missing.
+
+    Args:
+        rows: all other leaves.
+        missing: for each column where its cells are missing.
+    """
+    leaves: Leaves = {}
+    for name, (leaf, bit) in missing_cells.places(rows).items():
+        bits = leaves.setdefault(leaf, np.zeros(len(rows[name]), np.int32))
+        if name in missing:
+            bits |= missing[name].astype(np.int32) << bit
+    return leaves
+
+
 def stored(values: np.ndarray, missing: np.ndarray, column: Column) -> np.ndarray:
     """Return values within the bounds of the column: single precision, or the integer codes of categories."""
     filled = np.where(missing, column.stand_in, values)
@@ -40,8 +56,15 @@ def pad(column: Column) -> Mapping[str, float]:
     return {"": column.stand_in, **({"_missing": 0.0} if column.missing == "indicator" else {})}
 
 
-def numbers(name: str, kept: Any, column: Column) -> np.ndarray:
-    """Return an Arrow column as numbers, or as codes of its categories; NaN where a cell is missing."""
+def numbers(name: str, kept: Any, column: Column, decimal: str = "") -> np.ndarray:
+    """Return an Arrow column as numbers, or as codes of its categories; NaN where a cell is missing.
+
+    Args:
+        name: the column, for messages.
+        kept: the Arrow column.
+        column: what is stated of it.
+        decimal: the decimal mark of numbers in texts, a point unless it is a comma.
+    """
     kind = value_type(name, kept.type)
     types = arrow(".types")
     if column.kind == "category":
@@ -52,9 +75,9 @@ def numbers(name: str, kept: Any, column: Column) -> np.ndarray:
         codes = {category: code for code, category in enumerate(column.categories)}
         return read(kept, cells.one_of(codes))
     if column.kind == "boolean":
-        return read(kept, cells.boolean)
+        return read(kept, cells.truth(column.words))
     if types.is_dictionary(kept.type) or not (types.is_integer(kind) or types.is_floating(kind)):
-        return read(kept, cells.number)
+        return read(kept, cells.number_with_comma if decimal == "," else cells.number)
     return kept.cast(arrow().float64(), safe=False).to_numpy()
 
 

@@ -13,8 +13,9 @@ from dpmcmc.errors import InvalidArgument
 class Format(NamedTuple):
     """How one kind of file is read, and what is said where it cannot be."""
 
-    names: Callable[[Path], list[str]]
-    read: Callable[[Path, list[str]], Any]
+    types: Callable[[Path, str], list[tuple[str, Any]]]
+    """The names and types of the columns, given what stands between the fields of a text."""
+    read: Callable[[Path, list[str], str], Any]
     well_formed: str
 
 
@@ -32,18 +33,26 @@ def paths_of(source: Path) -> list[Path]:
     return found
 
 
-def column_names(path: Path) -> list[str]:
-    """Return the names of the columns. They are not for messages: in a file without a header they are a row."""
+def column_types(path: Path, delimiter: str = "") -> list[tuple[str, Any]]:
+    """Return the names of the columns, and the Arrow types under which they are kept. No row is read.
+
+    The names are not for messages: in a file without a header they are a row.
+    """
     file_format = _format(path)
-    return without_values(_unreadable(path, file_format), lambda: file_format.names(path))
+    return without_values(_unreadable(path, file_format), lambda: file_format.types(path, delimiter))
 
 
-def read_columns(path: Path, names: list[str]) -> Any:
+def column_names(path: Path, delimiter: str = "") -> list[str]:
+    """Return the names of the columns; they are not for messages either."""
+    return [name for name, _ in column_types(path, delimiter)]
+
+
+def read_columns(path: Path, names: list[str], delimiter: str = "") -> Any:
     """Return columns of a file, whose names were checked, as an Arrow table."""
     file_format = _format(path)
 
     def read() -> Any:
-        table = file_format.read(path, names).select(names)
+        table = file_format.read(path, names, delimiter).select(names)
         table.validate(full=True)
         return table
 
@@ -63,24 +72,26 @@ def _format(path: Path) -> Format:
     return FORMATS[path.suffix.lower()]
 
 
-def _delimiter(path: Path) -> str:
-    return "\t" if path.suffix.lower() == ".tsv" else ","
+def _delimiter(path: Path, stated: str) -> str:
+    return stated or ("\t" if path.suffix.lower() == ".tsv" else ",")
 
 
-def _csv_names(path: Path) -> list[str]:
+def _csv_types(path: Path, delimiter: str) -> list[tuple[str, Any]]:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        return next(csv.reader(file, delimiter=_delimiter(path)), [])
+        names = next(csv.reader(file, delimiter=_delimiter(path, delimiter)), [])
+    return [(name, arrow().string()) for name in names]
 
 
-def _csv_columns(path: Path, names: list[str]) -> Any:
+def _csv_columns(path: Path, names: list[str], delimiter: str) -> Any:
     """Read cells as text, all of them: a type that was guessed would depend on every row."""
     module, text = arrow(".csv"), arrow().string()
     return module.read_csv(
         str(path),
         parse_options=module.ParseOptions(
-            delimiter=_delimiter(path),
+            delimiter=_delimiter(path, delimiter),
             newlines_in_values=True,
-            ignore_empty_lines=len(_csv_names(path)) > 1,  # in a single column an empty line is an empty cell
+            ignore_empty_lines=len(_csv_types(path, delimiter))
+            > 1,  # in a single column an empty line is an empty cell
         ),
         convert_options=module.ConvertOptions(
             include_columns=names,
@@ -91,23 +102,23 @@ def _csv_columns(path: Path, names: list[str]) -> Any:
     )
 
 
-def _parquet_names(path: Path) -> list[str]:
+def _parquet_types(path: Path, _: str) -> list[tuple[str, Any]]:
     with arrow(".parquet").ParquetFile(path) as file:
-        return list(file.schema_arrow.names)
+        return [(field.name, field.type) for field in file.schema_arrow]
 
 
-def _parquet_columns(path: Path, names: list[str]) -> Any:
+def _parquet_columns(path: Path, names: list[str], _: str) -> Any:
     with arrow(".parquet").ParquetFile(path) as file:
         return file.read(columns=names)
 
 
-def _arrow_names(path: Path) -> list[str]:
+def _arrow_types(path: Path, _: str) -> list[tuple[str, Any]]:
     with arrow().OSFile(str(path)) as file:
-        return list(_arrow_reader(file).schema.names)
+        return [(field.name, field.type) for field in _arrow_reader(file).schema]
 
 
-def _arrow_columns(path: Path, names: list[str]) -> Any:
-    wanted = [position for position, name in enumerate(_arrow_names(path)) if name in names]
+def _arrow_columns(path: Path, names: list[str], _: str) -> Any:
+    wanted = [position for position, (name, _) in enumerate(_arrow_types(path, "")) if name in names]
     with arrow().OSFile(str(path)) as file:
         return _arrow_reader(file, included_fields=wanted).read_all()
 
@@ -121,11 +132,11 @@ def _arrow_reader(file: Any, **options: Any) -> Any:
 
 
 _CSV = Format(
-    _csv_names,
+    _csv_types,
     _csv_columns,
     "text in UTF-8, a first line with the names of the columns, and as many fields in every line",
 )
-_PARQUET = Format(_parquet_names, _parquet_columns, "a whole Parquet file")
-_ARROW = Format(_arrow_names, _arrow_columns, "a whole file of Arrow, or of Feather in its second version")
+_PARQUET = Format(_parquet_types, _parquet_columns, "a whole Parquet file")
+_ARROW = Format(_arrow_types, _arrow_columns, "a whole file of Arrow, or of Feather in its second version")
 FORMATS = {".csv": _CSV, ".tsv": _CSV, ".parquet": _PARQUET, ".feather": _ARROW, ".arrow": _ARROW, ".ipc": _ARROW}
 """How a file is read, by the end of its name."""

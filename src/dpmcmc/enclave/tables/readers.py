@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpmcmc import missing_cells
 from dpmcmc.enclave.tables import cells, columns, files, frames
 from dpmcmc.enclave.tables.guard import without_values
 from dpmcmc.enclave.tables.persons import by_person
@@ -44,14 +45,13 @@ def read_table(source: Any, schema: Any) -> Table:
         schema: a `Schema`, what one is made of, or the path of a TOML file.
     """
     stated = Schema.read(schema)
-    names = [*stated.columns, *([] if stated.person is None else [stated.person])]
     known: dict[str, int] = {}
     parts: list[columns.Leaves] = []
     persons: list[np.ndarray] = []
-    for table in _tables(source, names):
+    for table in arrow_tables(source, stated):
         parts.append(_leaves(table, stated))
         if stated.person is not None:
-            persons.append(_persons(stated.person, table.column(stated.person), known))
+            persons.append(number_persons(stated.person, table.column(stated.person), known))
     rows = {leaf: np.concatenate([part[leaf] for part in parts]) for leaf in parts[0]}
     if stated.person is None:
         return Table(rows, stated.bounds, None)
@@ -65,20 +65,21 @@ def check_names(what: str, found: list[str], wanted: list[str]) -> None:
     if missing:
         raise InvalidArgument(
             f"{what} has no column {', '.join(missing)}; the schema names it. Correct the schema, or the table: the "
-            "first line of a CSV file holds the names, separated by commas"
+            "first line of a CSV file holds the names, separated by commas unless the schema states a delimiter"
         )
     twice = [name for name in wanted if found.count(name) > 1]
     if twice:
         raise InvalidArgument(f"{what} has the column {', '.join(twice)} more than once; expected each once")
 
 
-def _tables(source: Any, names: list[str]) -> Iterator[Any]:
-    """Return a source as Arrow tables that hold just the columns asked for; every file of a folder is one."""
+def arrow_tables(source: Any, schema: Schema) -> Iterator[Any]:
+    """Return a source as Arrow tables that hold just the columns of a schema; every file of a folder is one."""
+    names = schema.read_columns
     if isinstance(source, str | os.PathLike):
         paths = files.paths_of(Path(source))
         for path in paths:
-            check_names(f"source={str(path)!r}", files.column_names(path), names)
-        yield from (files.read_columns(path, names) for path in paths)
+            check_names(f"source={str(path)!r}", files.column_names(path, schema.delimiter), names)
+        yield from (files.read_columns(path, names, schema.delimiter) for path in paths)
         return
     frame = frames.frame_of(source)
     if frame is None:
@@ -93,13 +94,16 @@ def _tables(source: Any, names: list[str]) -> Iterator[Any]:
 def _leaves(table: Any, schema: Schema) -> columns.Leaves:
     """Return the leaves of all columns of one Arrow table."""
     made: columns.Leaves = {}
+    missing: dict[str, np.ndarray] = {}
     for name, column in schema.columns.items():
-        read = partial(columns.numbers, name, table.column(name), column)
-        made |= columns.leaves(name, without_values(f"column {name!r} cannot be read", read), column)
-    return made
+        read = partial(columns.numbers, name, table.column(name), column, schema.decimal)
+        values = without_values(f"column {name!r} cannot be read", read)
+        made |= columns.leaves(name, values, column)
+        missing[name] = np.isnan(values)
+    return made | columns.missing_bits(made, missing)
 
 
-def _persons(name: str, kept: Any, known: dict[str, int]) -> np.ndarray:
+def number_persons(name: str, kept: Any, known: dict[str, int]) -> np.ndarray:
     """Return the number of each row's person, NaN for nobody; persons are numbered in `known` as they turn up."""
 
     def person(cell: Any) -> float:
@@ -113,4 +117,5 @@ def _persons(name: str, kept: Any, known: dict[str, int]) -> np.ndarray:
 def _padding(schema: Schema) -> Mapping[str, float]:
     """Return what stands in the places of a person that hold no row, by leaf."""
     stated = schema.columns.items()
-    return {name + end: value for name, column in stated for end, value in columns.pad(column).items()}
+    padding = {name + end: value for name, column in stated for end, value in columns.pad(column).items()}
+    return padding | dict.fromkeys(missing_cells.bounds(padding), 0.0)

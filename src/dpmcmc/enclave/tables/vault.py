@@ -1,8 +1,9 @@
 """The vault of a table: `from_table`."""
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
@@ -13,6 +14,9 @@ from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.tables.readers import read_table
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 from dpmcmc.schema import Schema
+
+Contents: TypeAlias = tuple[Mapping[str, Any], Mapping[str, tuple[float, float]]]
+"""The leaves of records, and their bounds."""
 
 
 def from_table(
@@ -40,6 +44,49 @@ def from_table(
         chunk_size: how many records a mechanism holds at once at most, as for `PrivateData`.
     """
     stated = Schema.read(schema)
+    return open_vault(
+        lambda: _records(source, stated),
+        source,
+        stated,
+        ledger=ledger,
+        dataset=dataset,
+        budget=budget,
+        adjacency=adjacency,
+        capacity=capacity,
+        chunk_size=chunk_size,
+    )
+
+
+def _records(source: Any, schema: Schema) -> Contents:
+    table = read_table(source, schema)
+    return table.records, table.bounds
+
+
+def open_vault(
+    read: Callable[[], Contents],
+    source: Any,
+    schema: Schema,
+    *,
+    ledger: Payer | str | None = None,
+    dataset: str | None = None,
+    budget: Budget | None = None,
+    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+    capacity: int | None = None,
+    chunk_size: int = CHUNK_SIZE,
+) -> PrivateData:
+    """Find what pays for a source, then read it, and put what was read into a vault.
+
+    Args:
+        read: returns the records that the source becomes, and their bounds.
+        source: the table, for its name.
+        schema: what is stated of its columns.
+        ledger: as for `from_table`, and so are the others.
+        dataset: its name in the book.
+        budget: what is granted.
+        adjacency: which data sets are neighbours.
+        capacity: the stated number of slots.
+        chunk_size: how many records are held at once.
+    """
     relation = Adjacency.parse("adjacency", adjacency)
     if relation is Adjacency.ADD_OR_REMOVE_ONE and capacity is None:
         raise InvalidArgument(
@@ -53,17 +100,17 @@ def from_table(
         budget = None
     elif budget is None:
         raise InvalidArgument("say what pays: ledger= with a ledger or its URL, or budget= with a Budget")
-    table = read_table(source, stated)
+    records, bounds = read()
     return PrivateData(
-        table.records,
-        bounds=table.bounds,
+        records,
+        bounds=bounds,
         adjacency=relation,
         capacity=capacity,
         ledger=ledger,
         dataset=dataset,
         budget=budget,
         chunk_size=chunk_size,
-        schema=stated,
+        schema=schema,
     )
 
 

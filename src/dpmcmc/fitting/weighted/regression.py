@@ -158,10 +158,14 @@ class Regression:
         return jnp.concatenate([self._coordinates.row(record), *hots])
 
     def rows(self, record: Any) -> tuple[Any, Any]:
-        """Return the rows of a record with a leading axis, and which of them are there: one, or those of a person."""
-        if PRESENT not in record:
-            return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], dict(record)), jnp.ones(1, bool)
-        return {name: leaf for name, leaf in record.items() if name != PRESENT}, record[PRESENT] > 0
+        """Return the rows of a record with a leading axis, and which of them are there, with a response."""
+        if PRESENT in record:
+            rows = {name: leaf for name, leaf in record.items() if name != PRESENT}
+            is_present = record[PRESENT] > 0
+        else:
+            rows = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], dict(record))
+            is_present = jnp.ones(1, bool)
+        return rows, is_present & jax.vmap(self._coordinates.response.is_there)(rows)
 
     def predictors(self, vector: jax.Array, record: Any) -> jax.Array:
         """Return the predictors of one row."""

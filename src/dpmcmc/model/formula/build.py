@@ -5,6 +5,7 @@ from math import log
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
@@ -31,7 +32,8 @@ def from_formula(
     """Return the model of a formula such as ``"readmitted ~ age + bmi + C(ward) + age:smoker + (1|site)"``.
 
     The columns of the design follow from the schema: numbers are scaled by their bounds to [-1, 1], categories become
-    indicators against the first one. A record is a mapping from column names to values; categories are codes.
+    indicators against the first one. A record is a mapping from column names to values; categories are codes. A row
+    of a table without a response contributes nothing.
 
     Args:
         formula: the response, ``~``, and terms. Numbers may be transformed one record at a time (``I(age**2)``,
@@ -63,7 +65,8 @@ def from_formula(
     def log_likelihood(position: Position, record: Record) -> jax.Array:
         natural = coordinates.natural(position)
         eta = coordinates.predictor(natural, record)
-        return of.log_density(eta, response.read(record), response.read_trials(record), natural.others)
+        density = of.log_density(eta, response.read(record), response.read_trials(record), natural.others)
+        return jnp.where(response.is_there(record), density, 0.0)
 
     return FormulaModel(
         coordinates.log_prior,

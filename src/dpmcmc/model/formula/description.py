@@ -1,6 +1,6 @@
 """Say in words what a formula stands for: the columns, how they are scaled, and every prior."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.coordinates import Coordinates
@@ -34,6 +34,8 @@ def _lines(
         yield f"  Its classes are {', '.join(response.classes)}."
     if response.trials is not None:
         yield f"  The number of trials is {response.trials}."
+    if response.required:
+        yield f"  A row in which {' or '.join(response.required)} is missing contributes nothing."
     scaled = [f"{block.block.term.label}: {block.words}" for block in coordinates.design.blocks if block.words]
     if scaled:
         yield "Predictors are scaled to [-1, 1] by the bounds of the schema, never by the data:"
@@ -53,7 +55,7 @@ def _lines(
     for name, prior in prior_words(coordinates).items():
         yield f"  {name} ~ {prior}{_role(name, coordinates)}"
     yield "Results are on the original scale."
-    yield from _notes(columns, names)
+    yield from _notes(columns, [name for name in names if name not in response.required])
 
 
 def _role(name: str, coordinates: Coordinates) -> str:
@@ -63,7 +65,7 @@ def _role(name: str, coordinates: Coordinates) -> str:
     return ", in increasing order" if name == "cutpoints" else ""
 
 
-def _notes(columns: Columns, names: tuple[str, ...]) -> Iterator[str]:
+def _notes(columns: Columns, names: Sequence[str]) -> Iterator[str]:
     """Remind of values that are filled in where the model does not ask whether they were missing."""
     for name in names:
         column = columns[name]
