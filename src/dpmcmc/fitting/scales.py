@@ -9,6 +9,7 @@ import numpy as np
 from dpmcmc.enclave import PrivateData
 from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.missing_cells import is_hidden
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout, log_likelihood
 
@@ -40,7 +41,11 @@ def made_up_records(data: PrivateData, key: jax.Array, num_records: int = NUM_RE
     return jax.tree.unflatten(
         structure,
         [
-            _uniform(one, (num_records, *leaf.shape), leaf.dtype, data.facts.bounds[name], whole or name not in numbers)
+            jnp.zeros((num_records, *leaf.shape), leaf.dtype)  # no cell is missing
+            if is_hidden(name)
+            else _uniform(
+                one, (num_records, *leaf.shape), leaf.dtype, data.facts.bounds[name], whole or name not in numbers
+            )
             for one, leaf, name in zip(keys, leaves, names, strict=True)
         ],
     )

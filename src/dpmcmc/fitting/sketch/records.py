@@ -13,6 +13,7 @@ from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting.scales import made_up_records
 from dpmcmc.fitting.sketch.skeleton import Matrix
+from dpmcmc.missing_cells import is_hidden
 
 MOVES = 8
 """How often each number of a record is moved between two records of a walk, on average."""
@@ -37,7 +38,8 @@ class RecordWalk:
     def __init__(self, data: PrivateData, log_likelihood: Callable[[jax.Array, Any], jax.Array]) -> None:
         facts = data.facts
         leaves = jax.tree.leaves(facts.record)
-        limits = [facts.bounds.get(name, (0.0, 0.0)) for name in leaf_names(facts.record)]
+        names = leaf_names(facts.record)
+        limits = [(0.0, 0.0) if is_hidden(name) else facts.bounds.get(name, (0.0, 0.0)) for name in names]
         sides = [
             np.concatenate([np.full(leaf.size, limit[side]) for leaf, limit in zip(leaves, limits, strict=True)])
             for side in (0, 1)

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpmcmc.accounting import Budget
 from dpmcmc.fitting.spending import noise_of_share
-from dpmcmc.fitting.weighted.newton import least_variance
+from dpmcmc.fitting.weighted.bounds import least_variance
 from dpmcmc.fitting.weighted.regression import Regression
 from dpmcmc.fitting.weighted.releases import LENGTH, LENGTHS, RATIO
 

@@ -135,7 +135,7 @@ class NegativeBinomial(Counts):
     """Counts of variance mean + mean^2 / concentration; the shape is the logarithm of the concentration."""
 
     num_shapes = 1
-    usual_length = 2.4
+    usual_length = 2.8
 
     def scores(self, xp: Any, count: Any, predictor: Any, shapes: Any) -> Any:
         """Return the scores by the predictor and by the log concentration."""

@@ -14,8 +14,8 @@ from scipy import linalg
 
 from dpmcmc.fitting.weighted.histograms import Moments
 from dpmcmc.fitting.weighted.regression import Regression
-from dpmcmc.fitting.weighted.releases import LENGTHS, RATIO, SIDE, Answer, Asked
-from dpmcmc.fitting.weighted.scores import Floats, Scores, TabledScores
+from dpmcmc.fitting.weighted.releases import LENGTHS, SIDE, Answer, Asked
+from dpmcmc.fitting.weighted.scores import Floats, TabledScores
 
 PILOT_BOUND = 1.0
 """Where scores are cut off in the pilot, in their standard deviations: noise counts there, and efficiency does not."""
@@ -34,18 +34,6 @@ POOLED = 3
 
 SEEN = 3.0
 """Bins of less than so many standard deviations of their noise are not believed."""
-
-BOUNDS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)
-"""Cuts to choose from for the last releases."""
-
-UNCUT = 20.0
-"""A cut that cuts nothing."""
-
-RADII = 1.1 ** np.arange(-10.0, 45.0)
-"""Radii to choose from, in usual lengths of a score."""
-
-ALIKE = 0.05
-"""Variances that differ by so much of the noise's are alike."""
 
 LEAST_WEIGHT = 0.02
 """Mean weights below this are taken to be noise."""
@@ -89,6 +77,8 @@ class Release:
     variance: float
     lengths: Floats
     lengths_sd: float
+    roots: Floats
+    """Of variance over slope, for each parameter: cut scores vary less than their slope says, some more than others."""
 
     @property
     def dimension(self) -> int:
@@ -108,11 +98,23 @@ class Release:
 
     def likelihood(self, slope: Floats | None = None) -> Likelihood:
         """Return what it tells of the parameters; eigenvalues within their noise tell nothing."""
-        values, vectors = np.linalg.eigh(self.slope if slope is None else slope)
-        seen = np.where(values > self.noise_level, values, 0.0)
-        spread = seen * self.mean_weight + self.score_variance
-        tilt = vectors @ (seen / spread * (vectors.T @ self.score))
-        return Likelihood((vectors * (seen**2 / spread)) @ vectors.T, tilt)
+        seen = self.seen(self.slope if slope is None else slope)
+        spread = self.data_variance(seen) + self.score_variance * np.eye(self.dimension)
+        gain = np.linalg.solve(spread, seen).T
+        return Likelihood((gain @ seen + (gain @ seen).T) / 2, gain @ self.score)
+
+    def seen(self, slope: Floats) -> Floats:
+        """Return a slope without directions that are within their noise."""
+        values, vectors = np.linalg.eigh(slope)
+        return (vectors * np.where(values > self.noise_level, values, 0.0)) @ vectors.T
+
+    def data_variance(self, slope: Floats) -> Floats:
+        """Return the variance of the sum of scores given the predictors, for a slope: its shape, and its trace."""
+        turned = self.whitening.factor.T * self.roots @ self.whitening.inverse.T
+        shape = turned @ slope @ turned.T
+        least = self.slope_sd * self.dimension
+        share = np.clip(self.variance / max(float(np.trace(turned @ self.slope @ turned.T)), least), LEAST_WEIGHT, 1.0)
+        return float(share) * shape
 
     def information(self) -> Floats:
         """Return what all records know without weights; not less than the noise in any direction: for coordinates."""
@@ -167,7 +169,20 @@ class Steps:
             float(variance),
             lengths,
             float(slope_sd) / SIDE,
+            self._roots(point, bound),
         )
+
+    def _roots(self, point: Floats, bound: float) -> Floats:
+        """Return the roots of variance over slope of the scores by each parameter."""
+        regression = self.regression
+        ratios = regression.scores.ratios(self._predictors(point), regression.shapes(np, point), bound)
+        shapes = [ratios[1 + place] if len(ratios) > 1 else 1.0 for place in regression.free]
+        return np.sqrt(np.append(np.full(regression.num_linear, ratios[0]), shapes))
+
+    def _predictors(self, point: Floats) -> Floats:
+        """Return the predictors of a usual record."""
+        linear = point[: self.regression.num_linear].reshape(self.regression.num_columns, -1)
+        return np.asarray(self.moments.means @ linear)
 
     def trusted(self, move: Floats, share: float = 1.0) -> Floats:
         """Return a move, shortened where it would go further than a linear answer holds."""
@@ -211,9 +226,8 @@ class Steps:
         """Return what all records know without weights, for coordinates; of shapes as the model has it."""
         found, place = release.information(), self.regression.num_linear
         if isinstance(self.regression.scores, TabledScores) and self.regression.free:
-            linear = point[:place].reshape(self.regression.num_columns, -1)
             shapes = self.regression.shapes(np, point)
-            each = self.regression.scores.information(self.moments.means @ linear, shapes)
+            each = self.regression.scores.information(self._predictors(point), shapes)
             kept = 1 + np.array(self.regression.free)
             found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know nothing of each other, or little
             found[place:, place:] = self.moments.size * each[np.ix_(kept, kept)]
@@ -264,73 +278,3 @@ class Spreads:
 
 def _single(value: Any) -> Any:
     return np.asarray(value, np.float32)
-
-
-class Bounds(NamedTuple):
-    """How the last releases bound scores: the cut, in standard deviations, and the radius of weighted scores."""
-
-    bound: float
-    radius: float
-    variance: float
-    """The predicted variance of the estimate, noise included, in units of the smallest that the records allow."""
-    inefficiency: float
-    """The same without the noise."""
-
-
-def best_bounds(steps: Steps, release: Release, noise: float) -> Bounds:
-    """Return the bounds at which the estimate has the least variance, given the score histogram of the last release.
-
-    Args:
-        steps: that asked.
-        release: the last of the pilot.
-        noise: the standard deviation of the noise at radius one.
-    """
-    regression = steps.regression
-    upper = np.append(LENGTHS, LENGTHS[-1] * RATIO) * steps.unit
-    middles = upper / np.sqrt(RATIO)
-    seen = np.where(release.lengths > SEEN * release.lengths_sd, release.lengths, 0.0)
-    held = seen / np.minimum(1.0, release.radius / middles)
-    held = held / held.sum() if held.sum() > 0 else (np.arange(len(middles)) == len(middles) // 2) * 1.0
-    linear = release.point[: regression.num_linear].reshape(regression.num_columns, -1)
-    return least_variance(
-        regression.scores,
-        steps.moments.means @ linear,
-        regression.shapes(np, release.point),
-        (middles, held),
-        noise,
-        steps.unit,
-    )
-
-
-def least_variance(
-    scores: Scores, predictors: Floats, shapes: Floats, lengths: tuple[Floats, Floats], noise: float, unit: float
-) -> Bounds:
-    """Return the best bounds for records whose scores, cut as in the pilot, have certain lengths.
-
-    Args:
-        scores: of the family.
-        predictors: of a usual record.
-        shapes: the shape parameters.
-        lengths: lengths, and how much of the information is in records with them.
-        noise: the standard deviation of the noise at radius one.
-        unit: the usual length of a score.
-    """
-    middles, held = lengths
-    radii = unit * RADII
-    slope_of, variance_of, longest = scores.moments(predictors, shapes, PILOT_BOUND)
-    share = variance_of / slope_of  # in whitened coordinates the slope without weights, at the pilot's cut
-    fisher = share * scores.moments(predictors, shapes, UNCUT)[0] / slope_of
-    found: list[Bounds] = []
-    for bound in BOUNDS:
-        slope, variance, length = scores.moments(predictors, shapes, bound)
-        weights = np.minimum(1.0, radii[:, None] / (middles * length / longest))
-        slopes = share * slope / slope_of * (weights @ held)
-        of_records = share * variance / slope_of * (weights**2 @ held) / slopes**2
-        of_noise = (noise * radii / slopes) ** 2
-        total = of_records + of_noise
-        alike = total.min() + ALIKE * of_noise[np.argmin(total)]
-        best = int(np.flatnonzero(total <= alike)[-1])  # where it is flat, the slope is best seen far out
-        found.append(
-            Bounds(bound, float(radii[best]), float(total[best]) * fisher, max(1.0, float(of_records[best]) * fisher))
-        )
-    return min(found, key=lambda each: each.variance)

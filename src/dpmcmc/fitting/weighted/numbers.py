@@ -86,7 +86,7 @@ class Gaussian(LocationScale):
     """A normal residual."""
 
     num_shapes = 1
-    usual_length = 2.2
+    usual_length = 2.6
 
     def scores(self, xp: Any, residual: Any, shapes: Any) -> Any:
         """Return u and u^2 - 1."""
@@ -105,7 +105,7 @@ class StudentT(LocationScale):
     """A residual with Student's law; the second shape is the logarithm of its degrees of freedom."""
 
     num_shapes = 2
-    usual_length = 2.4
+    usual_length = 3.0
 
     def scores(self, xp: Any, residual: Any, shapes: Any) -> Any:
         """Return the scores by location, log scale and log degrees of freedom."""

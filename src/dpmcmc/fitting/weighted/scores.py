@@ -66,6 +66,11 @@ class Scores(ABC):
         del predictors, shapes, bound
         return 1.0, 1.0, 1.0
 
+    def ratios(self, predictors: Floats, shapes: Floats, bound: float) -> Floats:
+        """Return variance over slope of the score by each argument; one for all where there is nothing to cut."""
+        del predictors, shapes, bound
+        return np.ones(1)
+
     def residual_table(self, shapes: Floats) -> Floats | None:
         """Return what `residual` looks up; None where no residual can be far out."""
         del shapes
@@ -121,12 +126,20 @@ class TabledScores(Scores):
         _, _, bounds, slope, variance = self.columns(self.row(predictors, shapes, bound))
         return float(slope[0, 0]), float(variance[0, 0]), float(bounds[0])
 
+    def ratios(self, predictors: Floats, shapes: Floats, bound: float) -> Floats:
+        """Return variance over slope of the score by each argument."""
+        _, _, _, slope, variance = self.columns(self.row(predictors, shapes, bound))
+        return np.diag(variance) / np.diag(slope)
+
     def bounded(self, scores: Any, row: Any) -> BoundedScore:
         """Return scores as the row of a table cuts and centres them."""
         limits, means, bounds, slope, variance = self.columns(row)
         own = jnp.clip(scores, -limits, limits) - means
         return BoundedScore(own, slope, variance, lambda gram: jnp.sqrt(jnp.maximum(jnp.diagonal(gram), 0.0)) @ bounds)
 
+
+SHAPES = 2.0
+"""How much further out scores by shape parameters are cut than those by the predictor: tails tell of shapes."""
 
 RESIDUALS = np.array([-4.0, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 4.0, 7.0])
 """Edges of the bins of residuals, in standard deviations."""
@@ -141,7 +154,7 @@ def residual_row(scores: Floats, weights: Floats) -> Floats:
 
 def table_row(scores: Floats, weights: Floats, bound: float) -> Floats:
     """Return a row of a table: scores at the nodes of a rule (nodes, arguments), with the weights of the nodes."""
-    limits = bound * np.sqrt(weights @ scores**2)
+    limits = bound * np.sqrt(weights @ scores**2) * np.append(1.0, np.full(scores.shape[1] - 1, SHAPES))
     cut = np.clip(scores, -limits, limits)
     means = weights @ cut
     cut = cut - means

@@ -52,18 +52,16 @@ def variances(joined: Joined, prior: Floats, inefficiency: float, known: Floats)
     release = joined.release
     factor = release.whitening.factor
     prior = prior + SURE * np.trace(prior) * known.T @ known
-    values, vectors = np.linalg.eigh(release.slope)
-    seen = np.where(values > release.noise_level, values, 0.0)
-    spread = seen * release.mean_weight + release.score_variance
-    gain = (vectors * (seen / spread)) @ vectors.T
+    seen = release.seen(release.slope)
+    of_data = release.data_variance(seen)
+    gain = np.linalg.solve(of_data + release.score_variance * np.eye(release.dimension), seen).T
     of_prior = factor.T @ prior @ factor
-    covariance = np.linalg.inv((vectors * (seen**2 / spread)) @ vectors.T + of_prior)
+    covariance = np.linalg.inv(gain @ seen + of_prior)
     full = factor @ covariance
-    of_data = (vectors * (seen * release.mean_weight)) @ vectors.T
-    exact = np.linalg.inv((vectors * (seen * inefficiency / release.mean_weight)) @ vectors.T + of_prior)
+    exact = np.linalg.inv(seen * inefficiency / release.mean_weight + of_prior)
     return Variances(
-        full @ gain @ of_data @ gain @ full.T,
-        release.score_variance * full @ gain @ gain @ full.T,
+        full @ gain @ of_data @ gain.T @ full.T,
+        release.score_variance * full @ gain @ gain.T @ full.T,
         full @ of_prior @ full.T,
         factor @ exact @ factor.T,
     )

@@ -14,6 +14,7 @@ from dpmcmc.enclave import PaidRun, PrivateData, Sum
 from dpmcmc.fitting.spending import noise_of_share
 from dpmcmc.fitting.way import Drawn
 from dpmcmc.fitting.weighted import draws, verdict
+from dpmcmc.fitting.weighted.bounds import Bounds, best_bounds
 from dpmcmc.fitting.weighted.budget import (
     HISTOGRAM_SHARES,
     PILOT_STEPS,
@@ -22,14 +23,7 @@ from dpmcmc.fitting.weighted.budget import (
     Split,
 )
 from dpmcmc.fitting.weighted.histograms import Histograms, Moments
-from dpmcmc.fitting.weighted.newton import (
-    Bounds,
-    Release,
-    Spreads,
-    Steps,
-    best_bounds,
-    whiten,
-)
+from dpmcmc.fitting.weighted.newton import Release, Spreads, Steps, whiten
 from dpmcmc.fitting.weighted.regression import Regression
 from dpmcmc.fitting.weighted.releases import LENGTH, LENGTHS, Asked, ScoreAndSlope
 from dpmcmc.fitting.weighted.residuals import Point, Residuals, p_value
