@@ -6,7 +6,7 @@ from jax.extend.core import JaxprEqn
 
 from dpmcmc.enclave.core.allowed import found
 from dpmcmc.enclave.lines import innermost_line, line_of
-from dpmcmc.errors import OperationRefused, ReleaseRefused
+from dpmcmc.errors import BudgetExceeded, OperationRefused, ReleaseRefused
 
 _LOOP = "all records are computed in one loop that ends with the slowest of them"
 _SOLVER = "how it treats many matrices at once is up to a library, and was not shown to keep records apart"
@@ -122,4 +122,12 @@ def not_counted(release: JaxprEqn, around: JaxprEqn) -> ReleaseRefused:
     return ReleaseRefused(
         f"dp_release at {line_of(release)} stands inside {around.primitive.name} at {line_of(around)}, "
         "which does not say how often it happens; use jax.lax.scan to a fixed length and mask what is not used"
+    )
+
+
+def not_reserved() -> BudgetExceeded:
+    """Return the refusal of a program that a reservation does not pay for."""
+    return BudgetExceeded(
+        "the program costs more than what is left of the reservation, which was refused and not charged; "
+        "reserve the price of everything that is to run"
     )

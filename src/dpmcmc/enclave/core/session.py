@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from dpmcmc.accounting.event import Event, NonPrivate, compose, counts
 from dpmcmc.accounting.payer import Reservation, check_standing
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity
-from dpmcmc.errors import BudgetExceeded
+from dpmcmc.enclave.refusals import not_reserved
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Ready:
 class PaidRun:
     """Executes audited programs as long as what was set aside lasts; `PrivateData.reserve` hands it out."""
 
-    __slots__ = ("_closed", "_left", "_paths", "_ready", "_reservation", "_seed", "_spent", "entry")
+    __slots__ = ("_closed", "_left", "_lock", "_paths", "_ready", "_reservation", "_seed", "_spent", "entry")
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class PaidRun:
         self.entry = reservation.entry
         """By what the charge is found in the ledger, for whoever reads about the run."""
         self._reservation = reservation
-        self._left = Counter(counts(reserved))
+        self._left, self._lock = Counter(counts(reserved)), Lock()  # of several threads only one checks and takes
         self._ready = ready
         self._seed = insecure_seed
         self._spent: list[Event] = []
@@ -66,14 +67,12 @@ class PaidRun:
         """
         ready = self._ready(program, arguments, model)
         price = Counter(counts(ready.event))
-        if self._closed or any(times > self._left[part] for part, times in price.items()):
-            raise BudgetExceeded(
-                "the program costs more than what is left of the reservation, which was refused and not charged; "
-                "reserve the price of everything that is to run"
-            )
-        check_standing(self._reservation)
-        self._paths.update(ready.paths())
-        return jax.tree.unflatten(ready.outputs, self._execute(ready, price))
+        with self._lock:
+            if self._closed or any(times > self._left[part] for part, times in price.items()):
+                raise not_reserved()
+            check_standing(self._reservation)
+            self._paths.update(ready.paths())
+            return jax.tree.unflatten(ready.outputs, self._execute(ready, price))
 
     def _execute(self, ready: Ready, price: Counter[Event]) -> list[Any]:
         execute = ready.compile()
@@ -102,5 +101,6 @@ class PaidRun:
 
     def close(self) -> Event:
         """Execute nothing more, and return what was spent."""
-        self._closed = True
-        return self.spent
+        with self._lock:
+            self._closed = True
+            return self.spent
