@@ -8,6 +8,7 @@ All code of the enclave that makes integers of records is in this file, but for 
 replaces it by an adversary.
 """
 
+from functools import reduce
 from math import frexp
 
 import jax
@@ -22,6 +23,9 @@ ROW_BOUND = 127 * 256
 """The largest norm of a row in integers, and so of an entry: two signed bytes, neither of them -128."""
 
 _LEAST_SQUARE = np.float32(2.0**-100)  # of smaller squares entries may be flushed to zero
+_SHIFT = np.float32(3 * 2**22)
+_SHIFT_BITS = int(_SHIFT.view(np.int32))
+_MOST_SHIFTED = 2**22
 
 
 def scalar(contribution: jax.Array, lattice: Lattice) -> jax.Array:
@@ -32,21 +36,20 @@ def scalar(contribution: jax.Array, lattice: Lattice) -> jax.Array:
     # a product with 1 / granularity: XLA turns some quotients into products and not others, by their shape
     per_step = 1 / jnp.asarray(lattice.granularity, contribution.dtype)
     steps = jnp.where(jnp.isfinite(contribution), contribution, 0) * per_step
-    return jnp.rint(jnp.clip(steps, -lattice.bound, lattice.bound)).astype(jnp.int32)
+    return _nearest(jnp.clip(steps, -lattice.bound, lattice.bound), lattice.bound)
 
 
 def vector(contribution: jax.Array, lattice: Lattice, axis: int = -1) -> jax.Array:
     """Return integers near y / granularity whose norm along `axis` the gate lets pass; 0 where y is not finite."""
     contribution, length = contribution.astype(jnp.float32), contribution.shape[axis]
     reach = room(lattice.bound, length)
-    square = jnp.sum(contribution * contribution, axis=axis, keepdims=True)
+    square = _sum_along(contribution * contribution, axis)
     # the root of a quotient, of which neither is out of range: of a quotient by a root XLA makes an approximate one
     power = 2.0 ** (frexp(reach)[1] - 2)
     shorten = power * jnp.sqrt(np.float32((reach / power) ** 2) / jnp.maximum(square, _LEAST_SQUARE))
     scale = jnp.minimum(1 / jnp.asarray(lattice.granularity, jnp.float32), shorten)
     counts = (square < jnp.inf) & (scale >= 0)  # which no NaN is
-    # a product and then rint, not a sum that rounds: XLA would make one operation of product and sum, at times
-    return jnp.rint(jnp.where(counts, contribution * scale, 0)).astype(jnp.int32)
+    return _nearest(jnp.where(counts, contribution * scale, 0), lattice.bound)
 
 
 def count(contribution: jax.Array, lattice: Lattice) -> jax.Array:
@@ -91,3 +94,24 @@ def _sum_of_squares(integers: jax.Array) -> jax.Array:
 def room(bound: int, length: int) -> float:
     """Return the norm that contributions are held to in floating point, so that the gate lets their integers pass."""
     return max(Ball(bound, length).reach * (1 - 2.0**-17 - length * 2.0**-22) - length**0.5 / 2, 0.0)
+
+
+def _sum_along(values: jax.Array, axis: int) -> jax.Array:
+    """Return the sum along an axis, which is kept; on a CPU in parts, for XLA writes long sums' summands down first."""
+    length = values.shape[axis]
+    num_parts = 1 if jax.default_backend() == "gpu" else max(min(-(-length // 16), 32), 1)
+    parts = jnp.array_split(values, num_parts, axis=axis)
+    return reduce(jnp.add, [jnp.sum(part, axis=axis, keepdims=True) for part in parts])
+
+
+def _nearest(value: jax.Array, bound: int) -> jax.Array:
+    """Return the whole numbers next to numbers of at most `bound`, halves to even.
+
+    They are rounded before they are shifted: XLA would make one operation of a product and a sum that rounds, at times.
+    The shift is exact and its bits are the integers, which on a CPU takes half as long as XLA's conversion with its
+    rules for what no int32 holds.
+    """
+    whole = jnp.rint(value)
+    if bound > _MOST_SHIFTED or value.dtype != jnp.float32:
+        return whole.astype(jnp.int32)
+    return lax.bitcast_convert_type(whole + _SHIFT, jnp.int32) - _SHIFT_BITS
