@@ -8,7 +8,6 @@ All code of the enclave that makes integers of records is in this file, but for 
 replaces it by an adversary.
 """
 
-from functools import reduce
 from math import frexp
 
 import jax
@@ -43,7 +42,7 @@ def vector(contribution: jax.Array, lattice: Lattice, axis: int = -1) -> jax.Arr
     """Return integers near y / granularity whose norm along `axis` the gate lets pass; 0 where y is not finite."""
     contribution, length = contribution.astype(jnp.float32), contribution.shape[axis]
     reach = room(lattice.bound, length)
-    square = _sum_along(contribution * contribution, axis)
+    square = jnp.sum(contribution * contribution, axis=axis, keepdims=True)
     # the root of a quotient, of which neither is out of range: of a quotient by a root XLA makes an approximate one
     power = 2.0 ** (frexp(reach)[1] - 2)
     shorten = power * jnp.sqrt(np.float32((reach / power) ** 2) / jnp.maximum(square, _LEAST_SQUARE))
@@ -94,14 +93,6 @@ def _sum_of_squares(integers: jax.Array) -> jax.Array:
 def room(bound: int, length: int) -> float:
     """Return the norm that contributions are held to in floating point, so that the gate lets their integers pass."""
     return max(Ball(bound, length).reach * (1 - 2.0**-17 - length * 2.0**-22) - length**0.5 / 2, 0.0)
-
-
-def _sum_along(values: jax.Array, axis: int) -> jax.Array:
-    """Return the sum along an axis, which is kept; on a CPU in parts, for XLA writes long sums' summands down first."""
-    length = values.shape[axis]
-    num_parts = 1 if jax.default_backend() == "gpu" else max(min(-(-length // 16), 32), 1)
-    parts = jnp.array_split(values, num_parts, axis=axis)
-    return reduce(jnp.add, [jnp.sum(part, axis=axis, keepdims=True) for part in parts])
 
 
 def _nearest(value: jax.Array, bound: int) -> jax.Array:
