@@ -40,8 +40,7 @@ def seal(once: jax.Array, compute: Callable[[jax.Array], Integers], before: Inte
     """
 
     def turn(carry: tuple[jax.Array, Integers]) -> tuple[jax.Array, Integers]:
-        number, _ = carry
-        return number + 1, compute(number)
+        return carry[0] + 1, compute(carry[0])
 
     return lax.while_loop(lambda carry: carry[0] < once, turn, (jnp.int32(0), before))[1]
 
@@ -105,7 +104,10 @@ class Ball:
         size = jnp.minimum(size, np.uint32(self.bound + 1))
         coarse = (size + np.uint32(2**self.coarse - 1)) >> np.uint32(self.coarse)
         squares = (coarse * coarse) >> np.uint32(self.drop)
-        energy = jnp.sum(squares, axis=-1, keepdims=True, dtype=jnp.uint32)
+        length = max(squares.shape[-1], 1)  # more than 32 summands XLA writes down first, on a CPU
+        width = length if jax.default_backend() == "gpu" else max(32, -(-length // 16))
+        parts = [squares[..., first : first + width] for first in range(0, length, width)]
+        energy = sum(jnp.sum(part, axis=-1, keepdims=True, dtype=jnp.uint32) for part in parts)
         return energy <= np.uint32(self.limit - self.offset)
 
     @property
@@ -169,7 +171,8 @@ def gated_sum(
         largest: the largest entry of `summands`.
     """
     largest, chunk = gate.largest if largest is None else largest, min(chunk, length)
-    chunk -= chunk % min(rows_in_block(largest), chunk)
+    block = min(rows_in_block(largest), chunk)
+    chunk = -(-length // (-(-length // (chunk - chunk % block)) * block)) * block  # the last nearly full
     shape = jax.eval_shape(lambda start: compute(Chunk(start, chunk)), jax.ShapeDtypeStruct((), jnp.int32)).shape
 
     def more(integers: jax.Array, who: jax.Array) -> Wide:
@@ -185,9 +188,8 @@ def gated_sum(
         start = jnp.minimum(first, np.int32(length - chunk))
         integers = seal(once, lambda turn: compute(Chunk(start + turn, chunk)), integers)
         with jax.named_scope(SCOPE):
-            is_new = start + lax.iota(jnp.int32, chunk) >= first
-            who = jnp.broadcast_to(counts(Chunk(start, chunk)) & is_new, shape[:-1])
-            return number + 1, integers, add(total, more(integers, who))
+            who = counts(Chunk(start, chunk)) & (start + lax.iota(jnp.int32, chunk) >= first)
+            return number + 1, integers, add(total, more(integers, jnp.broadcast_to(who, shape[:-1])))
 
     chunks = once * np.int32(-(-length // chunk))  # how many, which no compiler knows either
     total = jax.eval_shape(more, jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape[:-1], jnp.bool_))

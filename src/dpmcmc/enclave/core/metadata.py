@@ -19,7 +19,7 @@ from dpmcmc.errors import InvalidArgument, RecordsRefused
 Bounds = Mapping[str, tuple[float, float]]
 """The lowest and the highest value of a leaf of the records, by the leaf's name."""
 
-ENTRIES_IN_CACHE, FEWEST_AT_ONCE = 2**18, 64
+ENTRIES_IN_CACHE, FEWEST_AT_ONCE = 2**20, 64
 """How many entries of contributions a mechanism holds at once at most, unless the second so many records have more."""
 
 CLIPS_MOVED = {Adjacency.REPLACE_ONE: 2, Adjacency.ADD_OR_REMOVE_ONE: 1}

@@ -37,7 +37,7 @@ from dpmcmc.schema import Schema
 _ACCELERATORS, _SHARDS = "dpmcmc.enclave.accelerate", "dpmcmc.enclave.accelerate.shards"
 """By name, and only where they are wanted: nothing of the core imports them."""
 
-CHUNK_SIZE = 20_000
+CHUNK_SIZE = 65_536
 """Shorter loops keep one core of a processor busy and not the others."""
 
 
