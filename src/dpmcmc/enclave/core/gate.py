@@ -107,8 +107,8 @@ class Ball:
         length = max(squares.shape[-1], 1)  # more than 32 summands XLA writes down first, on a CPU
         width = length if jax.default_backend() == "gpu" else max(32, -(-length // 16))
         parts = [squares[..., first : first + width] for first in range(0, length, width)]
-        energy = sum(jnp.sum(part, axis=-1, keepdims=True, dtype=jnp.uint32) for part in parts)
-        return energy <= np.uint32(self.limit - self.offset)
+        sums = [jnp.sum(part, axis=-1, keepdims=True, dtype=jnp.uint32) for part in parts]
+        return sum(sums[1:], start=sums[0]) <= np.uint32(self.limit - self.offset)
 
     @property
     def coarse(self) -> int:
