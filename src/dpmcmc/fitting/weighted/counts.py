@@ -1,5 +1,6 @@
 """Bounded scores of counts, whose predictor is the logarithm of their mean: their moments are tabled over it."""
 
+from abc import abstractmethod
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,17 +25,17 @@ class Counts(TabledScores):
     def __init__(self, most: float) -> None:
         self.highest = float(np.log1p(most)) + 3.0
 
+    @abstractmethod
     def scores(self, xp: Any, count: Any, predictor: Any, shapes: Any) -> Any:
         """Return the scores of one count or of many (..., arguments)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def log_density(self, counts: Floats, predictor: float, shapes: Floats) -> Floats:
         """Return the log-probabilities of counts, up to a constant."""
-        raise NotImplementedError
 
+    @abstractmethod
     def spread(self, mean: float, shapes: Floats) -> tuple[float, float]:
         """Return the standard deviation, and the length over which the tail falls by e."""
-        raise NotImplementedError
 
     def table(self, shapes: Floats, bound: float) -> Floats:
         """Return a row for each predictor of an even grid."""

@@ -1,5 +1,6 @@
 """Bounded scores of numbers around a predictor: their moments do not depend on the predictor, one row has them."""
 
+from abc import abstractmethod
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,13 +18,13 @@ LONGEST_STEP = 2.0
 class LocationScale(TabledScores):
     """The first shape is the logarithm of the scale; scores are functions of the residual in scales."""
 
+    @abstractmethod
     def scores(self, xp: Any, residual: Any, shapes: Any) -> Any:
         """Return the scores by eta / scale and the shapes, of one residual or of many (..., arguments)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rule(self, shapes: Floats) -> tuple[Floats, Floats]:
         """Return residuals and weights with which to sum over the law."""
-        raise NotImplementedError
 
     def table(self, shapes: Floats, bound: float) -> Floats:
         """Return the one row."""

@@ -11,6 +11,7 @@ from dpmcmc.accounting import Budget, Event
 from dpmcmc.diagnostics.quality import Grade, Quality
 from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.enclave import PaidRun, PrivateData, Sum
+from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.spending import noise_of_share
 from dpmcmc.fitting.way import Drawn
 from dpmcmc.fitting.weighted import draws, verdict
@@ -172,6 +173,8 @@ class WeightedScores:
         del is_interrupted
         try:
             drawn = self._drawn(paid, np.random.default_rng(seed))
+        except DpmcmcError:
+            raise  # the vault's own refusals are no matter of numbers
         except (np.linalg.LinAlgError, ValueError, OverflowError) as error:
             drawn = self._prior(paid, str(error))
         watcher.update(self.num_steps, 1.0)
