@@ -19,6 +19,17 @@ os.environ |= {
 }
 
 
+LONG = Path(__file__).with_name("long.txt")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that long.txt names as slow: they run in `make test-slow` alone."""
+    long = set(LONG.read_text().splitlines())
+    for item in items:
+        if item.nodeid in long:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server. In CI it is an error to have none; elsewhere the tests that need it skip."""

@@ -52,6 +52,8 @@ def test_the_numbers_are_those_of_the_run_folder(report, run_folder, show) -> No
     summary = pd.read_csv(run_folder / "summary.csv", index_col="parameter")
     rows = page.query_selector_all("table[data-units=original] tbody tr")
     assert [row.query_selector("th").inner_text() for row in rows] == list(summary.index)
+    verdicts, summary = list(summary["verdict"]), summary.drop(columns="verdict")
+    assert [row.query_selector("td:last-child").inner_text() for row in rows] == verdicts
     for row, (_, numbers) in zip(rows, summary.iterrows(), strict=True):
         cells = row.query_selector_all("data")
         assert [float(cell.get_attribute("value")) for cell in cells] == list(numbers)
