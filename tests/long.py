@@ -3,8 +3,8 @@
     pytest -m "slow or not slow" --junitxml=times.xml ...
     python tests/long.py times.xml
 
-`make test` keeps the quickest case of every test function, and all cases that take less than `CASE` seconds. The other
-cases, and statistical tests of which even the quickest case takes more than `FUNCTION` seconds, run in `make test-slow`.
+`make test` keeps the quickest case of every test function, and all cases that take less than `CASE` seconds. The others
+run in `make test-slow`, and so do statistical tests of which even the quickest case takes more than `FUNCTION` seconds.
 """
 
 import sys
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 def long_ones(times: Path) -> list[str]:
     """Return the long tests of a run, as pytest names them."""
     functions: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    for case in ElementTree.parse(times).iter("testcase"):  # noqa: S314: written by pytest
+    for case in ElementTree.parse(times).iter("testcase"):  # noqa: S314 (pytest wrote it)
         name = f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name']}"
         functions[name.split("[")[0]].append((float(case.attrib["time"]), name))
     found: list[str] = []

@@ -15,6 +15,7 @@ from dpmcmc import validation
 from dpmcmc.accounting import Budget, Event, accountants
 from dpmcmc.diagnostics.quality import Quality, both, judge_chains
 from dpmcmc.enclave import PaidRun, PrivateData
+from dpmcmc.fitting.centred.way import CentredScores, observed_law
 from dpmcmc.fitting.chains import PilotedChains
 from dpmcmc.fitting.choice import choose
 from dpmcmc.fitting.facts import Facts
@@ -222,12 +223,15 @@ def _way(
     num_chains: int,
     init: Any,
 ) -> Way:
-    """Return how the fit gets to its posterior: weighted scores for formulas, else a sketch, or a pilot and chains."""
+    """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains."""
     if sampler in ("auto", WEIGHTED) and isinstance(model, FormulaModel) and model.temperature == 1 and init is None:
         return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains)
     # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
     of_start, of_scales = jax.random.split(jax.random.key(0))
     layout, begin = _begin(model, init, of_start)
+    site = observed_law(model)
+    if sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None and site is not None:
+        return CentredScores(model, site, data, budget, layout, begin, num_steps or DRAWS, num_chains)
     facts = Facts(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
     sketch = sketch_way(sampler, model, data, layout, facts, budget, num_steps, num_chains)
     if sketch is not None:

@@ -8,6 +8,7 @@ model is examined on made-up rows, and refused, with the site and the reason, if
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import jax
@@ -17,7 +18,8 @@ from dpmcmc import missing_cells
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import made_up
 from dpmcmc.model.model import Model
-from dpmcmc.model.numpyro_sites import draw, evaluate, examine, unconstrained
+from dpmcmc.model.numpyro_sites import at_position, draw, evaluate, examine, unconstrained
+from dpmcmc.model.observed import LawOfRecord, ObservedSite, find_observed
 from dpmcmc.model.replay import replay
 from dpmcmc.model.separation import FEW, MORE, find_data_plate, refuse_sites, separate
 
@@ -89,6 +91,11 @@ def from_numpyro(
         terms = evaluate(call, position, nobody, plate)
         return {**terms.latent, **{name: terms.deterministic[name] for name in readable}}
 
+    terms = [name for name, site in few.sites.items() if plate in site.plates and site.kind in {"observed", "factor"}]
+    site = None
+    if len(terms) == 1 and few.sites[terms[0]].kind == "observed":
+        found = find_observed(lambda position, rows: at_position(call, position, rows), terms[0], position, record)
+        site = None if found is None else replace(found, at=_of_columns(found))
     invert = replay(lambda values: unconstrained(call, values, nobody), parameters=values)
     outside = [site for site in few.sites.values() if site.kind in {"observed", "factor"} and plate not in site.plates]
     drawable = not outside and all(site.drawable for site in latent.values())
@@ -100,7 +107,13 @@ def from_numpyro(
         unconstrain=lambda parameters: invert(_only(parameters, values)),
         sample_prior=jax.jit(lambda key: draw(call, key, nobody)) if drawable else None,
         position=position,
+        observed=site,
     )
+
+
+def _of_columns(site: ObservedSite) -> Callable[[Any, Any], LawOfRecord]:
+    """Return the law of a record from which what a table says of missing cells is left out."""
+    return lambda position, record: site.at(position, _columns(record))
 
 
 def _facts(data: Any) -> tuple[Any, Mapping[str, tuple[float, float]]]:

@@ -98,10 +98,8 @@ def examine(call: Call, rows: Any) -> Structure:
 
 def evaluate(call: Call, position: Mapping[str, Any], rows: Any, data_plate: str) -> Terms:
     """Return the terms of a model at an unconstrained position, on rows."""
-    with _Recorder({}) as sites, handlers.substitute(substitute_fn=lambda site: _at_position(site, position)):
-        call(rows)
     terms = Terms({}, {}, {}, {}, {})
-    for name, site in sites.items():
+    for name, site in at_position(call, position, rows).items():
         plates = _plates(site)
         if site["type"] == "deterministic" and data_plate not in plates:
             terms.deterministic[name] = site["value"]
@@ -117,6 +115,13 @@ def evaluate(call: Call, position: Mapping[str, Any], rows: Any, data_plate: str
         elif not name.endswith(JACOBIAN):
             terms.observed[name] = site["value"]
     return terms
+
+
+def at_position(call: Call, position: Mapping[str, Any], rows: Any) -> Mapping[str, Any]:
+    """Return the sites of a model at an unconstrained position, on rows."""
+    with _Recorder({}) as sites, handlers.substitute(substitute_fn=lambda site: _at_position(site, position)):
+        call(rows)
+    return sites
 
 
 def unconstrained(call: Call, values: Mapping[str, Any], rows: Any) -> dict[str, jax.Array]:

@@ -29,7 +29,7 @@ def per_person(model: Model) -> Model:
         terms = jax.vmap(model.log_likelihood, in_axes=(None, 0))(position, rows)
         return jnp.sum(jnp.where(present, terms, 0.0))
 
-    return replace(model, log_likelihood=log_likelihood)
+    return replace(model, log_likelihood=log_likelihood, observed=None)
 
 
 def _present_rows(leaf: jax.Array, present: jax.Array) -> jax.Array:

@@ -108,6 +108,7 @@ def remainder(model: Model, centre: Any, terms: Any) -> Model:
         unconstrain=lambda parameters: ravel_pytree(model.unconstrain(parameters))[0] - flat,
         sample_prior=None,
         position=jax.ShapeDtypeStruct(flat.shape, flat.dtype),
+        observed=None,
     )
 
 

@@ -1,5 +1,6 @@
 """How a budget is divided between the releases of a weighted fit, and how good it can make it: from public facts."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,20 +33,34 @@ SPREAD = 0.35
 """How much the logarithms of the lengths of scores vary, usually."""
 
 
+Variance = Callable[[float, float], float]
+"""``variance(noise, unit)``: that of an estimate from usual records, in units of the smallest, given the noise and the
+usual length of a score."""
+
+
+def usual_variance(regression: Regression, noise: float, unit: float) -> float:
+    """Return the variance of an estimate of a regression from usual records, in units of the smallest."""
+    scores = regression.scores
+    middles = np.append(LENGTHS, LENGTHS[-1] * RATIO) / np.sqrt(RATIO)
+    held = np.exp(-0.5 * (np.log(middles / scores.usual_length) / SPREAD) ** 2)
+    return least_variance(
+        scores,
+        np.zeros(regression.num_outputs),
+        regression.shapes(np, np.zeros(regression.dimension)),
+        (middles * unit, held / held.sum()),
+        noise,
+        unit,
+    ).variance
+
+
 @dataclass(frozen=True)
 class Split:
     """The shares of a budget, for so many parameters and clips that a neighbour moves."""
 
-    regression: Regression
+    dimension: int
     clips_moved: int
     has_residuals: bool
-    fewer: int = 0
-    """By how many parameters it is made smaller, to see what that would do."""
-
-    @property
-    def dimension(self) -> int:
-        """The number of parameters."""
-        return self.regression.dimension - self.fewer
+    variance: Variance
 
     def pilot(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the pilot's scores and slopes."""
@@ -72,26 +87,17 @@ class Split:
         of_scores, of_slopes = self.final(budget, size)
         if self._slope_noise(budget, size, of_slopes, 1) > 2 * SEEN_SLOPE:
             return UNSEEN
-        scores, unit = self.regression.scores, float(np.sqrt(self.dimension / size))
-        middles = np.append(LENGTHS, LENGTHS[-1] * RATIO) / np.sqrt(RATIO)
-        held = np.exp(-0.5 * (np.log(middles / scores.usual_length) / SPREAD) ** 2)
-        found = least_variance(
-            scores,
-            np.zeros(self.regression.num_outputs),
-            self.regression.shapes(np, np.zeros(self.regression.dimension)),
-            (middles * unit, held / held.sum()),
-            self.clips_moved * noise_of_share(of_scores, 1, budget),
-            unit,
-        )
-        return float(np.sqrt(max(found.variance - 1.0, 0.0)))
+        noise, unit = self.clips_moved * noise_of_share(of_scores, 1, budget), float(np.sqrt(self.dimension / size))
+        return float(np.sqrt(max(self.variance(noise, unit) - 1.0, 0.0)))
 
     def remedy(self, budget: Budget, size: float) -> str:
         """Say what would make a useless run useful."""
         epsilons = budget.epsilon * 1.05 ** np.arange(1.0, 150.0)
         enough = next((each for each in epsilons if self.error(Budget(each, budget.delta), size) <= 1), None)
         records = next(each for each in size * 1.05 ** np.arange(1.0, 500.0) if self.error(budget, each) <= 1)
-        fewer = (each for each in range(1, self.dimension) if replace(self, fewer=each).error(budget, size) <= 1)
+        fewer = range(self.dimension - 1, 0, -1)
+        few = next((each for each in fewer if replace(self, dimension=each).error(budget, size) <= 1), None)
         words = [f"epsilon = {enough:.2g}"] if enough is not None else []
         words += [f"{float(f'{records:.2g}'):,.0f} records"]
-        words += [f"{self.dimension - each} parameters" for each in (next(fewer, None),) if each is not None]
+        words += [] if few is None else [f"{few} parameters"]
         return f"About {words[0]} would do" + "".join(f", or {other}" for other in words[1:])

@@ -42,14 +42,21 @@ class Joined:
         return float(stats.chi2.sf(self.disagreement, self.release.dimension))
 
 
-def join(first: Release, second: Release) -> Joined:
-    """Join two releases with the same coordinates and weights."""
+def join(first: Release, second: Release, moved: Floats | None = None) -> Joined:
+    """Join two releases with the same coordinates and weights.
+
+    Args:
+        first: the one before.
+        second: the last.
+        moved: how far the point of the second is from that of the first, in whitened coordinates, if that is not the
+            difference of the two.
+    """
     weights = np.array([first.slope_sd, second.slope_sd]) ** -2.0
     weights = weights / weights.sum()
     slope = weights[0] * first.slope + weights[1] * second.slope
     slope_sd = float((first.slope_sd**-2.0 + second.slope_sd**-2.0) ** -0.5)
     variance = weights[0] * first.variance + weights[1] * second.variance
-    moved = first.whitening.inverse @ (second.point - first.point)
+    moved = first.whitening.inverse @ (second.point - first.point) if moved is None else moved
     predicted = first.score - slope @ moved
     predicted_variance = first.score_variance + slope_sd**2 * float(moved @ moved)
     total = predicted_variance + second.score_variance

@@ -170,13 +170,12 @@ def decided_by_prior(regression: Regression, vectors: Floats) -> list[str]:
     return found
 
 
-def distance(joined: Joined, mean: Floats, first_noise: float) -> float:
-    """Return how far a mean is from the last point, in the lengths that the noise of the release before makes."""
+def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
+    """Return how long a whitened move from the last point is, in lengths that the noise of the release before makes."""
     release = joined.release
     values = np.maximum(np.linalg.eigvalsh(release.slope), release.noise_level)
-    moved = linalg.norm(release.whitening.inverse @ (mean - release.point))
     expected = np.sqrt(np.sum(first_noise / values**2) + 1.0)
-    return float(moved / expected)
+    return float(linalg.norm(moved) / expected)
 
 
 def labelled(named: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from dpmcmc.fitting.weighted.budget import (
     RESIDUALS_SHARE,
     USUAL_SLOPE,
     Split,
+    usual_variance,
 )
 from dpmcmc.fitting.weighted.histograms import Histograms, Moments
 from dpmcmc.fitting.weighted.newton import Release, Spreads, Steps, whiten
@@ -99,7 +100,8 @@ class WeightedScores:
     def split(self) -> Split:
         """How the budget is divided."""
         has_residuals = self.regression.scores.residual_table(self._some_shapes) is not None
-        return Split(self.regression, self.data.facts.clips_moved, has_residuals)
+        variance = partial(usual_variance, self.regression)
+        return Split(self.regression.dimension, self.data.facts.clips_moved, has_residuals, variance)
 
     @property
     def _pilot_shares(self) -> tuple[float, float]:
@@ -287,7 +289,8 @@ class WeightedScores:
         whole, visible = (
             verdict.variances(joined, bend, bounds.inefficiency, known) for known in (nothing, self.regression.unseen)
         )
-        moved = verdict.distance(joined, mean, first.score_variance)
+        move = joined.release.whitening.inverse @ (mean - joined.release.point)
+        moved = verdict.distance(joined, move, first.score_variance)
         decided = verdict.decided_by_prior(self.regression, drawn.vectors)
         quality = verdict.judge(joined, moved, drawn.share_kept, (whole, visible), jacobians, arrived, fits, decided)
         shape = (self.num_chains, self.num_steps)

@@ -1,0 +1,1 @@
+"""Fits of NumPyro models by centred scores: bounded, with their mean under the model taken off."""
