@@ -5,19 +5,20 @@ private. Whatever concerns privacy, prices and integers is tested on the enclave
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-import pandas as pd
 
 import dpmcmc as dp
 from dpmcmc.enclave.oracle import Noisy
 from dpmcmc.fitting import prepare_fit
-from dpmcmc.run.plan import parameters
+from dpmcmc.model import from_numpyro
+from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
+from experiments.stress.models import ModelProblem
+from experiments.stress.problems import Problem
 
 CHUNK = 5000
 
@@ -77,57 +78,42 @@ class FloatRun:
 
 
 class Emulated:
-    """A formula at a budget, to be fitted to many tables of one schema and size."""
+    """A fit at a budget, to be made of many tables of one size."""
 
-    def __init__(self, formula: str, table: pd.DataFrame, schema: dp.Schema, family: str, epsilon: float, **options):
-        self.schema, budget = schema, dp.Budget(1e6, 0.5)
-        data = dp.PrivateData.from_table(table, schema=schema, budget=budget)
+    def __init__(self, problem: Problem | ModelProblem, epsilon: float, **options: Any) -> None:
+        self.problem = problem
         options = {"delta": 1e-6, "even_if_useless": True, **options}
-        self.prepared = prepare_fit(formula, data, family=family, epsilon=epsilon, **options)
+        if isinstance(problem, Problem):
+            model, options = problem.formula, {"family": problem.family, **options}
+        else:
+            model = _of_numpyro(problem)
+        self.prepared = prepare_fit(model, self._data(0), epsilon=epsilon, **options)
         self.way, self.model = self.prepared.way, self.prepared.model
 
-    def records(self, table: pd.DataFrame) -> Any:
-        """Return the records of a table."""
-        data = dp.PrivateData.from_table(table, schema=self.schema, budget=dp.Budget(1e6, 0.5))
+    def _data(self, seed: int) -> dp.PrivateData:
+        problem, budget = self.problem, dp.Budget(1e6, 0.5)
+        if isinstance(problem, Problem):
+            return dp.PrivateData.from_table(problem.table(seed), schema=problem.schema, budget=budget)
+        return dp.PrivateData(problem.records(seed), bounds=dict(problem.bounds), budget=budget)
+
+    def records(self, seed: int) -> Any:
+        """Return the records of a seed."""
+        data = self._data(seed)
         leaves = [jnp.asarray(leaf) for leaf in data._in_order()]  # made-up rows: nobody's
         return jax.tree.unflatten(jax.tree.structure(data.facts.record), leaves)
+
+    @property
+    def layout(self) -> Layout:
+        """How positions of the model are laid out."""
+        return Layout.of(self.model.position)
 
     def fit(self, records: Any, seed: int) -> Any:
         """Fit records with the noise of a seed."""
         run = FloatRun(records, seed, self.way.data.facts.clips_moved)
         return self.way.draw(run, Watcher("", 1, "", None, None), lambda: False, seed)
 
-    def exact(self, records: Any, near: dict[str, np.ndarray], num_draws: int = 1000) -> dict[str, np.ndarray]:
-        """Return draws of the normal approximation at the mode of the exact posterior, found by Newton's steps."""
-        layout, model = self.way.layout, self.model
-        value, slope, bend = _derivatives(model, layout)
-        start = layout.ravel(model.unconstrain({name: jnp.asarray(values) for name, values in near.items()}))
-        vector, best = np.asarray(start, float), -np.inf
-        for _ in range(100):
-            gradient = np.asarray(slope(jnp.float32(vector), records), float)
-            matrix = -np.asarray(bend(jnp.float32(vector), records), float)
-            sizes, vectors = np.linalg.eigh(matrix)
-            sizes = np.maximum(np.abs(sizes), 1e-6 * np.abs(sizes).max())
-            step, length = vectors @ ((vectors.T @ gradient) / sizes), 1.0
-            while length > 1e-3:
-                reached = float(value(jnp.float32(vector + length * step), records))
-                if np.isfinite(reached) and reached >= best - 1e-6 * abs(best):
-                    break
-                length /= 2
-            vector, best = vector + length * step, reached
-            if np.linalg.norm(np.sqrt(sizes) * (vectors.T @ step)) < 0.02:
-                break
-        root = vectors / np.sqrt(sizes)
-        normal = np.random.default_rng(0).standard_normal((num_draws, len(vector)))
-        drawn = parameters(model, layout, (vector + normal @ root.T)[None].astype(np.float32))
-        return {name: values[0] for name, values in drawn.items()}
 
-
-@lru_cache(maxsize=64)
-def _derivatives(model: Any, layout: Any) -> tuple[Any, Any, Any]:
-    def log_posterior(vector: jax.Array, records: Any) -> jax.Array:
-        position = layout.unravel(vector)
-        likelihood = jax.vmap(lambda record: model.log_likelihood(position, record))(records)
-        return model.log_prior(position) + jnp.sum(likelihood)
-
-    return jax.jit(log_posterior), jax.jit(jax.grad(log_posterior)), jax.jit(jax.hessian(log_posterior))
+@cache
+def _of_numpyro(problem: ModelProblem) -> Any:
+    data = dp.PrivateData(problem.records(0), bounds=dict(problem.bounds), budget=dp.Budget(1e6, 0.5))
+    return from_numpyro(problem.model, data)

@@ -14,7 +14,7 @@ from numpy.random import Generator
 Arrays = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModelProblem:
     """A model, its records, and the parameters that they were made with."""
 

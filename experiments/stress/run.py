@@ -14,8 +14,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from dpmcmc.diagnostics.quality import Grade
+from dpmcmc.diagnostics.summary import coordinates
 from experiments.stress.emulated import Emulated
+from experiments.stress.models import MODELS, ModelProblem
 from experiments.stress.problems import PROBLEMS, Problem
+from experiments.stress.reference import reference
+
+ALL: dict[str, Problem | ModelProblem] = {**PROBLEMS, **MODELS}
 
 FOLDER = Path(__file__).parent / "results"
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -29,30 +35,29 @@ FEASIBLE = 0.5
 """The predicted error below which a run can be right."""
 
 
-def one_run(problem: Problem, emulated: Emulated, seed: int) -> dict[str, object]:
+def one_run(name: str, emulated: Emulated, seed: int) -> dict[str, object]:
     """Fit one table, and hold the result against the exact posterior of the same rows."""
-    records = emulated.records(problem.table(seed))
+    problem, records = ALL[name], emulated.records(seed)
     started = time.process_time()
     drawn = emulated.fit(records, seed)
     seconds = time.process_time() - started
     quality = drawn.quality
     means = {name: values.mean(axis=(0, 1)) for name, values in drawn.draws.items()}
-    exact = emulated.exact(records, means)
+    exact, method = reference(name, seed, emulated.model, records, means)
     off, widths, errors, inside = [], [], [], []
-    for name, values in drawn.draws.items():
-        grade = quality.parameters.get(name)
-        if grade is not None and grade.verdict == "bad":
+    for key, values in coordinates(drawn.draws).items():
+        grade = quality.parameters.get(key, Grade())
+        if grade.verdict == "bad":
             continue
-        own, reference = values.std(axis=(0, 1)), exact[name].std(axis=0)
-        moved = np.atleast_1d(means[name] - exact[name].mean(axis=0))
-        off += list(np.abs(moved / own))
-        errors += list(moved / reference)
-        noise = 0.0 if grade is None else grade.shares.get("privacy", 0.0)
-        widths += list(np.atleast_1d(own / np.sqrt(reference**2 + noise * own**2)))
-        truth = problem.truth.get(name)
-        if truth is not None:
+        its = coordinates({each: found[None] for each, found in exact.items()})[key]
+        own, width = float(values.std()), float(its.std())
+        moved = float(values.mean() - its.mean())
+        off.append(abs(moved / own))
+        errors.append(moved / width)
+        widths.append(own / np.sqrt(width**2 + grade.shares.get("privacy", 0.0) * own**2))
+        if key in problem.truth:
             low, high = np.quantile(values, [0.025, 0.975])
-            inside.append(low <= truth <= high)
+            inside.append(low <= problem.truth[key] <= high)
     is_right = bool(off) and max(off) <= FAR and all(WIDTHS[0] <= width <= WIDTHS[1] for width in widths)
     marked = sum(grade.verdict == "bad" for grade in quality.parameters.values())
     return {
@@ -66,13 +71,16 @@ def one_run(problem: Problem, emulated: Emulated, seed: int) -> dict[str, object
         "error": float(np.sqrt(np.mean(np.square(errors)))) if errors else np.nan,
         "predicted": np.nan if quality.predicted_error is None else quality.predicted_error,
         "seconds": seconds,
+        "reference": method,
+        "worst_width": max(widths, key=lambda width: abs(np.log(width)), default=1.0),
+        "reasons": " ".join(quality.reasons),
     }
 
 
 def cell(name: str, epsilon: float, runs: int) -> dict[str, object]:
     """Return the row of one problem at one budget."""
-    problem = PROBLEMS[name]
-    emulated = Emulated(problem.formula, problem.table(0), problem.schema, problem.family, epsilon)
+    problem = ALL[name]
+    emulated = Emulated(problem, epsilon)
     expected = emulated.way.expected_error
     base = {
         "problem": name,
@@ -82,11 +90,11 @@ def cell(name: str, epsilon: float, runs: int) -> dict[str, object]:
         "epsilon": epsilon,
         "runs": runs,
         "floor_error": expected,
-        "reference": "laplace",
     }
     if expected > 1:
         return {**base, "refused": runs, "right": 0, "honest": 0, "wrong": 0, "false_alarms": 0}
-    found = pd.DataFrame([one_run(problem, emulated, seed) for seed in range(runs)])
+    found = pd.DataFrame([one_run(name, emulated, seed) for seed in range(runs)])
+    found.to_csv(FOLDER / "cells" / f"{name} {epsilon:g} {runs}.csv".replace(" ", "_"), index=False)
     wrong = ~found["right"] & ~found["honest"]
     return {
         **base,
@@ -100,6 +108,7 @@ def cell(name: str, epsilon: float, runs: int) -> dict[str, object]:
         "intervals": int(found["intervals"].sum()),
         "predicted_error": float(np.sqrt(np.nanmean(found["predicted"] ** 2))),
         "measured_error": float(np.sqrt(np.nanmean(found["error"] ** 2))),
+        "reference": " ".join(sorted(set(found["reference"]))),
         "seconds": float(found["seconds"].median()),
     }
 
@@ -129,8 +138,8 @@ def main() -> None:
     arguments = parser.parse_args()
     cells = FOLDER / "cells"
     cells.mkdir(parents=True, exist_ok=True)
-    for name in PROBLEMS:
-        for epsilon in map(float, arguments.epsilons.split(",")):
+    for epsilon in map(float, arguments.epsilons.split(",")):
+        for name in ALL:
             place = cells / f"{name} {epsilon:g} {arguments.runs}.json".replace(" ", "_")
             if arguments.problems in name and not place.exists():
                 row = cell(name, epsilon, arguments.runs)
