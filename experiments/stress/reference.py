@@ -56,6 +56,8 @@ def exact(model: Model, records: Any, near: Mapping[str, np.ndarray]) -> Referen
 def _drawn(model: Model, layout: Layout, records: Any, near: Mapping[str, np.ndarray]) -> tuple[np.ndarray, str]:
     start = _vector(layout, model.unconstrain({name: jnp.asarray(values) for name, values in near.items()}))
     value, slope, bend, values = _functions(model, layout)
+    if not np.isfinite(float(value(start, records))):
+        start = jnp.zeros_like(start)  # a fit that led nowhere is no place to start from
     mode, root = _mode(np.asarray(start, float), value, slope, bend, records)
     rng = np.random.default_rng(0)
     normal, freedom = rng.standard_normal((DRAWS, len(mode))), 7.0 if len(mode) <= 10 else 100.0
@@ -92,6 +94,9 @@ def _mode(vector: np.ndarray, value: Any, slope: Any, bend: Any, records: Any) -
     for _ in range(100):
         gradient = np.asarray(slope(jnp.float32(vector), records), float)
         matrix = -np.asarray(bend(jnp.float32(vector), records), float)
+        if not np.isfinite(matrix).all():
+            vector = vector / 2
+            continue
         sizes, vectors = np.linalg.eigh(matrix)
         sizes = np.maximum(np.abs(sizes), 1e-6 * np.abs(sizes).max())
         roots = vectors / np.sqrt(sizes)

@@ -9,35 +9,32 @@ import jax
 import numpy as np
 
 from dpmcmc.accounting import Budget, Event
-from dpmcmc.diagnostics.quality import Grade, Quality, both, judge_chains
-from dpmcmc.diagnostics.summary import coordinates
+from dpmcmc.diagnostics.quality import both, judge_chains
 from dpmcmc.enclave import PaidRun, PrivateData, Sum
 from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.centred import draws, laws
 from dpmcmc.fitting.centred.releases import LENGTH, RADII, Asked, CentredSums, InformationShape, Places
 from dpmcmc.fitting.centred.shown import displacement, hidden_directions
 from dpmcmc.fitting.centred.steps import Prior, Steps
+from dpmcmc.fitting.nowhere import NUMERICAL, prior_instead
 from dpmcmc.fitting.round import Begin
 from dpmcmc.fitting.spending import noise_of_share
 from dpmcmc.fitting.way import Drawn
 from dpmcmc.fitting.weighted import verdict
 from dpmcmc.fitting.weighted.budget import RESIDUALS_SHARE, USUAL_SLOPE, Split
-from dpmcmc.fitting.weighted.draws import Joined, join
+from dpmcmc.fitting.weighted.draws import Joined, join_all
 from dpmcmc.fitting.weighted.newton import Release, whiten
 from dpmcmc.fitting.weighted.residuals import p_value
 from dpmcmc.fitting.weighted.scores import Floats
 from dpmcmc.model import Model
 from dpmcmc.model.observed import ObservedSite
-from dpmcmc.run.plan import PRIOR_DRAWS, parameters, prior_draws, surroundings
+from dpmcmc.run.plan import parameters, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
 
 NAME = "private_laplace"
 FIRST_SHARE = 0.03
 PILOT_STEPS, LAST = 12, 3
-AGREE = 0.05
-"""Of the last releases the first ones are kept if they agree with those after them better than this."""
-
 USUAL_RADIUS, USUAL_LOSS = 1.4, 1.15
 """The radius of usual records in roots of (parameters / records), and by how much they lose."""
 
@@ -163,8 +160,9 @@ class CentredScores:
             drawn = self._drawn(paid, seed)
         except DpmcmcError:
             raise  # the vault's own refusals are no matter of numbers
-        except (np.linalg.LinAlgError, ValueError, OverflowError) as error:
-            drawn = self._prior(paid, str(error))
+        except NUMERICAL as error:
+            shape = (self.num_chains, self.num_steps)
+            drawn = prior_instead(self.model, shape, self._settings(paid, {}), error, self.begin)
         watcher.update(self.num_steps, 1.0)
         return drawn
 
@@ -177,7 +175,12 @@ class CentredScores:
         noise = self.data.facts.clips_moved * noise_of_share(self._final_shares[0], 1, self.budget)
         radius, loss = steps.best_radius(traces, noise)  # line 3
         releases, arrived = self._last(paid, prior, point, information, radius)  # line 4
-        joined = self._joined(releases, prior.scales)
+
+        def apart(first: Release, second: Release) -> Floats:
+            moved = displacement(self.site, self.data, self.layout, first.point, first.whitening, prior.scales)
+            return np.asarray(moved(_single(second.point)[0]), float)
+
+        joined = join_all(releases, apart)
         fits = self._fits(paid, joined.release.point)  # line 5
         last, shape = joined.release, (self.num_chains, self.num_steps)
         moved = displacement(self.site, self.data, self.layout, last.point, last.whitening, prior.scales)
@@ -215,19 +218,6 @@ class CentredScores:
             arrived = bool(np.allclose(move, trusted))
             point = point + trusted
         return releases, arrived
-
-    def _joined(self, releases: list[Release], scales: Floats) -> Joined:
-        """Return what the last releases tell together: of the last two, and of those before that agree with them."""
-
-        def joined(first: Release, second: Release) -> Joined:
-            moved = displacement(self.site, self.data, self.layout, first.point, first.whitening, scales)
-            return join(first, second, np.asarray(moved(_single(second.point)[0]), float))
-
-        *before, one, last = releases
-        for earlier in before:
-            together = joined(earlier, one)
-            one = together.release if together.p_value > AGREE else one
-        return joined(one, last)
 
     def _fits(self, paid: PaidRun, point: Floats) -> float:
         """Return how probable places of the responses in their laws like these are."""
@@ -273,23 +263,6 @@ class CentredScores:
     def _named(self, vectors: Floats) -> dict[str, np.ndarray]:
         flat = np.asarray(vectors, np.float32)[None]
         return {name: values[0] for name, values in parameters(self.model, self.layout, flat).items()}
-
-    def _prior(self, paid: PaidRun, said: str) -> Drawn:
-        """Return draws from the prior, and say that they are; the start alone where there is nothing to draw from."""
-        shape = (self.num_chains, self.num_steps)
-        number = self.num_chains * self.num_steps
-        of_prior = prior_draws(self.model)
-        if of_prior:
-            places = np.arange(number) % PRIOR_DRAWS
-            named = {name: values[0][places].reshape(*shape, *values.shape[2:]) for name, values in of_prior.items()}
-        else:
-            scales, rng = np.asarray(self.begin.scales, float), np.random.default_rng(0)
-            flat = np.asarray(self.begin.centre, float) + scales * rng.standard_normal((number, self.dimension))
-            named = {name: values.reshape(*shape, *values.shape[1:]) for name, values in self._named(flat).items()}
-        none = {"data": 0.0, "privacy": 0.0, "prior": 1.0}
-        grades = {name: Grade("bad", ("It is the prior's.",), none) for name in coordinates(named)}
-        reason = f"The releases led nowhere ({said}): these are draws from the prior."
-        return Drawn(named, np.ones(shape, bool), 0, self._settings(paid, {}), Quality("bad", (reason,), grades))
 
     def _settings(self, paid: PaidRun, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return how the run was made, in plain values."""

@@ -1,6 +1,6 @@
 """The sketch as a way of `fit`: whether there is a short one, what is said of it, and draws as chains have them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +8,14 @@ import jax
 import numpy as np
 
 from dpmcmc.accounting import Budget, Event
+from dpmcmc.diagnostics.quality import Quality
 from dpmcmc.enclave import PaidRun, PrivateData
-from dpmcmc.errors import RankTooLarge
+from dpmcmc.errors import DpmcmcError, RankTooLarge
 from dpmcmc.fitting.facts import Facts
+from dpmcmc.fitting.nowhere import NUMERICAL, prior_instead
 from dpmcmc.fitting.scales import made_up_records
+from dpmcmc.fitting.sketch.draws import Points
+from dpmcmc.fitting.sketch.sketch import Sketch
 from dpmcmc.fitting.sketch.two_stages import TwoStages
 from dpmcmc.fitting.spending import least_error, remedy
 from dpmcmc.fitting.way import Drawn
@@ -104,36 +108,70 @@ class SketchWay:
         seed: int,
     ) -> Drawn:
         """Release both sketches and draw; after the second release there is nothing left to save by stopping."""
+        shape = (self.num_chains, self.num_steps)
+        try:
+            drawn = self._drawn(paid, seed, shape)
+        except DpmcmcError:
+            raise
+        except NUMERICAL as error:
+            drawn = prior_instead(self.stages.model, shape, self._settings(paid, {}), error)
+        watcher.update(self.num_steps, 1.0)
+        return drawn
+
+    def _drawn(self, paid: PaidRun, seed: int, shape: tuple[int, int]) -> Drawn:
         rng = np.random.default_rng(seed)
         found = self.stages.run(paid, rng)
         fine = found.posterior.sketch
-        shape = (self.num_chains, self.num_steps)
-        vectors = found.points.draw(rng, self.num_chains * self.num_steps).reshape(*shape, -1)  # line 5
-        watcher.update(self.num_steps, 1.0)
-        return Drawn(
-            parameters(self.stages.model, self.stages.layout, vectors.astype(np.float32)),
-            np.ones(shape, bool),
-            0,
-            {
-                "stages": [
-                    {
-                        "kernel": NAME,
-                        "num_steps": self.num_steps,
-                        "coarse_rank": self.stages.coarse.rank,
-                        "coarse_noise_multiplier": self.stages.multipliers.coarse,
-                        "fine_rank": fine.rank,
-                        "fine_noise_multiplier": self.stages.multipliers.fine,
-                        "fine_error": fine.error,
-                        "fine_noise": fine.noise,
-                        "covered": fine.covered,
-                        "effective_points": found.points.effective,
-                    }
-                ],
-                "num_chains": self.num_chains,
-                "temperature": self.stages.model.temperature,
-                **surroundings(self.stages.data, paid.entry),
-            },
-        )
+        vectors = found.points.draw(rng, shape[0] * shape[1]).reshape(*shape, -1)  # line 5
+        if not np.isfinite(vectors).all():
+            raise ValueError("draws are not finite")
+        settings = {
+            "fine_rank": fine.rank,
+            "fine_noise_multiplier": self.stages.multipliers.fine,
+            "fine_error": fine.error,
+            "fine_noise": fine.noise,
+            "covered": fine.covered,
+            "effective_points": found.points.effective,
+        }
+        drawn = parameters(self.stages.model, self.stages.layout, vectors.astype(np.float32))
+        return Drawn(drawn, np.ones(shape, bool), 0, self._settings(paid, settings), _quality(fine, found.points))
+
+    def _settings(self, paid: PaidRun, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how the run was made, in plain values."""
+        return {
+            "stages": [
+                {
+                    "kernel": NAME,
+                    "num_steps": self.num_steps,
+                    "coarse_rank": self.stages.coarse.rank,
+                    "coarse_noise_multiplier": self.stages.multipliers.coarse,
+                    **found,
+                }
+            ],
+            "num_chains": self.num_chains,
+            "temperature": self.stages.model.temperature,
+            **surroundings(self.stages.data, paid.entry),
+        }
+
+
+FEW_POINTS = 0.01
+"""The effective share of the points below which draws are not to be relied on."""
+
+
+def _quality(fine: Sketch, points: Points) -> Quality:
+    """Return what is known of a sketch: no release tells how many records its clip, set by made-up ones, cut."""
+    reasons = [
+        "A sketch's clip is set by made-up records, and no release checks how many of the true ones it cut: compare it "
+        "with another sampler."
+    ]
+    verdict = "fair"
+    if not fine.error <= max(fine.tolerance, 1.0):
+        verdict = "bad"
+        reasons.append(f"The sketch tells the log-likelihood to within {fine.error:.2g} nats only.")
+    if not points.effective >= FEW_POINTS:
+        verdict = "bad"
+        reasons.append("The points that were weighted by the sketch hardly overlap with its posterior.")
+    return Quality(verdict, tuple(reasons))
 
 
 def sketch_way(

@@ -11,10 +11,12 @@ from dpmcmc.fitting.weighted.bounds import least_variance
 from dpmcmc.fitting.weighted.regression import Regression
 from dpmcmc.fitting.weighted.releases import LENGTH, LENGTHS, RATIO
 
-PILOT_STEPS = 7
+PILOT_STEPS, LAST = 7, 2
+"""How many steps the pilot has, and how many releases come after it."""
+
 HISTOGRAM_SHARES = (0.01, 0.02)
 PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE = 0.18, 0.76, 0.03
-"""What of the budget, in mean privacy loss, goes into histograms, into the pilot, into the last two releases, and into
+"""What of the budget, in mean privacy loss, goes into histograms, into the pilot, into the last releases, and into
 the look at residuals, which the last releases have where there is none."""
 
 PILOT_SLOPE, FINAL_SLOPE, MOST_SLOPE = 0.55, 0.15, 0.5

@@ -5,7 +5,7 @@ whether the answers are linear between the points, as everything else assumes: t
 alone, since the records are the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,6 +22,12 @@ SLOPES = 32
 
 PROPOSALS = 4
 """For each draw so many proposals."""
+
+AGREE = 0.05
+"""Of the last releases the first ones are kept if they agree with those after them better than this."""
+
+LEAST_SEEN = 1.001
+"""Directions that a released slope sees are at least so many noise levels steep in the slopes drawn around it."""
 
 CLIMBS, NEAR = 30, 1e-4
 GRID = 31
@@ -72,6 +78,24 @@ def join(first: Release, second: Release, moved: Floats | None = None) -> Joined
     return Joined(joined, float(np.sum((second.score - predicted) ** 2)) / total)
 
 
+def join_all(releases: Sequence[Release], moved: Callable[[Release, Release], Floats | None] | None = None) -> Joined:
+    """Join releases with the same coordinates and weights: the last two, and those before that agree with them.
+
+    Args:
+        releases: in their order.
+        moved: how far apart the points of two of them are, if that is not the difference of the two.
+    """
+    *before, one, last = releases
+
+    def joined(first: Release, second: Release) -> Joined:
+        return join(first, second, None if moved is None else moved(first, second))
+
+    for earlier in before:
+        together = joined(earlier, one)
+        one = together.release if together.p_value > AGREE else one
+    return joined(one, last)
+
+
 class Drawn(NamedTuple):
     """Draws, and by how much importance weights had to correct the normal they come from."""
 
@@ -108,11 +132,15 @@ def draw(regression: Regression, release: Release, spreads: Mapping[str, Floats]
 
 
 def _drawn_slope(release: Release, rng: Generator) -> Floats:
-    """Return a slope that the released one may be a noisy version of."""
+    """Return a slope that the released one may be a noisy version of, and that sees as many directions as it does."""
     size = release.dimension
     noise = np.tril(rng.standard_normal((size, size)))
     both = noise + np.tril(noise, -1).T
-    return release.slope + release.slope_sd * both * np.where(np.eye(size) > 0, 1.0, np.sqrt(0.5))
+    drawn = release.slope + release.slope_sd * both * np.where(np.eye(size) > 0, 1.0, np.sqrt(0.5))
+    unseen = int(np.sum(np.linalg.eigvalsh(release.slope) <= release.noise_level))
+    values, vectors = np.linalg.eigh(drawn)
+    is_seen = np.arange(size) >= unseen
+    return (vectors * np.where(is_seen, np.maximum(values, LEAST_SEEN * release.noise_level), values)) @ vectors.T
 
 
 class _Quadratic(NamedTuple):

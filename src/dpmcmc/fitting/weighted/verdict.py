@@ -18,7 +18,7 @@ RARE = 1e-3
 FAR = 3.0
 """The last point is far from the result if it is so many times as far as noise alone makes it."""
 
-NOT_IDENTIFIED = 0.5
+NOT_IDENTIFIED = 0.35
 """The share of a parameter's variance that comes from its prior from which on the budget does not identify it."""
 
 FAR_OUT, HARDLY_NARROWER = 2.0, 1 / 3

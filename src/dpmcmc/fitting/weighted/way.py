@@ -1,4 +1,4 @@
-"""Regressions by weighted scores, as a way that a fit may go: histograms, a pilot, two large releases, draws."""
+"""Regressions by weighted scores, as a way that a fit may go: histograms, a pilot, a few large releases, draws."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.accounting import Budget, Event
-from dpmcmc.diagnostics.quality import Grade, Quality
-from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.enclave import PaidRun, PrivateData, Sum
 from dpmcmc.errors import DpmcmcError
+from dpmcmc.fitting.nowhere import NUMERICAL, prior_instead
 from dpmcmc.fitting.spending import noise_of_share
 from dpmcmc.fitting.way import Drawn
 from dpmcmc.fitting.weighted import draws, verdict
 from dpmcmc.fitting.weighted.bounds import Bounds, best_bounds
 from dpmcmc.fitting.weighted.budget import (
     HISTOGRAM_SHARES,
+    LAST,
     PILOT_STEPS,
     RESIDUALS_SHARE,
     USUAL_SLOPE,
@@ -32,7 +32,7 @@ from dpmcmc.fitting.weighted.residuals import Point, Residuals, p_value
 from dpmcmc.fitting.weighted.scores import Floats
 from dpmcmc.fitting.weighted.start import information, start
 from dpmcmc.model import FormulaModel
-from dpmcmc.run.plan import PRIOR_DRAWS, parameters, prior_draws, surroundings
+from dpmcmc.run.plan import parameters, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
 
@@ -93,8 +93,8 @@ class WeightedScores:
 
     @cached_property
     def final(self) -> ScoreAndSlope:
-        """What the last two releases ask."""
-        return self._program(self._final_shares, 2)
+        """What the last releases ask."""
+        return self._program(self._final_shares, LAST)
 
     @cached_property
     def split(self) -> Split:
@@ -135,7 +135,7 @@ class WeightedScores:
         somewhere = Asked(*(np.ones(shape, np.float32) for shape in shapes))
         first = self.data.price(self.histograms)
         pilot, final = (self.data.price(one, somewhere) for one in (self.pilot, self.final))
-        total = first + pilot * PILOT_STEPS + final * 2
+        total = first + pilot * PILOT_STEPS + final * LAST
         if self.residuals is None:
             return total
         of_residuals = self.regression.scores.residual_table(self._some_shapes)
@@ -146,8 +146,8 @@ class WeightedScores:
     def course(self) -> str:
         """What the run does, in words."""
         return (
-            f"histograms of the columns, {PILOT_STEPS} private scoring steps for {self.regression.dimension} "
-            f"parameters, two releases of weighted scores, then {self.num_chains} x {self.num_steps} independent draws"
+            f"histograms of the columns, {PILOT_STEPS} private scoring steps for {self.dimension} parameters, "
+            f"{LAST} releases of weighted scores, then {self.num_chains} x {self.num_steps} independent draws"
         )
 
     @property
@@ -167,7 +167,7 @@ class WeightedScores:
 
     @property
     def _noise(self) -> float:
-        """The standard deviation of the noise of both last releases together, at radius one."""
+        """The standard deviation of the noise of the last releases together, at radius one."""
         return self.data.facts.clips_moved * noise_of_share(self._final_shares[0], 1, self.budget)
 
     def draw(self, paid: PaidRun, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
@@ -177,8 +177,9 @@ class WeightedScores:
             drawn = self._drawn(paid, np.random.default_rng(seed))
         except DpmcmcError:
             raise  # the vault's own refusals are no matter of numbers
-        except (np.linalg.LinAlgError, ValueError, OverflowError) as error:
-            drawn = self._prior(paid, str(error))
+        except NUMERICAL as error:
+            shape = (self.num_chains, self.num_steps)
+            drawn = prior_instead(self.model, shape, self._settings(paid, {}), error)
         watcher.update(self.num_steps, 1.0)
         return drawn
 
@@ -191,25 +192,14 @@ class WeightedScores:
         known = information(self.regression, begin, moments)
         point, last = steps.pilot(begin, known, spreads, PILOT_STEPS)  # line 2
         bounds = best_bounds(steps, last, self._noise)  # line 3
-        first, second, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
-        joined = draws.join(first, second)
-        fits = self._fits(paid, moments, second.point)  # line 5
+        releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
+        joined = draws.join_all(releases)
+        fits = self._fits(paid, moments, joined.release.point)  # line 5
         number = self.num_chains * self.num_steps
         drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 6
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
-        return self._result(paid, joined, first, drawn, spreads, bounds, arrived, fits)
-
-    def _prior(self, paid: PaidRun, said: str) -> Drawn:
-        """Return draws from the prior, and say that they are."""
-        of_prior = prior_draws(self.model)
-        shape = (self.num_chains, self.num_steps)
-        places = np.arange(self.num_chains * self.num_steps) % PRIOR_DRAWS
-        named = {name: values[0][places].reshape(*shape, *values.shape[2:]) for name, values in of_prior.items()}
-        none = {"data": 0.0, "privacy": 0.0, "prior": 1.0}
-        grades = {name: Grade("bad", ("It is the prior's.",), none) for name in coordinates(named)}
-        reason = f"The releases led nowhere ({said}): these are draws from the prior."
-        return Drawn(named, np.ones(shape, bool), 0, self._settings(paid, {}), Quality("bad", (reason,), grades))
+        return self._result(paid, joined, releases[-2], drawn, spreads, bounds, arrived, fits)
 
     def _settings(self, paid: PaidRun, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return how the run was made, in plain values."""
@@ -228,22 +218,26 @@ class WeightedScores:
 
     def _last(
         self, paid: PaidRun, moments: Moments, point: Floats, last: Release, bounds: Bounds, spreads: Spreads
-    ) -> tuple[Release, Release, bool]:
-        """Return the last two releases, and whether the step between them was as long as it wanted to be."""
+    ) -> tuple[list[Release], bool]:
+        """Return the last releases, and whether the last step between them was as long as it wanted to be."""
         steps = Steps(self.regression, moments, lambda asked: paid.run(self.final, asked), self._final_shares)
-        gradient, bend = spreads.prior_at(self.regression, point)
-        whitening = whiten(steps.information(last, point) + bend)
+        whitening = whiten(steps.information(last, point) + spreads.prior_at(self.regression, point)[1])
         least = USUAL_SLOPE * steps.unit**2
         per_unit = self.data.facts.clips_moved * noise_of_share(self._final_shares[1], 1, self.budget) * LENGTH
         most = SLOPE_NOISE / (np.sqrt(self.regression.dimension) * per_unit)
         slope_radius = float(np.clip(2 * bounds.radius**2, least, max(least, most)))
-        asked = (whitening, bounds.bound, bounds.radius, slope_radius)
-        first = steps.release(point, *asked)
-        told, factor = first.likelihood(), whitening.factor
-        precision = told.precision + factor.T @ bend @ factor
-        move = factor @ np.linalg.solve(precision, told.tilt + factor.T @ gradient)
-        trusted = steps.trusted(move, 0.5)
-        return first, steps.release(point + trusted, *asked), bool(np.allclose(move, trusted))
+        releases: list[Release] = []
+        arrived = True
+        for place in range(LAST):
+            releases.append(steps.release(point, whitening, bounds.bound, bounds.radius, slope_radius))
+            if place + 1 < LAST:
+                gradient, bend = spreads.prior_at(self.regression, point)
+                told, factor = releases[-1].likelihood(), whitening.factor
+                precision = told.precision + factor.T @ bend @ factor
+                move = factor @ np.linalg.solve(precision, told.tilt + factor.T @ gradient)
+                trusted = steps.trusted(move, 0.5)
+                point, arrived = point + trusted, bool(np.allclose(move, trusted))
+        return releases, arrived
 
     def _fits(self, paid: PaidRun, moments: Moments, point: Floats) -> float:
         """Return how probable residuals like these are under the model; one where none can be far out."""
