@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import dpmcmc as dp
 from dpmcmc.enclave.oracle import Noisy
 from dpmcmc.fitting import prepare_fit
+from dpmcmc.fitting.chains import PilotedChains
 from dpmcmc.model import from_numpyro
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
@@ -87,7 +88,8 @@ class Emulated:
             model, options = problem.formula, {"family": problem.family, **options}
         else:
             model = _of_numpyro(problem)
-        self.prepared = prepare_fit(model, self._data(0), epsilon=epsilon, **options)
+        self._options = {"epsilon": epsilon, **options}
+        self.prepared = prepare_fit(model, self._data(0), **self._options)
         self.way, self.model = self.prepared.way, self.prepared.model
 
     def _data(self, seed: int) -> dp.PrivateData:
@@ -108,7 +110,11 @@ class Emulated:
         return Layout.of(self.model.position)
 
     def fit(self, records: Any, seed: int) -> Any:
-        """Fit records with the noise of a seed."""
+        """Fit records with the noise of a seed; a pilot with chains is not emulated, and runs in the enclave."""
+        if isinstance(self.way, PilotedChains):
+            problem = self.problem
+            data = dp.PrivateData.without_guarantee(problem.records(seed), bounds=dict(problem.bounds))
+            return prepare_fit(self.model, data, insecure_seed=seed, **self._options).run(progress=False)
         run = FloatRun(records, seed, self.way.data.facts.clips_moved)
         return self.way.draw(run, Watcher("", 1, "", None, None), lambda: False, seed)
 
