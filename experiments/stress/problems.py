@@ -95,11 +95,14 @@ class Problem:
     @property
     def truth(self) -> dict[str, float]:
         """The coefficients that make the rows, where the model holds and has them: the numbers' and the wards'."""
-        if not self.holds or self.family in {"categorical", "ordinal"}:
+        if not self.holds:
             return {}
         known = {f"x{number}": float(slope) for number, slope in enumerate(self.slopes)}
         if "d" not in self.levels:
             known |= {"ward[b]": float(LEVELS[1]), "ward[c]": float(LEVELS[2])}
+        if self.family == "categorical":
+            shares = {"middle": 1.0, "high": 0.5}
+            return {f"{name}: {key}": share * value for name, share in shares.items() for key, value in known.items()}
         return known
 
     def table(self, seed: int) -> pd.DataFrame:
