@@ -61,7 +61,7 @@ class Answer(NamedTuple):
     """Of slope and variance, at each of the radii to choose from: (2, radii)."""
 
 
-class _Record(NamedTuple):
+class RecordLaw(NamedTuple):
     """The law of one record's response in the parameters of its distribution."""
 
     moves: jax.Array
@@ -79,7 +79,8 @@ class _Record(NamedTuple):
     """Whether the response is one that the law can have."""
 
 
-def _of_record(site: ObservedSite, layout: Layout, centre: Any, factor: Any, record: Any) -> _Record:
+def record_law(site: ObservedSite, layout: Layout, centre: Any, factor: Any, record: Any) -> RecordLaw:
+    """Return the law of one record's response at a point, in coordinates position = centre + factor z."""
     found = site.at(layout.unravel(centre), record)
 
     def parameters(vector: jax.Array) -> jax.Array:
@@ -97,10 +98,10 @@ def _of_record(site: ObservedSite, layout: Layout, centre: Any, factor: Any, rec
     scores = jnp.where((weights > 0)[:, None] & jnp.isfinite(scores), scores, 0.0)
     own = jax.grad(log_density)(found.parameters, found.response)
     is_there = jnp.all(law.support(found.response)) & jnp.all(jnp.isfinite(own)) & jnp.all(jnp.isfinite(moves))
-    return _Record(moves, moves @ moves.T, own, scores, weights, values, below, found.response, is_there)
+    return RecordLaw(moves, moves @ moves.T, own, scores, weights, values, below, found.response, is_there)
 
 
-class _Bounded(NamedTuple):
+class Bounded(NamedTuple):
     """The centred score of a record at a radius, in the parameters of its distribution, without the last weight."""
 
     score: jax.Array
@@ -110,7 +111,9 @@ class _Bounded(NamedTuple):
     variance_trace: jax.Array
 
 
-def _bounded(record: _Record, radius: Any) -> _Bounded:
+def bounded(record: RecordLaw, radius: Any) -> Bounded:
+    """Return the score of one record, shortened to a radius and centred."""
+
     def kept(score: jax.Array) -> tuple[jax.Array, jax.Array]:
         square = jnp.maximum(score @ record.gram @ score, 0.0)
         return (1 + (square / radius**2) ** 2) ** -0.25, square
@@ -123,7 +126,7 @@ def _bounded(record: _Record, radius: Any) -> _Bounded:
     slope = (record.scores * (record.weights * shares)[:, None]).T @ record.scores
     variance = record.weights @ (shares**2 * squares) - of_mean**2
     score = kept(record.own)[0] * record.own - means
-    return _Bounded(
+    return Bounded(
         score,
         slope,
         weight,
@@ -153,9 +156,9 @@ class CentredSums:
         return Answer(score, sd * score_unit, slope, sd * slope_unit, side[0], side[1:].reshape(2, -1))
 
     def _blocks(self, asked: Asked, record: Any) -> jax.Array:
-        one = _of_record(self.site, self.layout, asked.centre, asked.factor, record)
-        at = _bounded(one, asked.radius)
-        others = jax.vmap(lambda radius: _bounded(one, radius))(asked.radii)
+        one = record_law(self.site, self.layout, asked.centre, asked.factor, record)
+        at = bounded(one, asked.radius)
+        others = jax.vmap(lambda radius: bounded(one, radius))(asked.radii)
         weight = at.weight * jnp.minimum(1.0, asked.slope_radius / jnp.maximum(at.slope_trace, 1e-30))
         cut = jnp.minimum(1.0, asked.slope_radius / jnp.maximum(others.slope_trace, 1e-30))
         slope = one.moves.T @ (weight * at.slope) @ one.moves
@@ -198,7 +201,7 @@ class InformationShape:
 
     def _blocks(self, asked: Any, record: Any) -> jax.Array:
         centre, factor = asked
-        one = _of_record(self.site, self.layout, centre, factor, record)
+        one = record_law(self.site, self.layout, centre, factor, record)
         information = (one.scores * one.weights[:, None]).T @ one.scores
         trace = jnp.maximum(jnp.sum(information * one.gram), 0.0)
         shape = _entries(one.moves.T @ information @ one.moves / jnp.maximum(trace, 1e-30))
@@ -226,7 +229,7 @@ class Places:
         return found.value[:BINS] * 2.0, sd * 2.0, found.value[BINS:] * 2.0
 
     def _blocks(self, centre: Any, record: Any) -> jax.Array:
-        one = _of_record(self.site, self.layout, centre, jnp.eye(self.layout.dimension), record)
+        one = record_law(self.site, self.layout, centre, jnp.eye(self.layout.dimension), record)
         values, own = one.values.reshape(-1).astype(jnp.float32), one.response.reshape(()).astype(jnp.float32)
         below = one.below.reshape(-1)
         known = jnp.where(jnp.isfinite(below), below, 2.0)
