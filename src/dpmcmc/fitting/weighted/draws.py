@@ -250,20 +250,26 @@ class _Posterior:
             return [(spreads, number)]
         found: list[tuple[Mapping[str, Floats], int]] = []
         current = dict(spreads)
-        shares: Floats = np.zeros(0)
+        grid, shares = np.zeros(0), np.zeros(0)
         while len(found) < number:
             for group, which in free:
-                grid = _grid(group)
                 if not len(shares) or len(free) > 1:  # one alone has the same law every time
-                    each = [{**current, group.name: _set(current[group.name], which, value)} for value in grid]
-                    logs = np.array([self._log_evidence(prior, one) for one in each])
-                    logs = logs + group.prior.density(grid) + np.log(grid)
-                    shares = np.exp(logs - logs.max())
-                near = rng.choice(len(grid), p=shares / shares.sum())
+                    wide = _grid(group)
+                    grid = _around(wide, self._law(prior, current, group, which, wide))
+                    shares = self._law(prior, current, group, which, grid)
+                near = rng.choice(len(grid), p=shares)
                 jitter = np.log(grid[1] / grid[0]) * (rng.random() - 0.5)
                 current[group.name] = _set(current[group.name], which, grid[near] * np.exp(jitter))
             found.append((dict(current), 1))
         return found
+
+    def _law(self, prior: _Quadratic, spreads: Mapping[str, Floats], group: Group, which: int, grid: Floats) -> Floats:
+        """Return how probable values of one spread are, given the others."""
+        each = [{**spreads, group.name: _set(spreads[group.name], which, value)} for value in grid]
+        logs = np.array([self._log_evidence(prior, one) for one in each])
+        logs = logs + group.prior.density(grid) + np.log(grid)
+        shares = np.exp(logs - logs.max())
+        return shares / shares.sum()
 
     def _log_evidence(self, prior: _Quadratic, spreads: Mapping[str, Floats]) -> float:
         """Return the logarithm of the likelihood of the spreads, up to a constant."""
@@ -279,6 +285,14 @@ class _Posterior:
 def _grid(group: Group) -> Floats:
     """Return spreads between far quantiles of their prior."""
     return np.geomspace(max(group.prior.quantile(0.001), 1e-3), group.prior.quantile(0.999), GRID)
+
+
+def _around(grid: Floats, shares: Floats) -> Floats:
+    """Return a finer grid, where the law on a coarse one is."""
+    logs, step = np.log(grid), np.log(grid[1] / grid[0])
+    mean = float(shares @ logs)
+    reach = 4 * max(float(np.sqrt(shares @ (logs - mean) ** 2)), step / 2)
+    return np.exp(np.linspace(max(mean - reach, logs[0]), min(mean + reach, logs[-1]), len(grid)))
 
 
 def _set(values: Floats, which: int, value: float) -> Floats:

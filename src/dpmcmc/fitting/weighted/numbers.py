@@ -29,7 +29,7 @@ class LocationScale(TabledScores):
     def table(self, shapes: Floats, bound: float) -> Floats:
         """Return the one row."""
         residuals, weights = self.rule(shapes)
-        return table_row(self.scores(np, residuals, shapes), weights, bound)[None]
+        return table_row(self.scores(np, residuals, shapes), weights, bound, self.shape_bound)[None]
 
     def row(self, predictors: Floats, shapes: Floats, bound: float) -> Floats:
         """Return the one row."""
@@ -106,6 +106,7 @@ class StudentT(LocationScale):
     """A residual with Student's law; the second shape is the logarithm of its degrees of freedom."""
 
     num_shapes = 2
+    shape_bound = 3.0
     usual_length = 3.0
 
     def scores(self, xp: Any, residual: Any, shapes: Any) -> Any:

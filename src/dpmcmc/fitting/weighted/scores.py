@@ -110,6 +110,9 @@ class FiniteScores(Scores):
 class TabledScores(Scores):
     """Scores that are cut off at so many of their standard deviations, with their moments in a table."""
 
+    shape_bound: float = 2.0
+    """How much further out scores by shape parameters are cut than those by the predictor: tails tell of shapes."""
+
     def columns(self, table: Any) -> tuple[Any, Any, Any, Any, Any]:
         """Return limits, means, bounds, slopes and variances of one row of a table."""
         size = 1 + self.num_shapes
@@ -138,9 +141,6 @@ class TabledScores(Scores):
         return BoundedScore(own, slope, variance, lambda gram: jnp.sqrt(jnp.maximum(jnp.diagonal(gram), 0.0)) @ bounds)
 
 
-SHAPES = 2.0
-"""How much further out scores by shape parameters are cut than those by the predictor: tails tell of shapes."""
-
 RESIDUALS = np.array([-4.0, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 4.0, 7.0])
 """Edges of the bins of residuals, in standard deviations."""
 
@@ -152,9 +152,9 @@ def residual_row(scores: Floats, weights: Floats) -> Floats:
     return np.append(1 / sd, np.bincount(places, weights, len(RESIDUALS) + 1))
 
 
-def table_row(scores: Floats, weights: Floats, bound: float) -> Floats:
+def table_row(scores: Floats, weights: Floats, bound: float, shape_bound: float) -> Floats:
     """Return a row of a table: scores at the nodes of a rule (nodes, arguments), with the weights of the nodes."""
-    limits = bound * np.sqrt(weights @ scores**2) * np.append(1.0, np.full(scores.shape[1] - 1, SHAPES))
+    limits = np.sqrt(weights @ scores**2) * np.append(bound, np.full(scores.shape[1] - 1, bound * shape_bound))
     cut = np.clip(scores, -limits, limits)
     means = weights @ cut
     cut = cut - means
