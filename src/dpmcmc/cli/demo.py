@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dpmcmc.accounting import Budget, Ledger, epsilon
+from dpmcmc import accounting
+from dpmcmc.accounting import Budget
 from dpmcmc.cli.fit import fit
 from dpmcmc.errors import BudgetExceeded, DatasetExists, InvalidArgument
 
@@ -65,7 +66,7 @@ def demo(
     from dpmcmc.posterior import Posterior
 
     page = Posterior.load(folder).report(output / "report.html", known=TRUTH)
-    spent = float(epsilon(Ledger(ledger).account("patients").spent, BUDGET.delta))
+    spent = float(accounting.epsilon(accounting.Ledger(ledger).account("patients").spent, BUDGET.delta))
     typer.echo(
         f"\n3. The ledger: epsilon = {spent:.3g} of {BUDGET.epsilon:g} is spent. The next demo goes on from there."
     )

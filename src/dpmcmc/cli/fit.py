@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpmcmc.accounting import Adjacency, Budget, Ledger
+from dpmcmc import accounting
+from dpmcmc.accounting import Adjacency, Budget
 from dpmcmc.cli.options import names_options
 from dpmcmc.cli.output import print_table
 from dpmcmc.errors import InvalidArgument, LedgerUnavailable, RunInterrupted, UnknownDataset
@@ -90,7 +91,7 @@ def fit(
     )
     typer.echo(prepared.describe())
     if folder is None:
-        account = (Ledger(book) if isinstance(book, str) else book).account(dataset)
+        account = (accounting.Ledger(book) if isinstance(book, str) else book).account(dataset)
         typer.echo(f"{dataset!r} has spent epsilon = {account.epsilon_spent:.4g} of {account.budget.epsilon:g}.")
         typer.echo("It fits." if account.admits(prepared.event) else "This run does NOT fit into what is left.")
         typer.echo("Nothing was charged.")
@@ -167,14 +168,14 @@ def read_model(stated: str) -> Any:
     return found
 
 
-def _book(url: str, dataset: str, is_for_show: bool) -> Ledger | str:
+def _book(url: str, dataset: str, is_for_show: bool) -> "accounting.Ledger | str":
     """Return the book that pays; where a grant is only for show and nothing is known yet, one that leaves no trace."""
     if not is_for_show:
         return url
     try:
-        Ledger(url).account(dataset)
+        accounting.Ledger(url).account(dataset)
     except (LedgerUnavailable, UnknownDataset):
-        return Ledger.in_memory()
+        return accounting.Ledger.in_memory()
     return url
 
 

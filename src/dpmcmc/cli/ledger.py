@@ -4,7 +4,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from dpmcmc.accounting import Adjacency, Budget, Ledger
+from dpmcmc import accounting
+from dpmcmc.accounting import Adjacency, Budget
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.errors import InvalidArgument
 
@@ -28,7 +29,7 @@ def init(
 ) -> None:
     """Make a ledger, or add a dataset to one that is there."""
     budget = _budget(dataset, epsilon, delta)
-    ledger = Ledger.create(url)
+    ledger = accounting.Ledger.create(url)
     if dataset is not None and budget is not None:
         ledger.register(dataset, budget, adjacency, adaptive=adaptive)
     _show(ledger, dataset, json)
@@ -37,13 +38,13 @@ def init(
 @app.command()
 def show(url: Url, dataset: OneDataset = None, json: AsJson = False) -> None:
     """What each dataset may spend, and what is left of it."""
-    _show(Ledger(url), dataset, json)
+    _show(accounting.Ledger(url), dataset, json)
 
 
 @app.command()
 def history(url: Url, dataset: OneDataset = None, json: AsJson = False) -> None:
     """Every entry: who did what when, and what it released."""
-    entries = Ledger(url).history(dataset)
+    entries = accounting.Ledger(url).history(dataset)
     if json:
         print_json([entry.to_dict() for entry in entries])
         return
@@ -70,7 +71,7 @@ def _budget(dataset: str | None, epsilon: float | None, delta: float | None) -> 
     raise InvalidArgument("a dataset is registered with --dataset, --epsilon and --delta together; give all three")
 
 
-def _show(ledger: Ledger, dataset: str | None, as_json: bool) -> None:
+def _show(ledger: "accounting.Ledger", dataset: str | None, as_json: bool) -> None:
     accounts = [ledger.account(name) for name in ([dataset] if dataset is not None else ledger.datasets())]
     if as_json:
         print_json([account.to_dict() for account in accounts])
