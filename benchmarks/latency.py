@@ -4,9 +4,9 @@
     python benchmarks/latency.py --sizes 100000 --nuts 100000
 
 Each size has a process of its own. Compilations are XLA's, counted by JAX's own events; those of the vault's self-test,
-which runs when the data are loaded, are a row of their own. Beside the fits, in the same process: importing JAX with one
-plain pass over the records (loss and gradient of a logistic regression, one fused program), that pass once compiled, and
-NumPyro's NUTS with 500 + 500 steps.
+which runs when the data are loaded, are a row of their own. Beside the fits, in the same process: one plain pass over the
+records, compiled and then again (loss and gradient of a logistic regression, one fused program), and NumPyro's NUTS
+with 500 + 500 steps.
 """
 
 import argparse
@@ -117,7 +117,9 @@ def worker(size: int, nuts: bool) -> None:
     pass_seconds = sorted(times)[REPEATS // 2]
     device = jax.devices()[0].device_kind
     for row in watch.rows:
-        sys.stdout.write(json.dumps({**row, "device": device, "plain_passes": row["wall_seconds"] / pass_seconds}) + "\n")
+        sys.stdout.write(
+            json.dumps({**row, "device": device, "plain_passes": row["wall_seconds"] / pass_seconds}) + "\n"
+        )
 
 
 def main() -> None:
@@ -136,14 +138,14 @@ def main() -> None:
         command = [sys.executable, __file__, "--worker", str(size), "--nuts", str(arguments.nuts)]
         start = time.perf_counter()
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
-        print(f"{size:,}: {time.perf_counter() - start:.0f} s", file=sys.stderr)  # noqa: T201
+        print(f"{size:,}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
         for line in done.stdout.splitlines():
             if line.startswith("{"):
                 row = json.loads(line)
                 for name in ("wall_seconds", "cpu_seconds", "plain_passes"):
                     row[name] = f"{row[name]:.3g}"
                 rows.append({"date": datetime.now(UTC).date().isoformat(), "n": size, "d": 5, **row})
-                print(rows[-1], file=sys.stderr)  # noqa: T201
+                print(rows[-1], file=sys.stderr)
     if arguments.output is not None:
         with arguments.output.open("w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS)

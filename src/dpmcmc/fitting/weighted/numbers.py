@@ -106,7 +106,6 @@ class StudentT(LocationScale):
     """A residual with Student's law; the second shape is the logarithm of its degrees of freedom."""
 
     num_shapes = 2
-    shape_bound = 3.0
     usual_length = 3.0
 
     def scores(self, xp: Any, residual: Any, shapes: Any) -> Any:
