@@ -4,8 +4,8 @@
     python benchmarks/latency.py --sizes 100000 --nuts 100000
 
 Each size has a process of its own. Compilations are XLA's, counted by JAX's own events; those of the vault's self-test,
-which runs when the data are loaded, are a row of their own. Beside the fits, in the same process: one plain pass over the
-records, compiled and then again (loss and gradient of a logistic regression, one fused program), and NumPyro's NUTS
+which runs when the data are loaded, are a row of their own. Beside the fits, in the same process: one plain pass over
+the records, compiled and then again (loss and gradient of a logistic regression, one fused program), and NumPyro's NUTS
 with 500 + 500 steps.
 """
 
