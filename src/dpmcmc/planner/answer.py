@@ -4,9 +4,11 @@ The noise is what `fit` would take; the price of a run is read off the traced pr
 from its ideal law in it as well, which move it by less than one part in a thousand. How good the result would be at
 best follows from the noise, for a posterior that the pilot has made round:
 
-* Whatever is done, the noise of one release of all scores moves the posterior by s = 2 R / mu of its standard
-  deviations, with R the clip of a score in round coordinates and mu the signal-to-noise ratio that the budget buys.
-* The normal approximation (private_laplace) is one such release, and off by no more.
+* The noise of one release of all clipped scores moves the posterior by s = 2 R / mu of its standard deviations, with R
+  the clip of a score in round coordinates and mu the signal-to-noise ratio that the budget buys.
+* private_laplace has bounded scores with mean zero instead, which may be shorter: it is off by less, where its slope is
+  seen.
+* The normal approximation of clipped scores (clipped_laplace) is one such release, and off by no more than s.
 * Langevin dynamics is worth 1 / s^2 independent draws, so its mean is off by the same s.
 * A random walk with penalty tests is worth 0.083 mu^2 / (C^2 d), with C the clip of a slope and 2 C moved by a
   neighbour. Hamiltonian dynamics has the same tests to pay and its gradients besides; once the posterior is round it
@@ -25,9 +27,12 @@ from dpmcmc.accounting import Adjacency, Budget, Event, FixedBatchGaussian
 from dpmcmc.accounting.event import counts
 from dpmcmc.errors import BudgetUnreachable
 from dpmcmc.fitting import RECIPES
+from dpmcmc.fitting.centred.way import NAME as WEIGHTED
+from dpmcmc.fitting.centred.way import usual_variance
 from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.recipes import Recipe
 from dpmcmc.fitting.spending import event_after, least_error, noise_after, pilot_event, usual
+from dpmcmc.fitting.weighted.budget import Split
 
 WALK_EFFICIENCY = 0.083
 """Independent draws of a random walk on a round normal, in units of (mu / C)^2 / d; replace-one.
@@ -46,7 +51,7 @@ class Answer:
         num_steps: steps of each chain.
         noise: the noise multiplier of every release of the sampler; of HMC, that of its test.
         epsilon: what it would cost under each accountant that can bound it, at the budget's delta.
-        floor: by how many standard deviations the posterior would be off, whatever the sampler.
+        floor: by how many standard deviations the posterior would be off at least, with this sampler's scores.
         error: the same for this sampler, where its law is known; else a bound from below.
         is_law: whether it is known.
     """
@@ -96,6 +101,9 @@ def plan_fit(
     if found is None:
         return None
     noise, by_accountant = found
+    if sampler == WEIGHTED:
+        error = Split(facts.dimension, facts.clips_moved, True, usual_variance).error(budget, facts.num_records)
+        return Answer(recipe.num_steps, noise, dict(by_accountant), error, error, True)
     floor = least_error(facts, budget)
     laws = _laws(usual(facts), floor, noise / math.sqrt(num_chains * recipe.num_steps))
     error, is_law = laws.get(sampler, (floor, False))
@@ -159,7 +167,7 @@ def _laws(facts: Facts, floor: float, inverse_mu: float) -> dict[str, tuple[floa
     langevin = facts.clips_moved * facts.gradient_clip * inverse_mu
     walk = facts.clips_moved / 2 * facts.slope_clip * math.sqrt(facts.dimension / WALK_EFFICIENCY) * inverse_mu
     return {
-        "private_laplace": (floor, True),
+        "clipped_laplace": (floor, True),
         "dp_langevin": (langevin, True),
         "dp_penalty": (walk, True),
         "dp_hmc": (walk, False),
