@@ -102,7 +102,9 @@ def compare(
         "median_error": round(float(off.median()), 3),
         "largest_error": round(float(off.max()), 3),
         "median_width": round(float((found["sd"] / exact["sd"]).median()), 3),
-        "largest_r_hat": round(float(found["r_hat"].max()), 3),
+        "largest_r_hat": round(float(found["r_hat"].max()), 3) if "r_hat" in found else "",
+        "verdict": posterior.quality.verdict,
+        "predicted_error": posterior.quality.predicted_error,
         "seconds": round(seconds, 1),
         "words": posterior.settings["chosen"],
     }

@@ -47,15 +47,28 @@ def reference(name: str, seed: int, model: Model, records: Any, near: Mapping[st
 def exact(model: Model, records: Any, near: Mapping[str, np.ndarray]) -> Reference:
     """Return draws of the exact posterior of records, given parameters that are near it."""
     layout = Layout.of(model.position)
-    vectors, method = _drawn(model, layout, records, near)
-    turned = np.asarray(jax.vmap(lambda vector: layout.ravel(_position(layout, vector)[0]))(jnp.float32(vectors)))
-    drawn = parameters(model, layout, turned[None])
+    found = [_drawn(model, layout, records, near, centred) for centred in (True, False)[: 1 + _has_groups(layout)]]
+    vectors, method = min(found, key=lambda each: ("importance", "nuts", "laplace").index(each[1]))
+    drawn = parameters(model, layout, vectors[None])
     return Reference({key: values[0] for key, values in drawn.items()}, method)
 
 
-def _drawn(model: Model, layout: Layout, records: Any, near: Mapping[str, np.ndarray]) -> tuple[np.ndarray, str]:
-    start = _vector(layout, model.unconstrain({name: jnp.asarray(values) for name, values in near.items()}))
-    value, slope, bend, values = _functions(model, layout)
+def _drawn(
+    model: Model, layout: Layout, records: Any, near: Mapping[str, np.ndarray], centred: bool
+) -> tuple[np.ndarray, str]:
+    """Return flat positions, found with random intercepts themselves, or in units of their standard deviation."""
+    position = model.unconstrain({name: jnp.asarray(values) for name, values in near.items()})
+    start = _vector(layout, position) if centred else layout.ravel(position)
+    functions = _functions(model, layout, centred)
+    vectors, method = _sampled(start, functions, records)
+    if not centred:
+        return np.float32(vectors), method
+    back = jax.vmap(lambda vector: layout.ravel(_position(layout, vector)[0]))
+    return np.asarray(back(jnp.float32(vectors))), method
+
+
+def _sampled(start: Any, functions: tuple[Any, Any, Any, Any], records: Any) -> tuple[np.ndarray, str]:
+    value, slope, bend, values = functions
     if not np.isfinite(float(value(start, records))):
         start = jnp.zeros_like(start)  # a fit that led nowhere is no place to start from
     mode, root = _mode(np.asarray(start, float), value, slope, bend, records)
@@ -76,12 +89,11 @@ def _drawn(model: Model, layout: Layout, records: Any, near: Mapping[str, np.nda
     size = len(jax.tree.leaves(records)[0]) * len(mode)
     if size > NUTS_UP_TO:
         return mode + normal @ root.T, "laplace"
-    return _nuts(model, layout, records, mode, root), "nuts"
+    return _nuts(value, records, mode, root), "nuts"
 
 
-def _nuts(model: Model, layout: Layout, records: Any, mode: np.ndarray, root: np.ndarray) -> np.ndarray:
+def _nuts(value: Any, records: Any, mode: np.ndarray, root: np.ndarray) -> np.ndarray:
     centre, factor = jnp.float32(mode), jnp.float32(root)
-    value, *_ = _functions(model, layout)
     kernel = NUTS(potential_fn=lambda place: -value(centre + factor @ place, records), target_accept_prob=0.9)
     sampler = MCMC(kernel, num_warmup=400, num_samples=500, num_chains=2, chain_method="vectorized", progress_bar=False)
     sampler.run(jax.random.key(0), init_params=jnp.zeros((2, len(mode))))
@@ -130,10 +142,15 @@ def _vector(layout: Layout, position: Any) -> jax.Array:
     return layout.ravel({**position, **turned}) if groups else layout.ravel(position)
 
 
+def _has_groups(layout: Layout) -> bool:
+    position = layout.unravel(jnp.zeros(layout.dimension))
+    return isinstance(position, dict) and any(f"{name}_sigma" in position for name in position)
+
+
 @lru_cache(maxsize=64)
-def _functions(model: Model, layout: Layout) -> tuple[Any, Any, Any, Any]:
+def _functions(model: Model, layout: Layout, centred: bool) -> tuple[Any, Any, Any, Any]:
     def log_posterior(vector: jax.Array, records: Any) -> jax.Array:
-        position, log_jacobian = _position(layout, vector)
+        position, log_jacobian = _position(layout, vector) if centred else (layout.unravel(vector), 0.0)
         likelihood = jax.vmap(lambda record: model.log_likelihood(position, record))(records)
         return model.log_prior(position) + log_jacobian + jnp.sum(likelihood)
 

@@ -94,20 +94,31 @@ def cell(name: str, epsilon: float, runs: int) -> dict[str, object]:
     if expected > 1:
         return {**base, "refused": runs, "right": 0, "honest": 0, "wrong": 0, "false_alarms": 0}
     found = pd.DataFrame([one_run(name, emulated, seed) for seed in range(runs)])
-    found.to_csv(FOLDER / "cells" / f"{name} {epsilon:g} {runs}.csv".replace(" ", "_"), index=False)
-    wrong = ~found["right"] & ~found["honest"]
+    found.to_csv(_place(name, epsilon, runs, "csv"), index=False)
+    return {**base, **counted(found)}
+
+
+def _place(name: str, epsilon: float, runs: int, ending: str) -> Path:
+    return FOLDER / "cells" / f"{name} {epsilon:g} {runs}.{ending}".replace(" ", "_")
+
+
+def counted(found: pd.DataFrame) -> dict[str, object]:
+    """Return how the runs of a cell ended; those without a reference (a normal with a Pareto k above .5) do not count."""
+    is_held = found["reference"] != "laplace"
+    held = found[is_held]
+    wrong = ~held["right"] & ~held["honest"]
     return {
-        **base,
         "refused": 0,
-        "right": int(found["right"].sum()),
-        "honest": int((~found["right"] & found["honest"]).sum()),
+        "without_reference": int((~is_held).sum()),
+        "right": int(held["right"].sum()),
+        "honest": int((~held["right"] & held["honest"]).sum()),
         "wrong": int(wrong.sum()),
-        "false_alarms": int((found["alarm"] & found["would_be_right"]).sum()),
-        "worst_own_sds": float(found["off"].where(wrong, 0.0).max()),
+        "false_alarms": int((held["alarm"] & held["would_be_right"]).sum()),
+        "worst_own_sds": float(held["off"].where(wrong, 0.0).max()) if len(held) else 0.0,
         "coverage95": found["inside"].sum() / max(found["intervals"].sum(), 1),
         "intervals": int(found["intervals"].sum()),
-        "predicted_error": float(np.sqrt(np.nanmean(found["predicted"] ** 2))),
-        "measured_error": float(np.sqrt(np.nanmean(found["error"] ** 2))),
+        "predicted_error": float(np.sqrt((held["predicted"] ** 2).mean())),
+        "measured_error": float(np.sqrt((held["error"] ** 2).mean())),
         "reference": " ".join(sorted(set(found["reference"]))),
         "seconds": float(found["seconds"].median()),
     }
@@ -140,12 +151,17 @@ def main() -> None:
     cells.mkdir(parents=True, exist_ok=True)
     for epsilon in map(float, arguments.epsilons.split(",")):
         for name in ALL:
-            place = cells / f"{name} {epsilon:g} {arguments.runs}.json".replace(" ", "_")
+            place = _place(name, epsilon, arguments.runs, "json")
             if arguments.problems in name and not place.exists():
                 row = cell(name, epsilon, arguments.runs)
                 pd.Series(row).to_json(place)
                 print(pd.Series(row).to_dict(), flush=True)  # noqa: T201
     rows = [pd.read_json(place, typ="series") for place in sorted(cells.glob("*.json"))]
+    runs_of = [place.with_suffix(".csv") for place in sorted(cells.glob("*.json"))]
+    rows = [
+        {**row, **counted(pd.read_csv(place))} if place.exists() else dict(row)
+        for row, place in zip(rows, runs_of, strict=True)
+    ]
     table = pd.DataFrame(rows).sort_values(["problem", "epsilon"])
     table.to_csv(FOLDER / "summary.csv", index=False, float_format="%.4g")
     print(summarise(table))  # noqa: T201
