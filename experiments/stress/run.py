@@ -47,7 +47,7 @@ def one_run(name: str, emulated: Emulated, seed: int) -> dict[str, object]:
     off, widths, errors, inside = [], [], [], []
     for key, values in coordinates(drawn.draws).items():
         grade = quality.parameters.get(key, Grade())
-        if grade.verdict == "bad":
+        if any("identified" in reason or "prior" in reason for reason in grade.reasons):
             continue
         its = coordinates({each: found[None] for each, found in exact.items()})[key]
         own, width = float(values.std()), float(its.std())
@@ -59,7 +59,7 @@ def one_run(name: str, emulated: Emulated, seed: int) -> dict[str, object]:
             low, high = np.quantile(values, [0.025, 0.975])
             inside.append(low <= problem.truth[key] <= high)
     is_right = bool(off) and max(off) <= FAR and all(WIDTHS[0] <= width <= WIDTHS[1] for width in widths)
-    marked = sum(grade.verdict == "bad" for grade in quality.parameters.values())
+    marked = sum(any("identified" in reason for reason in grade.reasons) for grade in quality.parameters.values())
     return {
         "right": is_right and quality.verdict != "bad",
         "honest": quality.verdict == "bad" or (not problem.holds and quality.verdict == "fair"),
@@ -103,7 +103,7 @@ def _place(name: str, epsilon: float, runs: int, ending: str) -> Path:
 
 
 def counted(found: pd.DataFrame) -> dict[str, object]:
-    """Return how the runs of a cell ended; those without a reference (a normal with a Pareto k above .5) do not count."""
+    """Return how the runs of a cell ended; those without a reference, with a Pareto k above .5, do not count."""
     is_held = found["reference"] != "laplace"
     held = found[is_held]
     wrong = ~held["right"] & ~held["honest"]

@@ -234,3 +234,22 @@ def test_a_law_of_a_transformed_response_is_one() -> None:
 def test_parameters_of_laws_on_the_real_line() -> None:
     np.testing.assert_allclose(unconstrained(dist.Poisson(*one(np.e))), [1.0], rtol=1e-6)
     np.testing.assert_allclose(sorted(np.asarray(unconstrained(dist.Normal(*one(3, np.e**2))))), [2.0, 3.0], rtol=1e-6)
+    twice = unconstrained(dist.NegativeBinomial2(*one(np.e, np.e**2)))  # it keeps a Gamma instead of its mean
+    np.testing.assert_allclose(sorted(np.asarray(twice)), [1.0, 2.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_what_a_law_is_made_of_is_shown(name: str) -> None:
+    """Moving any parameter of a law moves what is shown of it."""
+    leaves, structure = jax.tree.flatten(LAWS[name][0])
+    reals = [jnp.asarray(leaf) for leaf in leaves]
+    is_real = [bool(jnp.issubdtype(leaf.dtype, jnp.floating)) for leaf in reals]
+
+    def shown(scale):
+        moved = [leaf * scale if real else leaf for leaf, real in zip(reals, is_real, strict=True)]
+        return unconstrained(jax.tree.unflatten(structure, moved))
+
+    assert np.all(np.abs(np.asarray(jax.jacfwd(shown)(1.0))) > 0) or name in {
+        "cauchy",
+        "laplace",
+    }  # their centre is zero

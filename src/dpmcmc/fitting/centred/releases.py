@@ -30,8 +30,10 @@ LENGTH = float(np.sqrt(1 + (1 + 2 * len(RADII)) * SIDE**2))
 LEVELS = 4.0 ** np.arange(-8.0, 24.0)
 """Upper edges of the bins of what one record knows, in widths of the prior; a last bin has none."""
 
-BINS = 8
-"""Of the places of responses in their laws."""
+PLACES = np.array([0.002, *np.arange(1, 8) / 8, 0.998], np.float32)
+"""Edges of the bins of the places of responses in their laws: the tails have bins of their own."""
+
+BINS = len(PLACES) + 1
 
 
 class Asked(NamedTuple):

@@ -39,6 +39,12 @@ def displacement(
     return lambda vector: back @ jnp.where(kept, shown(vector) - base, 0.0)
 
 
+def linear_displacement(point: Floats, whitening: Whitening) -> Callable[[Any], jax.Array]:
+    """Return the whitened displacement from a point itself."""
+    back, here = jnp.asarray(whitening.inverse, jnp.float32), jnp.asarray(point, jnp.float32)
+    return lambda vector: back @ (vector - here)
+
+
 def hidden_directions(site: ObservedSite, data: PrivateData, layout: Layout, point: Floats, scales: Floats) -> Floats:
     """Return the directions at a point that change no law, as rows of length one."""
     _, jacobian, kept = _at(_shown(site, data, layout), point, scales)
@@ -81,7 +87,7 @@ def unconstrained(law: Any) -> jax.Array:
         return jnp.concatenate(parts)
     found: list[jax.Array] = []
     for name, constraint in law.arg_constraints.items():
-        value = law.__dict__.get(name)
+        value = getattr(law, name, None)  # some keep another form of it, and compute it
         if value is None or not jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating):
             continue
         if constraint is constraints.simplex:

@@ -14,7 +14,7 @@ from dpmcmc.enclave import PaidRun, PrivateData, Sum
 from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.centred import draws, laws
 from dpmcmc.fitting.centred.releases import LENGTH, RADII, Asked, CentredSums, InformationShape, Places
-from dpmcmc.fitting.centred.shown import displacement, hidden_directions
+from dpmcmc.fitting.centred.shown import displacement, hidden_directions, linear_displacement
 from dpmcmc.fitting.centred.steps import Prior, Steps
 from dpmcmc.fitting.nowhere import NUMERICAL, prior_instead
 from dpmcmc.fitting.round import Begin
@@ -28,7 +28,7 @@ from dpmcmc.fitting.weighted.residuals import p_value
 from dpmcmc.fitting.weighted.scores import Floats
 from dpmcmc.model import Model
 from dpmcmc.model.observed import ObservedSite
-from dpmcmc.run.plan import parameters, surroundings
+from dpmcmc.run.plan import parameters, prior_draws, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
 
@@ -184,6 +184,8 @@ class CentredScores:
         fits = self._fits(paid, joined.release.point)  # line 5
         last, shape = joined.release, (self.num_chains, self.num_steps)
         moved = displacement(self.site, self.data, self.layout, last.point, last.whitening, prior.scales)
+        if self._shows_too_little(last, prior.scales):
+            moved = linear_displacement(last.point, last.whitening)
         vectors = draws.draw(self.model, self.layout, joined.release, moved, shape, seed)  # line 6
         if not np.isfinite(vectors).all():
             raise ValueError("draws are not finite")
@@ -218,6 +220,13 @@ class CentredScores:
             arrived = bool(np.allclose(move, trusted))
             point = point + trusted
         return releases, arrived
+
+    def _shows_too_little(self, release: Release, scales: Floats) -> bool:
+        """Say whether the slope sees a direction that changes no law of a made-up record: then these miss something."""
+        hidden = hidden_directions(self.site, self.data, self.layout, release.point, scales)
+        turned = hidden @ release.whitening.inverse.T
+        turned = turned / np.maximum(np.linalg.norm(turned, axis=1, keepdims=True), 1e-30)
+        return bool(np.any(np.sum(turned @ release.slope * turned, axis=1) > 3 * release.noise_level))
 
     def _fits(self, paid: PaidRun, point: Floats) -> float:
         """Return how probable places of the responses in their laws like these are."""
@@ -255,6 +264,7 @@ class CentredScores:
         quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, arrived, fits, [])
         shape = (self.num_chains, self.num_steps)
         named = {name: values.reshape(*shape, *values.shape[1:]) for name, values in self._named(flat).items()}
+        quality = verdict.beside_prior(quality, named, prior_draws(self.model))
         chains = judge_chains(named)
         found = {"radius": radius, "disagreement": joined.disagreement, "moved": moved, "fits": fits}
         quality = quality if chains.verdict == "good" or self.num_chains < 2 else both(quality, chains)

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import linalg
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
+from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.fitting.weighted.draws import Joined
 from dpmcmc.fitting.weighted.regression import Regression
 from dpmcmc.fitting.weighted.residuals import RARE as MISFIT
@@ -23,6 +24,10 @@ NOT_IDENTIFIED = 0.35
 
 FAR_OUT, HARDLY_NARROWER = 2.0, 1 / 3
 """Standard deviations of the prior beyond which a mean is far out, and of which a posterior is hardly narrower."""
+
+MARKED = "Not identified at this budget:"
+NOT_SEEN = f"{MARKED} it has its prior's width."
+"""How parameters are marked of which the budget tells nothing."""
 
 SURE = 1e6
 """How much more certain than by its prior a direction is made to be left out."""
@@ -113,8 +118,8 @@ def judge(
     if not fits >= MISFIT:
         verdicts.append("fair")
         reasons.append(
-            "The residuals do not have the family's law, they have heavier tails or more zeros, say: the weighted "
-            "scores, which bound what one record can do, then estimate something else than the likelihood would."
+            "The residuals do not have the law of the model, they have heavier tails or more zeros, say: scores that "
+            "bound what one record can do then estimate something else than the likelihood would."
         )
     if decided:
         verdicts.append("fair")
@@ -123,9 +128,12 @@ def judge(
             "does. It is stated for half the range of the bounds; state narrower bounds, or a wider prior."
         )
     marked = [name for name, grade in grades.items() if grade.reasons]
+    of_all = worst(verdicts[: len(verdicts) - bool(decided)])
     if marked:
         verdicts.append("fair")
-        reasons.append(f"Not identified at this budget: {', '.join(marked)}; the prior decides there.")
+        reasons.append(f"{MARKED} {', '.join(marked)}; the prior decides there.")
+    if of_all == "bad":
+        grades = {name: Grade("bad", grade.reasons, grade.shares) for name, grade in grades.items()}
     return Quality(worst(verdicts), tuple(reasons), grades, error if np.isfinite(error) else None)
 
 
@@ -134,7 +142,7 @@ def _grade(parts: Variances, visible: Variances, jacobian: Floats) -> Grade:
     if not all(np.isfinite(share) for share in shares.values()):
         return Grade("bad", ("Its variance is not a positive number.",), {})
     if seen["prior"] > NOT_IDENTIFIED:
-        return Grade("bad", ("Not identified at this budget: it has its prior's width.",), shares)
+        return Grade("bad", (NOT_SEEN,), shares)
     return Grade("good", (), shares)
 
 
@@ -168,6 +176,35 @@ def decided_by_prior(regression: Regression, vectors: Floats) -> list[str]:
         if np.any(is_far | (own.std(axis=0) > HARDLY_NARROWER * width)):
             found.append(name)
     return found
+
+
+PRIORS, NARROWER = 0.9, 0.5
+"""Shares of the prior's width from which on a posterior has it, and below which it has not."""
+
+
+def beside_prior(quality: Quality, draws: Mapping[str, np.ndarray], of_prior: Mapping[str, np.ndarray]) -> Quality:
+    """Return a verdict whose marks agree with how wide the draws are beside those of the prior, where there are any."""
+    own, its = coordinates(draws), coordinates(of_prior) if of_prior else {}
+    grades = dict(quality.parameters)
+    for name in set(own) & set(its) & set(grades):
+        share = _width(own[name]) / max(_width(its[name]), 1e-30)
+        grade = grades[name]
+        if share > PRIORS and NOT_SEEN not in grade.reasons:
+            grades[name] = Grade("bad", (*grade.reasons, NOT_SEEN), grade.shares)
+        elif share < NARROWER and NOT_SEEN in grade.reasons:
+            rest = tuple(reason for reason in grade.reasons if reason != NOT_SEEN)
+            grades[name] = Grade("bad" if quality.verdict == "bad" else "good", rest, grade.shares)
+    marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
+    reasons = [reason for reason in quality.reasons if not reason.startswith(MARKED)]
+    if marked:
+        reasons.append(f"{MARKED} {', '.join(marked)}; the prior decides there.")
+    verdicts = [quality.verdict] if len(reasons) > bool(marked) or quality.verdict == "bad" else []
+    return Quality(worst([*verdicts, *(["fair"] if marked else [])]), tuple(reasons), grades, quality.predicted_error)
+
+
+def _width(values: np.ndarray) -> float:
+    low, high = np.quantile(values, [0.16, 0.84])
+    return float(high - low) / 2
 
 
 def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
