@@ -15,7 +15,7 @@ from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.centred import draws, laws
 from dpmcmc.fitting.centred.releases import LENGTH, RADII, Asked, CentredSums, InformationShape, Places
 from dpmcmc.fitting.centred.shown import displacement, hidden_directions, linear_displacement
-from dpmcmc.fitting.centred.steps import Prior, Steps
+from dpmcmc.fitting.centred.steps import Lengths, Prior, Steps
 from dpmcmc.fitting.nowhere import NUMERICAL, prior_instead
 from dpmcmc.fitting.round import Begin
 from dpmcmc.fitting.spending import noise_of_share
@@ -35,8 +35,8 @@ from dpmcmc.run.progress import Watcher
 NAME = "private_laplace"
 FIRST_SHARE = 0.03
 PILOT_STEPS, LAST = 12, 3
-USUAL_RADIUS, USUAL_LOSS = 1.4, 1.15
-"""The radius of usual records in roots of (parameters / records), and by how much they lose."""
+SPREAD = 0.6
+"""How much the logarithms of the lengths of scores vary, usually."""
 
 SLOPE_NOISE = 0.07
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in."""
@@ -49,8 +49,12 @@ def observed_law(model: Model) -> ObservedSite | None:
 
 
 def usual_variance(noise: float, unit: float) -> float:
-    """Return the variance of an estimate from usual records, in units of the smallest."""
-    return USUAL_LOSS * (1 + (noise * USUAL_RADIUS * unit) ** 2)
+    """Return the variance of an estimate from usual records at the best radius, in units of the smallest."""
+    radii = RADII * unit
+    held = np.exp(-0.5 * (np.log(RADII) / SPREAD) ** 2)
+    lengths = Lengths(radii, held / held.sum())
+    slopes = lengths.slope(radii)
+    return float(np.min((lengths.variance(radii) + (noise * radii) ** 2) / slopes**2))
 
 
 @dataclass(frozen=True, eq=False)
