@@ -12,27 +12,27 @@ import pytest
 from search import KINDS, Case, cases, draw_expression, evaluate, leaves_of, run_case, search, show
 
 
-def judge(found):
-    assert found.checks
-    assert not found.hits, f"{len(found.hits)} of {found.checks} checks; " + "; ".join(found.hits[:3])
+def broken(found) -> list[str]:
+    """Return the bounds that were broken; a search that checked nothing is one."""
+    return found.hits[:3] if found.checks else ["nothing was checked"]
 
 
 def test_some_expressions_of_every_kind():
     """55 expressions: each kind of mechanism once."""
-    judge(search(55, seed=1, at_once=5))
+    assert not broken(search(55, seed=1, at_once=5))
 
 
 @pytest.mark.parametrize("n", [1000, 2000])
 def test_sums_where_products_were_seen_to_cancel(n):
     """Default chunks and few coordinates: here one expression of fifteen broke its bound."""
-    judge(run_case(Case("sum", n, 3, expressions=8, seed=5)))
+    assert not broken(run_case(Case("sum", n, 3, expressions=8, seed=5)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_many_expressions(seed):
     """2,160 expressions in all, each alone at two places and replaced in a crowd."""
-    judge(search(212, seed=100 + seed, places=2))
+    assert not broken(search(212, seed=100 + seed, places=2))
 
 
 def test_every_kind_has_its_turn():
