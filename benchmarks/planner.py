@@ -12,10 +12,10 @@ from pathlib import Path
 import pandas as pd
 
 from dpmcmc.accounting import Adjacency, Budget
-from dpmcmc.fitting.facts import Facts
-from dpmcmc.fitting.practice import PRACTISED, practise
+from dpmcmc.fitting.budget_split import REFINEMENT_SHARE, Noise, noise_of_share, usual
+from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.fitting.recipes import POLISH_STEPS, RECIPES
-from dpmcmc.fitting.spending import POLISH_SHARE, Noise, noise_of_share, usual
+from dpmcmc.fitting.simulation import SIMULABLE, simulate_sampler
 from dpmcmc.planner import plan_fit
 
 DELTA = 1e-6
@@ -29,10 +29,10 @@ def compare(sampler: str, records: int, parameters: int, epsilon: float) -> dict
     answer = plan_fit(sampler, epsilon=epsilon, delta=DELTA, num_records=records, num_parameters=parameters)
     assert answer is not None
     recipe = RECIPES[sampler]
-    polish = noise_of_share(POLISH_SHARE, POLISH_STEPS, Budget(epsilon, DELTA))
-    noise = Noise(answer.noise if recipe.draws_for_nothing else polish, answer.noise)
-    facts = usual(Facts(records, parameters, Adjacency.REPLACE_ONE))
-    found = practise(sampler, facts, noise, recipe.num_steps, NUM_CHAINS)
+    refinement = noise_of_share(REFINEMENT_SHARE, POLISH_STEPS, Budget(epsilon, DELTA))
+    noise = Noise(answer.noise if recipe.is_iid else refinement, answer.noise)
+    facts = usual(ProblemSize(records, parameters, Adjacency.REPLACE_ONE))
+    found = simulate_sampler(sampler, facts, noise, recipe.num_steps, NUM_CHAINS)
     return {
         "sampler": sampler,
         "records": records,
@@ -48,7 +48,7 @@ def compare(sampler: str, records: int, parameters: int, epsilon: float) -> dict
 
 def main() -> None:
     """Compare all, write the table, and show the worst of each sampler."""
-    table = pd.DataFrame([compare(sampler, *setting) for sampler in PRACTISED for setting in SETTINGS])
+    table = pd.DataFrame([compare(sampler, *setting) for sampler in SIMULABLE for setting in SETTINGS])
     place = Path(__file__).parent / "results" / "planner.csv"
     table.to_csv(place, index=False)
     print(table.groupby("sampler")["simulated_over_law"].agg(["min", "max"]))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpmcmc import zoo
-from dpmcmc.fitting.sketch.draws import Sketched
+from dpmcmc.fitting.strategies.sketch.draws import Sketched
 from dpmcmc.zoo.mixture import condensed
 
 CELLS = 400

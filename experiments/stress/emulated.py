@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import dpmcmc as dp
 from dpmcmc.enclave.oracle import Noisy
 from dpmcmc.fitting import prepare_fit
-from dpmcmc.fitting.chains import PilotedChains
+from dpmcmc.fitting.strategies.chains import PilotedChains
 from dpmcmc.model import from_numpyro
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
@@ -90,7 +90,7 @@ class Emulated:
             model = _of_numpyro(problem)
         self._options = {"epsilon": epsilon, **options}
         self.prepared = prepare_fit(model, self._data(0), **self._options)
-        self.way, self.model = self.prepared.way, self.prepared.model
+        self.strategy, self.model = self.prepared.strategy, self.prepared.model
 
     def _data(self, seed: int) -> dp.PrivateData:
         problem, budget = self.problem, dp.Budget(1e6, 0.5)
@@ -111,12 +111,12 @@ class Emulated:
 
     def fit(self, records: Any, seed: int) -> Any:
         """Fit records with the noise of a seed; a pilot with chains is not emulated, and runs in the enclave."""
-        if isinstance(self.way, PilotedChains):
+        if isinstance(self.strategy, PilotedChains):
             problem = self.problem
             data = dp.PrivateData.without_guarantee(problem.records(seed), bounds=dict(problem.bounds))
             return prepare_fit(self.model, data, insecure_seed=seed, **self._options).run(progress=False)
-        run = FloatRun(records, seed, self.way.data.facts.clips_moved)
-        return self.way.draw(run, Watcher("", 1, "", None, None), lambda: False, seed)
+        run = FloatRun(records, seed, self.strategy.data.facts.clips_moved)
+        return self.strategy.draw(run, Watcher("", 1, "", None, None), lambda: False, seed)
 
 
 @cache

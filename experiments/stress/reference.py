@@ -70,7 +70,7 @@ def _drawn(
 def _sampled(start: Any, functions: tuple[Any, Any, Any, Any], records: Any) -> tuple[np.ndarray, str]:
     value, slope, bend, values = functions
     if not np.isfinite(float(value(start, records))):
-        start = jnp.zeros_like(start)  # a fit that led nowhere is no place to start from
+        start = jnp.zeros_like(start)  # a fit that led placeholder is no place to start from
     mode, root = _mode(np.asarray(start, float), value, slope, bend, records)
     rng = np.random.default_rng(0)
     normal, freedom = rng.standard_normal((DRAWS, len(mode))), 7.0 if len(mode) <= 10 else 100.0

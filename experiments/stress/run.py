@@ -81,12 +81,12 @@ def cell(name: str, epsilon: float, runs: int) -> dict[str, object]:
     """Return the row of one problem at one budget."""
     problem = ALL[name]
     emulated = Emulated(problem, epsilon)
-    expected = emulated.way.expected_error
+    expected = emulated.strategy.expected_error
     base = {
         "problem": name,
         "family": problem.family,
         "n": problem.size,
-        "d": emulated.way.dimension,
+        "d": emulated.strategy.dimension,
         "epsilon": epsilon,
         "runs": runs,
         "floor_error": expected,

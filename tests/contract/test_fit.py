@@ -17,7 +17,7 @@ import dpmcmc as dp
 from dpmcmc.cli.main import run
 from dpmcmc.errors import BudgetExceeded, BudgetUnreachable, InvalidArgument
 from dpmcmc.fitting import RECIPES, prepare_fit
-from dpmcmc.fitting.reach import STRETCHES
+from dpmcmc.fitting.score_histogram import CLIP_SCALES
 from dpmcmc.run import plan
 
 NUM_RECORDS = 4000
@@ -95,7 +95,7 @@ def test_models_in_one_charge(model, options, names) -> None:
         assert "the truth is their root" in posterior.settings["chosen"]
     else:
         assert posterior.settings["pilot"]["approach_steps"] == 6
-        assert posterior.settings["pilot"]["stretch"] in STRETCHES
+        assert posterior.settings["pilot"]["clip_scale"] in CLIP_SCALES
         assert "private_laplace was chosen by simulation" in posterior.settings["chosen"]
 
 
@@ -130,7 +130,7 @@ def test_a_prepared_fit_charges_nothing_and_knows_its_price() -> None:
     assert 0 < prepared.expected_error < 1
     again = prepare_fit(FORMULA, vault(book), family="bernoulli", epsilon=2.0, num_steps=20)
     assert again.event == prepared.event, "settings follow from public facts alone"
-    assert again.way.pilot == prepared.way.pilot
+    assert again.strategy.pilot == prepared.strategy.pilot
     with pytest.warns(UserWarning, match=r"delta = 0\.001 is not below one over"), pytest.raises(BudgetExceeded):
         dp.fit(MODEL, vault(ledger(1.0)), epsilon=2.0, delta=1e-3, **SMALL)
     careless = prepare_fit(MODEL, vault(), epsilon=2.0, delta=1e-3, num_steps=20)
@@ -251,9 +251,9 @@ def test_the_choice_knows_public_facts_alone() -> None:
         prepare_fit(MODEL, dp.PrivateData.from_table(rows, schema=SCHEMA, budget=budget), epsilon=2.0, num_steps=20)
         for rows in (TABLE, others)
     ]
-    assert choices[0].way.choice == choices[1].way.choice
-    assert np.array_equal(choices[0].way.pilot.start.centre, choices[1].way.pilot.start.centre)
-    assert choices[0].way.pilot.settings == choices[1].way.pilot.settings
+    assert choices[0].strategy.choice == choices[1].strategy.choice
+    assert np.array_equal(choices[0].strategy.pilot.start.centre, choices[1].strategy.pilot.start.centre)
+    assert choices[0].strategy.pilot.settings == choices[1].strategy.pilot.settings
     assert choices[0].event == choices[1].event
 
 
@@ -263,7 +263,7 @@ def test_the_normal_approximation_costs_its_releases_and_no_draw() -> None:
         for steps, chains in ((10, 1), (2000, 4))
     )
     assert few.event == many.event
-    pilot, noise = few.way.pilot, few.way.choice.noise.polish
+    pilot, noise = few.strategy.pilot, few.strategy.choice.noise.refinement
     multipliers = [pilot.reach.sums.noise_multiplier, noise]
     for phase in (pilot.approach, pilot.refine):
         multipliers += [phase.gradient.noise_multiplier, phase.curvature.noise_multiplier] * phase.num_steps

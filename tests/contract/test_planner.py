@@ -15,9 +15,9 @@ import dpmcmc as dp
 from dpmcmc.cli.main import run
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting import RECIPES, prepare_fit
-from dpmcmc.fitting.practice import PRACTISED
+from dpmcmc.fitting.budget_split import LEFT, REFINEMENT_SHARE
 from dpmcmc.fitting.recipes import TEST_NOISE
-from dpmcmc.fitting.spending import LEFT, POLISH_SHARE
+from dpmcmc.fitting.simulation import SIMULABLE
 from dpmcmc.planner import GRID, Grid, plan_fit
 from dpmcmc.planner.answer import WALK_EFFICIENCY
 from dpmcmc.planner.page import SIMULATED
@@ -42,8 +42,8 @@ def test_a_plan_is_what_fit_would_do(sampler) -> None:
         even_if_useless=True,
     )
     answer = plan_fit(sampler, **SETTINGS)
-    assert answer.noise == pytest.approx(prepared.way.choice.noise.sampler, rel=1e-3)
-    if sampler in PRACTISED:  # a chain that was tried in simulation does worse
+    assert answer.noise == pytest.approx(prepared.strategy.choice.noise.sampler, rel=1e-3)
+    if sampler in SIMULABLE:  # a chain that was tried in simulation does worse
         assert answer.floor <= prepared.expected_error * (1 + 1e-3)
     else:
         assert answer.floor == pytest.approx(prepared.expected_error, rel=1e-3)
@@ -55,8 +55,10 @@ def test_a_plan_is_what_fit_would_do(sampler) -> None:
 
 def test_the_laws() -> None:
     langevin, walk = plan_fit("dp_langevin", **SETTINGS), plan_fit("dp_penalty", **SETTINGS)
-    of_polish = math.sqrt(LEFT / (LEFT - POLISH_SHARE))
-    assert langevin.error == pytest.approx(langevin.floor * of_polish, rel=1e-3), "Langevin dynamics loses the polish"
+    of_polish = math.sqrt(LEFT / (LEFT - REFINEMENT_SHARE))
+    assert langevin.error == pytest.approx(langevin.floor * of_polish, rel=1e-3), (
+        "Langevin dynamics loses the refinement"
+    )
     assert plan_fit("clipped_laplace", **SETTINGS).error == langevin.floor
     assert plan_fit("private_laplace", **SETTINGS).error < langevin.floor, "bounded scores without bias are shorter"
     assert walk.error > langevin.error

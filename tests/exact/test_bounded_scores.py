@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpmcmc.fitting.weighted.classes import Bernoulli, Binomial, Categorical, Ordinal
-from dpmcmc.fitting.weighted.counts import NegativeBinomial, Poisson
-from dpmcmc.fitting.weighted.numbers import Gaussian, StudentT
+from dpmcmc.fitting.strategies.weighted_scores.classes import Bernoulli, Binomial, Categorical, Ordinal
+from dpmcmc.fitting.strategies.weighted_scores.counts import NegativeBinomial, Poisson
+from dpmcmc.fitting.strategies.weighted_scores.numbers import Gaussian, StudentT
 from dpmcmc.model.formula.families import FAMILIES
 
 TRIALS = 6

@@ -10,9 +10,9 @@ import numpyro.distributions as dist
 import pytest
 from scipy import integrate, stats
 
-from dpmcmc.fitting.centred import laws
-from dpmcmc.fitting.centred.releases import bounded, record_law
-from dpmcmc.fitting.centred.shown import unconstrained
+from dpmcmc.fitting.strategies.centred_scores import laws
+from dpmcmc.fitting.strategies.centred_scores.releases import bounded, record_law
+from dpmcmc.fitting.strategies.centred_scores.shown import unconstrained
 from dpmcmc.model import from_numpyro
 from dpmcmc.run.program import Layout
 

@@ -42,7 +42,7 @@ def test_a_hessian_that_reads_no_record_is_found_from_the_model(name: str, is_pu
 def test_public_hessians_take_nothing_of_the_budget() -> None:
     problem = zoo.problem("dp_hmc_2021_gaussian", np.random.default_rng(0), num_records=SIZE)
     prepared = prepare_fit(problem.model, vault(problem), epsilon=4.0, delta=1e-6, sampler="private_laplace")
-    pilot = prepared.way.pilot
+    pilot = prepared.strategy.pilot
     noisy = sum(times for part, times in counts(pilot.price(prepared.data)).items() if part.gaussian_mean > 0)
     assert noisy == pilot.approach.num_steps + pilot.refine.num_steps + 1, "gradients and one histogram"
     assert pilot.share < 0.13

@@ -15,17 +15,17 @@ import numpy as np
 from scipy import stats
 
 import dpmcmc as dp
-from dpmcmc.fitting.facts import Facts
-from dpmcmc.fitting.pilot import Polish
+from dpmcmc.fitting.pilot import Refinement
+from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.fitting.recipes import RECIPES
 
 NUM_RECORDS, DIMENSION, REPEATS, LEVEL = 300, 3, 800, 0.9
-FACTS = Facts(NUM_RECORDS, DIMENSION, dp.Adjacency.REPLACE_ONE)
+FACTS = ProblemSize(NUM_RECORDS, DIMENSION, dp.Adjacency.REPLACE_ONE)
 NOISE = 0.9
 
 
-def centres(facts: Facts = FACTS, start: float = 0.7) -> np.ndarray:
-    """Return centres by the polish, from a start that is off, in standard deviations of the posterior: (repeat, d)."""
+def centres(facts: ProblemSize = FACTS, start: float = 0.7) -> np.ndarray:
+    """Return refined centres from a start that is off, in standard deviations of the posterior: (repeat, d)."""
     records = np.random.default_rng(4).normal(size=(NUM_RECORDS, DIMENSION)).astype(np.float32)
     records -= records.mean(axis=0)  # so that the posterior, under a flat prior, is N(0, I) in z = sqrt(n) theta
     model = dp.Model(
@@ -34,9 +34,9 @@ def centres(facts: Facts = FACTS, start: float = 0.7) -> np.ndarray:
         position=jax.ShapeDtypeStruct((DIMENSION,), jnp.float32),
     )
     data = dp.PrivateData.without_guarantee(records)
-    polish = Polish(facts.gradient_clip, NOISE)
+    refinement = Refinement(facts.gradient_clip, NOISE)
     starts = jnp.full((REPEATS, DIMENSION), start)
-    program = lambda oracle, start: jax.vmap(lambda one: polish(oracle, one)[0])(start)  # noqa: E731
+    program = lambda oracle, start: jax.vmap(lambda one: refinement(oracle, one)[0])(start)  # noqa: E731
     return np.asarray(data.run(program, starts, model=model, insecure_seed=3))
 
 
@@ -55,7 +55,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 
 def test_a_start_far_away_is_forgotten_where_the_clip_cuts() -> None:
     """Of the way 0.009 is left; equal shares with gains 1, 1/2, 1/3 would leave 0.043. Four standard errors."""
-    short = replace(FACTS, stretch=0.3)
+    short = replace(FACTS, clip_scale=0.3)
     sd = 2 * NOISE * short.gradient_clip
     means = [centres(short, start).mean(axis=0) for start in (10.0, -10.0)]
     left = np.mean(means[0] - means[1]) / 20

@@ -17,8 +17,8 @@ from dpmcmc.accounting.event import Approximation, Gaussian, RatioApproximation,
 from dpmcmc.enclave import Sum
 from dpmcmc.errors import InvalidArgument, RankTooLarge
 from dpmcmc.fitting import prepare_fit
-from dpmcmc.fitting.sketch.draws import Sketched
-from dpmcmc.fitting.sketch.sketch import Release
+from dpmcmc.fitting.strategies.sketch.draws import Sketched
+from dpmcmc.fitting.strategies.sketch.sketch import Release
 
 NUM_RECORDS = 2000
 BOUNDS = {"records": (-12.0, 12.0)}
@@ -56,7 +56,7 @@ def prepared():
 
 
 def test_an_exponential_family_is_sketched_exactly(prepared) -> None:
-    coarse = prepared.way.stages.coarse
+    coarse = prepared.strategy.stages.coarse
     assert prepared.sampler == "sketch", "auto takes it"
     assert coarse.rank == 2
     assert "A sketch of rank 2 was chosen because 2 numbers of a record tell" in prepared.describe()
@@ -74,7 +74,7 @@ def test_an_exponential_family_is_sketched_exactly(prepared) -> None:
 def test_the_price_is_two_gaussians_of_the_whole_budget(prepared) -> None:
     parts = counts(prepared.event)
     noises = sorted(part.noise_multiplier for part in parts if isinstance(part, Gaussian))
-    assert noises == sorted(prepared.way.stages.multipliers)
+    assert noises == sorted(prepared.strategy.stages.multipliers)
     assert noises[1] / noises[0] == pytest.approx(3), "a tenth of the mean loss is for the coarse one"
     assert {type(part) for part in parts} == {Gaussian, Approximation, RatioApproximation}
     assert sum(times for part, times in parts.items() if isinstance(part, Gaussian)) == 2
@@ -82,7 +82,7 @@ def test_the_price_is_two_gaussians_of_the_whole_budget(prepared) -> None:
 
 
 def test_one_record_moves_the_sum_by_two_clips_at_most(prepared) -> None:
-    coarse = prepared.way.stages.coarse
+    coarse = prepared.strategy.stages.coarse
     rows = records()
     other = rows.copy()
     rows[0], other[0] = 12.0, -12.0
@@ -106,7 +106,7 @@ def test_one_record_moves_the_sum_by_two_clips_at_most(prepared) -> None:
 
 def test_the_posterior_knows_its_own_noise(prepared) -> None:
     """Of a normal law around noise: the variance is that of the posterior and that of what noise does to its mean."""
-    coarse = prepared.way.stages.coarse
+    coarse = prepared.strategy.stages.coarse
     rows = records().astype(np.float64)
     total = coarse.skeleton.coefficients(coarse.likelihood.differences(rows, coarse.nodes, coarse.origin)).sum(axis=0)
     mean, scale = rows.mean(), 1.5
@@ -152,7 +152,7 @@ def test_the_banana_has_rank_two() -> None:
     banana = zoo.problem("banana", np.random.default_rng(0), num_records=1000)
     data = dp.PrivateData(banana.records, bounds=banana.bounds, budget=dp.Budget(4.0, 1e-6))
     fit = prepare_fit(banana.model, data, epsilon=4.0, even_if_useless=True)
-    assert (fit.sampler, fit.way.stages.coarse.rank) == ("sketch", 2)
+    assert (fit.sampler, fit.strategy.stages.coarse.rank) == ("sketch", 2)
 
 
 def test_a_likelihood_without_a_short_sketch_is_refused() -> None:

@@ -7,7 +7,7 @@ switched off; on `tables` and `resume` where a run uses them. Nothing rests on `
 
 from dpmcmc.enclave.batches.sampling import Poisson, WithoutReplacement
 from dpmcmc.enclave.core.audit import Audit, Charge
-from dpmcmc.enclave.core.session import PaidRun
+from dpmcmc.enclave.core.session import Session
 from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit
 from dpmcmc.enclave.mechanisms.barker_test import BarkerTest
@@ -50,11 +50,11 @@ __all__ = [
     "Noisy",
     "NoisyCount",
     "Oracle",
-    "PaidRun",
     "PenaltyTest",
     "Poisson",
     "PrivateData",
     "RemainderTest",
+    "Session",
     "SubsampledGradientSum",
     "Sum",
     "WithoutReplacement",

@@ -12,7 +12,7 @@ from dpmcmc.accounting.event import Event, NonPrivate, genuine
 from dpmcmc.accounting.payer import settle
 from dpmcmc.accounting.selection import repeat_and_select
 from dpmcmc.enclave.bounds import leaf_names
-from dpmcmc.enclave.core.session import PaidRun
+from dpmcmc.enclave.core.session import Session
 from dpmcmc.enclave.core.vault import Vault
 from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.resume.journal import Journal, reservation_of
@@ -102,7 +102,7 @@ class PrivateData(Vault):
         return None if account is None else account.budget
 
     @contextmanager
-    def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[PaidRun]:
+    def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[Session]:
         """Begin a run that may be resumed, or go on with it: `reserve`, but a run that raises is not settled.
 
         Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
@@ -141,8 +141,8 @@ class PrivateData(Vault):
         charge = price if insecure_seed is None else price + NonPrivate()
         reservation = self._payer.reserve(self._dataset, charge, what=what, adjacency=self._facts.adjacency)
 
-        def begin(event: Event, seed: int | None) -> PaidRun:
-            return PaidRun(genuine(event), self._ready, seed, reservation=reservation)
+        def begin(event: Event, seed: int | None) -> Session:
+            return Session(genuine(event), self._ready, seed, reservation=reservation)
 
         try:
             best = best_of(attempts, price, begin, insecure_seed)

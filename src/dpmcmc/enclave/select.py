@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dpmcmc.accounting.event import Event, counts
 from dpmcmc.accounting.selection import Selected, probabilities
-from dpmcmc.enclave.core.session import PaidRun
+from dpmcmc.enclave.core.session import Session
 from dpmcmc.errors import SelectionFailed
 
 
@@ -18,7 +18,7 @@ class Attempt(NamedTuple):
     """A candidate: what one run of it releases at most, and the run, from what executes it to (score, result)."""
 
     event: Event
-    run: Callable[[PaidRun], tuple[float, Any]]
+    run: Callable[[Session], tuple[float, Any]]
 
 
 class Best(NamedTuple):
@@ -31,7 +31,7 @@ class Best(NamedTuple):
 
 
 def best_of(
-    attempts: Sequence[Attempt], price: Event, begin: Callable[[Event, int | None], PaidRun], insecure_seed: int | None
+    attempts: Sequence[Attempt], price: Event, begin: Callable[[Event, int | None], Session], insecure_seed: int | None
 ) -> Best:
     """Run candidates drawn uniformly, as often as the price says by chance, and return the best run alone.
 
@@ -76,7 +76,7 @@ def number_of_runs(chosen: Selected, dice: random.Random) -> int:
     return k
 
 
-def _outcome(attempt: Attempt, paid: PaidRun) -> tuple[float, Any] | None:
+def _outcome(attempt: Attempt, paid: Session) -> tuple[float, Any] | None:
     """Return the score and the result of a run; nothing if it fails, or has no score."""
     try:
         score, result = attempt.run(paid)

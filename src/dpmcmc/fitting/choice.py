@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dpmcmc.accounting import Budget, Event
-from dpmcmc.fitting.facts import Facts
-from dpmcmc.fitting.practice import CANDIDATES, PRACTISED, Practice, practise
+from dpmcmc.fitting.budget_split import Noise, least_error, noise_after, usual
+from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.fitting.recipes import RECIPES, Recipe
-from dpmcmc.fitting.spending import Noise, least_error, noise_after, usual
+from dpmcmc.fitting.simulation import CANDIDATES, SIMULABLE, SimulatedError, simulate_sampler
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Choice:
     name: str
     recipe: Recipe
     noise: Noise
-    tried: Mapping[str, Practice]
+    tried: Mapping[str, SimulatedError]
     expected_error: float
     """By how many of its own standard deviations the posterior would be off, about; for samplers that cannot be tried,
     at best."""
@@ -37,7 +37,9 @@ class Choice:
         )
 
 
-def choose(sampler: str, facts: Facts, num_steps: int | None, num_chains: int, budget: Budget, pilot: Event) -> Choice:
+def choose(
+    sampler: str, facts: ProblemSize, num_steps: int | None, num_chains: int, budget: Budget, pilot: Event
+) -> Choice:
     """Return the sampler that was asked for, or for ``auto`` the one that does best in simulation."""
 
     def recipe(name: str) -> Recipe:
@@ -46,12 +48,12 @@ def choose(sampler: str, facts: Facts, num_steps: int | None, num_chains: int, b
     names = CANDIDATES if sampler == "auto" else (sampler,)
     noises = {name: noise_after(recipe(name), facts, num_chains, budget, pilot) for name in names}
     tried = {
-        name: practise(name, usual(facts), noises[name], recipe(name).num_steps, num_chains)
+        name: simulate_sampler(name, usual(facts), noises[name], recipe(name).num_steps, num_chains)
         for name in names
-        if name in PRACTISED
+        if name in SIMULABLE
     }
     best = min(tried, key=lambda name: tried[name].error) if sampler == "auto" else sampler
     error = least_error(facts, budget)
-    if best in tried and not RECIPES[best].draws_for_nothing:  # whose draws are around the best there is
+    if best in tried and not RECIPES[best].is_iid:  # whose draws are around the best there is
         error = max(error, tried[best].location)
     return Choice(best, recipe(best), noises[best], tried, error)

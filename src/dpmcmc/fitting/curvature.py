@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from dpmcmc.accounting import Adjacency
 from dpmcmc.enclave import PrivateData
-from dpmcmc.fitting.round import Summit
+from dpmcmc.fitting.whitening import GaussianApproximation
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout, log_likelihood
 
@@ -30,10 +30,10 @@ class PublicCurvature:
         """Return what the settings of a run say of it."""
         return "public"
 
-    def summit(self, vector: jax.Array) -> Summit:
-        """Return a position as a summit, as wide as the posterior is there."""
+    def approximation(self, vector: jax.Array) -> GaussianApproximation:
+        """Return a position as a approximation, as wide as the posterior is there."""
         values, vectors = jnp.linalg.eigh(self(vector))
-        return Summit(vector, vectors / jnp.sqrt(jnp.maximum(values, FLATTEST * values[-1])))
+        return GaussianApproximation(vector, vectors / jnp.sqrt(jnp.maximum(values, FLATTEST * values[-1])))
 
     def __call__(self, vector: jax.Array) -> jax.Array:
         """Return the matrix at a flat position."""

@@ -13,16 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.accounting import Event, Gaussian, compose
-from dpmcmc.enclave import CurvatureSum, GradientSum, Oracle, PaidRun, PrivateData, Sum
+from dpmcmc.enclave import CurvatureSum, GradientSum, Oracle, PrivateData, Session, Sum
 from dpmcmc.fitting.curvature import PublicCurvature
-from dpmcmc.fitting.reach import Reach
-from dpmcmc.fitting.round import Summit, nowhere
+from dpmcmc.fitting.score_histogram import ScoreHistogram
+from dpmcmc.fitting.whitening import GaussianApproximation, placeholder
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout, score
 
 LONGEST_STEP, LONGEST_CAREFUL_STEP = 1.0, 0.5
 """How far one Newton step may go, in units of the prior's scales: neither noise nor a bend may throw the pilot off.
-Less far from where on a Hessian was no hill, and near the summit."""
+Less far from where on a Hessian was no hill, and near the approximation."""
 
 DAMPINGS = np.append(0.0, 0.02 * 2.0 ** np.arange(9)).astype(np.float32)
 """What is added to a Hessian that leads too far, or that is no hill: so much of the sums of its rows' sizes."""
@@ -33,11 +33,11 @@ FLATTEST = 0.1
 
 @dataclass(frozen=True)
 class Newton:
-    """Private Newton steps: ``newton(oracle, summit)``.
+    """Private Newton steps: ``newton(oracle, approximation)``.
 
-    Gradients and Hessians are clipped in the coordinates of the summit that they start from. Where `adapts` is set,
-    every step changes to the coordinates that it found, in which the posterior is round: there a clip that suits the
-    records is known (`recipes`), and directions in which the posterior is wide are not drowned in noise.
+    Gradients and Hessians are clipped in the coordinates of the approximation that they start from. If `adapts` is
+    set, every step changes to the whitened coordinates that it found: there a clip that suits the records is known
+    (`recipes`), and directions in which the posterior is wide are not drowned in noise.
     """
 
     model: Model
@@ -49,13 +49,15 @@ class Newton:
     scales: jax.Array
     """Of the prior, in every coordinate."""
 
-    def __call__(self, oracle: Oracle, start: Summit) -> Summit:
-        """Return the summit that the steps lead to."""
+    def __call__(self, oracle: Oracle, start: GaussianApproximation) -> GaussianApproximation:
+        """Return the approximation that the steps lead to."""
 
         def log_prior(vector: jax.Array) -> jax.Array:
             return self.model.log_prior(self.layout.unravel(vector))
 
-        def step(state: tuple[Summit, jax.Array], _: None) -> tuple[tuple[Summit, jax.Array], jax.Array]:
+        def step(
+            state: tuple[GaussianApproximation, jax.Array], _: None
+        ) -> tuple[tuple[GaussianApproximation, jax.Array], jax.Array]:
             at, longest = state
             released = oracle.sum(self.gradient, score(self.model, self.layout), at.centre, at.factor).value
             force = released + at.factor.T @ jax.grad(log_prior)(at.centre)
@@ -67,7 +69,7 @@ class Newton:
             move = at.factor @ trusted_move(matrix, at.factor / self.scales[:, None], force, lowest, longest)
             length = jnp.linalg.norm(move / self.scales)
             centre = at.centre + move * jnp.minimum(1.0, longest / jnp.maximum(length, 1e-12))
-            new, precision = Summit(centre, found if self.adapts else at.factor), _precision(found)
+            new, precision = GaussianApproximation(centre, found if self.adapts else at.factor), _precision(found)
             numbers = [*new, precision, log_prior(centre), jax.grad(log_prior)(centre)]
             is_sound = jnp.all(jnp.array([jnp.all(jnp.isfinite(number)) for number in numbers]))
             # lost in the wild, it stays where it was: what was paid for ends in draws, and in a verdict
@@ -78,11 +80,11 @@ class Newton:
 
         longest = jnp.asarray(LONGEST_CAREFUL_STEP if self.adapts else LONGEST_STEP)
         (last, _), precisions = jax.lax.scan(step, (start, longest), None, length=self.num_steps)
-        # the last two Hessians were taken near the summit: their mean has less noise than either
+        # the last two Hessians were taken near the approximation: their mean has less noise than either
         values, vectors = jnp.linalg.eigh(jnp.mean(precisions[-2:], axis=0))
-        return Summit(last.centre, vectors / jnp.sqrt(jnp.maximum(values, 1e-7 * values[-1])))
+        return GaussianApproximation(last.centre, vectors / jnp.sqrt(jnp.maximum(values, 1e-7 * values[-1])))
 
-    def _curvature(self, oracle: Oracle, at: Summit) -> tuple[jax.Array, jax.Array]:
+    def _curvature(self, oracle: Oracle, at: GaussianApproximation) -> tuple[jax.Array, jax.Array]:
         """Return minus the Hessian of the log-posterior, and what of its eigenvalues may be noise alone."""
         if isinstance(self.curvature, PublicCurvature):
             return at.factor.T @ self.curvature(at.centre) @ at.factor, jnp.zeros(())
@@ -102,8 +104,8 @@ def trusted_move(
 ) -> jax.Array:
     """Return the step of a Hessian that is damped as little as keeps it within `longest`.
 
-    Far from the summit a Hessian may have directions that bend upward: those of a mean and of its scale do, where the
-    mean is off. Newton's step along them leads away, at any length; damped by its rows it leads uphill in all of them.
+    Far from the mode a Hessian may be indefinite: that of a mean and its scale is, where the mean is off. Newton's step
+    along upward directions leads away, at any length; damped by its rows it leads uphill in all of them.
     """
     sizes = jnp.diag(jnp.sum(jnp.abs(matrix), axis=1))
 
@@ -117,16 +119,16 @@ def trusted_move(
 
 
 POLISH_SHARES = (0.04, 0.08, 0.88)
-"""What each gradient of the polish takes of its budget: the first ones lead near the summit, the last one is exact."""
+"""What each gradient of the refinement takes of its budget: the first lead near the mode, the last one is precise."""
 
 
 @dataclass(frozen=True)
-class Polish:
-    """Gradient steps in round coordinates: ``polish(oracle, start)``.
+class Refinement:
+    """Gradient steps in whitened coordinates: ``refinement(oracle, start)``.
 
     The noise multiplier is that of one release which would cost as much as all of them. With gains as large as the
-    share of a step in those so far, a round summit is met with the mean of all noises, weighted so that it is the noise
-    of that one release; what clipping leaves of the way to it is little, since the first gains are large.
+    share of a step in those so far, the mode of a Gaussian is met with the mean of all noises, weighted so that it is
+    the noise of that one release; what clipping leaves of the way to it is little, since the first gains are large.
     """
 
     clip: float
@@ -145,8 +147,8 @@ class Polish:
     def __call__(self, oracle: Oracle, start: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return where the steps lead, and how far from zero the last gradient was, in variances of its noise.
 
-        At a round summit the last gradient is what the noise of the steps before left, and its own noise; were it met,
-        the second number would be chi-square with as many degrees as there are coordinates.
+        At the mode the last gradient is what the noise of the steps before left, and its own noise: the second number
+        is then chi-square with as many degrees of freedom as there are coordinates.
         """
         position, missed = start, jnp.zeros(())
         for gradient, share, so_far in zip(self.gradients, POLISH_SHARES, np.cumsum(POLISH_SHARES), strict=True):
@@ -163,12 +165,12 @@ LOST = "The pilot did not find the posterior: scores of many records are too lon
 
 @dataclass(frozen=True)
 class Pilot:
-    """Newton steps with clips from made-up records, more of them in round coordinates, and a look at the scores."""
+    """Newton steps with clips from made-up records, more of them in whitened coordinates, and a look at the scores."""
 
     approach: Newton
     refine: Newton
-    reach: Reach
-    start: Summit
+    reach: ScoreHistogram
+    start: GaussianApproximation
     share: float
     """What of the budget it takes, in mean privacy loss."""
 
@@ -189,17 +191,17 @@ class Pilot:
 
     def price(self, data: PrivateData) -> Event:
         """Return what all parts release."""
-        somewhere = nowhere(self.approach.layout.dimension)
+        somewhere = placeholder(self.approach.layout.dimension)
         parts = (self.approach, self.refine, self.reach)
         prices = [data.price(part, somewhere, model=self.approach.model) for part in parts]
         return sum(prices[1:], start=prices[0])
 
-    def run(self, paid: PaidRun, left: float) -> tuple[Summit, float, bool]:
-        """Return the summit, how much longer than usual clips should be, and whether it is lost.
+    def run(self, paid: Session, left: float) -> tuple[GaussianApproximation, float, bool]:
+        """Return the approximation, how much longer than usual clips should be, and whether it is lost.
 
         Gradients may still cost `left`.
         """
         model = self.approach.model
-        summit = paid.run(self.refine, paid.run(self.approach, self.start, model=model), model=model)  # line 1
-        long = paid.run(self.reach, summit, model=model)
-        return summit, self.reach.stretch(long, left), self.reach.is_lost(long)  # line 2
+        approximation = paid.run(self.refine, paid.run(self.approach, self.start, model=model), model=model)  # line 1
+        long = paid.run(self.reach, approximation, model=model)
+        return approximation, self.reach.clip_scale(long, left), self.reach.is_lost(long)  # line 2

@@ -14,20 +14,20 @@ import jax.numpy as jnp
 from dpmcmc import validation
 from dpmcmc.accounting import Budget, Event, accountants
 from dpmcmc.diagnostics.quality import Quality, both, judge_chains
-from dpmcmc.enclave import PaidRun, PrivateData
-from dpmcmc.fitting.centred.way import CentredScores, observed_law
-from dpmcmc.fitting.chains import PilotedChains
+from dpmcmc.enclave import PrivateData, Session
+from dpmcmc.fitting.budget_split import make_pilot, refuse_useless
 from dpmcmc.fitting.choice import choose
-from dpmcmc.fitting.facts import Facts
 from dpmcmc.fitting.models import as_model
+from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.fitting.recipes import RECIPES
-from dpmcmc.fitting.round import Begin
-from dpmcmc.fitting.sketch.way import NAME as SKETCH
-from dpmcmc.fitting.sketch.way import sketch_way
-from dpmcmc.fitting.spending import make_pilot, refuse_useless
-from dpmcmc.fitting.way import Drawn, Way
-from dpmcmc.fitting.weighted.way import DRAWS, WeightedScores
-from dpmcmc.fitting.weighted.way import NAME as WEIGHTED
+from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, observed_distribution
+from dpmcmc.fitting.strategies.chains import PilotedChains
+from dpmcmc.fitting.strategies.sketch.strategy import NAME as SKETCH
+from dpmcmc.fitting.strategies.sketch.strategy import sketch_strategy
+from dpmcmc.fitting.strategies.strategy import Drawn, Strategy
+from dpmcmc.fitting.strategies.weighted_scores.strategy import DRAWS, WeightedScores
+from dpmcmc.fitting.strategies.weighted_scores.strategy import NAME as WEIGHTED
+from dpmcmc.fitting.whitening import Begin
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
@@ -49,7 +49,7 @@ class PreparedFit:
     model: Model
     data: PrivateData
     budget: Budget
-    way: Way
+    strategy: Strategy
     seed: int
     insecure_seed: int | None
     arguments: Mapping[str, Any]
@@ -58,22 +58,22 @@ class PreparedFit:
     @cached_property
     def event(self) -> Event:
         """What the run releases, and so what it is charged."""
-        return self.way.event
+        return self.strategy.event
 
     @property
     def sampler(self) -> str:
         """The sampler that was asked for or chosen."""
-        return self.way.name
+        return self.strategy.name
 
     @property
     def num_steps(self) -> int:
         """How many steps each chain takes."""
-        return self.way.num_steps
+        return self.strategy.num_steps
 
     @property
     def expected_error(self) -> float:
         """By how many of its own standard deviations the noise moves the posterior, about."""
-        return self.way.expected_error
+        return self.strategy.expected_error
 
     def describe(self) -> str:
         """Say in words what would be done, and what it costs."""
@@ -90,7 +90,7 @@ class PreparedFit:
     @property
     def what(self) -> str:
         """The run in a few words, for the ledger."""
-        return self.way.what
+        return self.strategy.what
 
     def run(self, *, progress: bool = True) -> Posterior:
         """Set the price aside, run, and settle."""
@@ -105,9 +105,9 @@ class PreparedFit:
         """Return what shows the progress of the run."""
         return watch(self.what, self.num_steps, price_in_words(self.event, self.budget.delta), progress)
 
-    def draw(self, paid: PaidRun, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
+    def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
         """Run, or as much of it as there is time for."""
-        drawn = self.way.draw(paid, watcher, is_interrupted, self.seed)
+        drawn = self.strategy.draw(paid, watcher, is_interrupted, self.seed)
         return Posterior(
             draws=drawn.draws,
             is_accepted=drawn.is_accepted,
@@ -115,7 +115,7 @@ class PreparedFit:
             certificate=self.data.certificate(paid.spent, self.budget.delta, paid.paths),
             settings={
                 **drawn.settings,
-                "chosen": self.way.reason,
+                "chosen": self.strategy.reason,
                 "request": self._request(),
                 "quality": self._quality(drawn).to_plain(),
             },
@@ -123,7 +123,7 @@ class PreparedFit:
         )
 
     def _quality(self, drawn: Drawn) -> Quality:
-        """Return the verdict: of the way alone where draws are independent, else of the chains as well."""
+        """Return the verdict: of the strategy alone where draws are independent, else of the chains as well."""
         if drawn.num_warmup == 0:
             return drawn.quality
         return both(
@@ -156,10 +156,10 @@ class PreparedFit:
             yield self.model.describe()
         protected = "" if self._units == "records" else f" Protected is every {self.data.unit}."
         yield f"Data: {facts.size:,} {self._units}, {facts.adjacency.words} adjacency.{protected}"
-        yield f"Run: {self.way.course}."
+        yield f"Run: {self.strategy.course}."
         epsilon = float(accountants.epsilon(self.event, self.budget.delta))
         yield f"Price: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}, everything in it."
-        yield self.way.reason
+        yield self.strategy.reason
         yield f"The noise moves the posterior by about {self.expected_error:.2g} of its standard deviations."
         if self.caution:
             yield f"Warning: {self.caution}."
@@ -189,16 +189,16 @@ def prepare_fit(
     num_chains = validation.integer("num_chains", num_chains, at_least=1)
     budget = Budget(validation.positive("epsilon", epsilon), delta_of(delta, data))
     seed = secrets.randbits(63) if insecure_seed is None else validation.integer("insecure_seed", insecure_seed, 0)
-    way = _way(model, data, name, budget, num_steps, num_chains, init)
+    strategy = _strategy(model, data, name, budget, num_steps, num_chains, init)
     if not even_if_useless:
-        error = way.expected_error
-        size, records = way.dimension, data.facts.size
-        refuse_useless(size, records, budget, way.name, error, way.remedy if error > 1 else "")
+        error = strategy.expected_error
+        size, records = strategy.dimension, data.facts.size
+        refuse_useless(size, records, budget, strategy.name, error, strategy.remedy if error > 1 else "")
     return PreparedFit(
         model=model,
         data=data,
         budget=budget,
-        way=way,
+        strategy=strategy,
         seed=seed,
         insecure_seed=insecure_seed,
         arguments={
@@ -214,7 +214,7 @@ def prepare_fit(
     )
 
 
-def _way(
+def _strategy(
     model: Model,
     data: PrivateData,
     sampler: str,
@@ -222,18 +222,18 @@ def _way(
     num_steps: int | None,
     num_chains: int,
     init: Any,
-) -> Way:
+) -> Strategy:
     """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains."""
     if sampler in ("auto", WEIGHTED) and isinstance(model, FormulaModel) and model.temperature == 1 and init is None:
         return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains)
     # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
     of_start, of_scales = jax.random.split(jax.random.key(0))
     layout, begin = _begin(model, init, of_start)
-    site = observed_law(model)
+    site = observed_distribution(model)
     if sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None and site is not None:
         return CentredScores(model, site, data, budget, layout, begin, num_steps or DRAWS, num_chains)
-    facts = Facts(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
-    sketch = sketch_way(sampler, model, data, layout, facts, budget, num_steps, num_chains)
+    facts = ProblemSize(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
+    sketch = sketch_strategy(sampler, model, data, layout, facts, budget, num_steps, num_chains)
     if sketch is not None:
         return sketch
     pilot = make_pilot(model, data, facts, layout, begin, budget, of_scales)

@@ -1,7 +1,7 @@
 """Settings of every sampler, from public facts alone: the number of records, of parameters, of steps, and the noise.
 
-In round coordinates (`round`) the clips are known (`facts`). The budget and the number of steps fix the noise, and the
-noise fixes how far a step may go. No sampler needs a knob.
+In whitened coordinates (`whitening`) the clips are known (`problem_size`). The budget and the number of steps fix the
+noise, and the noise fixes how far a step may go: no sampler needs tuning.
 """
 
 import math
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from dpmcmc.accounting import compose, samplers
 from dpmcmc.enclave import BarkerBit, BarkerTest, GradientSum, MinibatchLogRatio, PenaltyTest, SubsampledGradientSum
-from dpmcmc.fitting.facts import Facts
-from dpmcmc.fitting.pilot import Polish
+from dpmcmc.fitting.pilot import Refinement
+from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.kernels import (
     Kernel,
     dp_barker,
@@ -36,32 +36,32 @@ LARGEST_LANGEVIN_STEP = 0.1
 class Recipe:
     """How to set a sampler: what a step costs at a noise multiplier, and the kernel for it."""
 
-    cost: Callable[[Facts, float], samplers.Cost]
-    make: Callable[[Facts, float], Kernel]
+    cost: Callable[[ProblemSize, float], samplers.Cost]
+    make: Callable[[ProblemSize, float], Kernel]
     num_steps: int
     least_noise: float | None = None
     """Less noise than this is of no use, even if the budget would pay for it."""
 
-    draws_for_nothing: bool = False
+    is_iid: bool = False
     """Whether the steps release nothing, so that all that is left of the budget goes into the gradients before them."""
 
 
-def _longest_move(facts: Facts, noise: float) -> float:
+def _longest_move(facts: ProblemSize, noise: float) -> float:
     """Return the distance at which a penalty test's noise reaches `TEST_NOISE`; at most what a random walk uses."""
     return min(2.38, TEST_NOISE / (facts.clips_moved * noise * facts.slope_clip))
 
 
-def _penalty(facts: Facts, noise: float) -> Kernel:
+def _penalty(facts: ProblemSize, noise: float) -> Kernel:
     scale = _longest_move(facts, noise) / math.sqrt(facts.dimension)
     return dp_penalty(PenaltyTest(facts.slope_clip, noise), proposal_scale=scale)
 
 
-def _guided(facts: Facts, noise: float) -> Kernel:
+def _guided(facts: ProblemSize, noise: float) -> Kernel:
     return guided_walk(PenaltyTest(facts.slope_clip, noise), proposal_scale=_longest_move(facts, noise))
 
 
-def _laplace(facts: Facts, noise: float) -> Kernel:
-    """The centre has noise of its own, that of the polish: the draws are as much wider."""
+def _laplace(facts: ProblemSize, noise: float) -> Kernel:
+    """The centre has noise of its own, that of the refinement: the draws are as much wider."""
     return normal_draws(scale=math.hypot(1, facts.clips_moved * noise * facts.gradient_clip))
 
 
@@ -70,7 +70,7 @@ _GRADIENT_NOISE = 2.0
 """How much noisier the gradients of DP-HMC are than its test, in multipliers."""
 
 
-def _hmc(facts: Facts, noise: float) -> Kernel:
+def _hmc(facts: ProblemSize, noise: float) -> Kernel:
     """A trajectory of length t moves by about t sqrt(d); its noisy kicks add energy ~ t^2 L (sd of a kick)^2 d."""
     gradient = GradientSum(facts.gradient_clip, _GRADIENT_NOISE * noise)
     sd = facts.clips_moved * gradient.noise_multiplier * gradient.clip
@@ -87,7 +87,7 @@ def _hmc(facts: Facts, noise: float) -> Kernel:
     )
 
 
-def _langevin(facts: Facts, noise: float) -> Kernel:
+def _langevin(facts: ProblemSize, noise: float) -> Kernel:
     """The step whose own noise is what the release has; small steps cost little and are taken often."""
     step = min(LARGEST_LANGEVIN_STEP, 2 / (facts.clips_moved * noise * facts.gradient_clip) ** 2)
     return dp_langevin(GradientSum(facts.gradient_clip, noise), step_size=step)
@@ -102,17 +102,17 @@ BATCH_SHARE = 10
 FRICTION = 1.0
 
 
-def _sgld(facts: Facts, noise: float) -> Kernel:
+def _sgld(facts: ProblemSize, noise: float) -> Kernel:
     """The choice of the batch adds variance (1 - q) / q to the force: the step keeps that below a tenth of its own."""
     step = min(0.4 * RATE, (2 * RATE / (facts.gradient_clip * noise)) ** 2)
     return dp_sgld(SubsampledGradientSum.poisson(facts.gradient_clip, noise, RATE), step_size=step)
 
 
-def _friction_step(facts: Facts, noise: float) -> float:
+def _friction_step(facts: ProblemSize, noise: float) -> float:
     return min(0.1, 2 * FRICTION * (RATE / (facts.gradient_clip * noise)) ** 2)
 
 
-def _sghmc(facts: Facts, noise: float) -> Kernel:
+def _sghmc(facts: ProblemSize, noise: float) -> Kernel:
     step = _friction_step(facts, noise)
     batch_noise = step / 2 * (1 - RATE) / RATE  # what the choice of the batch adds by itself, in these coordinates
     net = SubsampledGradientSum.poisson(facts.gradient_clip, noise, RATE)
@@ -121,22 +121,22 @@ def _sghmc(facts: Facts, noise: float) -> Kernel:
     )
 
 
-def _sgnht(facts: Facts, noise: float) -> Kernel:
+def _sgnht(facts: ProblemSize, noise: float) -> Kernel:
     gradient = SubsampledGradientSum.poisson(facts.gradient_clip, noise, RATE)
     return dp_sgnht(gradient, step_size=_friction_step(facts, noise), diffusion=FRICTION)
 
 
-def _barker(facts: Facts, noise: float) -> Kernel:
+def _barker(facts: ProblemSize, noise: float) -> Kernel:
     """The clip of the ratio, one over the `noise`, is that of a move of a certain length; most moves are shorter."""
     length = min(2.38, 0.6 / (noise * facts.slope_clip))
     return dp_barker(BarkerBit(1 / noise), proposal_scale=length / math.sqrt(facts.dimension))
 
 
-def _batch_size(facts: Facts) -> int:
+def _batch_size(facts: ProblemSize) -> int:
     return max(2, facts.num_records // BATCH_SHARE)
 
 
-def _minibatch(facts: Facts, noise: float) -> Kernel:
+def _minibatch(facts: ProblemSize, noise: float) -> Kernel:
     """Noise and batch must both stay below a penalty that lets proposals pass."""
     share = facts.num_records / _batch_size(facts)
     length = min(1 / math.sqrt(share), 1.2 / (2 * noise * share * facts.slope_clip))
@@ -144,7 +144,7 @@ def _minibatch(facts: Facts, noise: float) -> Kernel:
     return dp_penalty(mechanism, proposal_scale=length / math.sqrt(facts.dimension))
 
 
-def _minibatch_barker(facts: Facts, noise: float) -> Kernel:
+def _minibatch_barker(facts: ProblemSize, noise: float) -> Kernel:
     """The clip sqrt(kappa b) / n of one ratio, kappa one over the `noise`, is that of a move of a certain length."""
     fraction = min(1.0, 1 / noise)
     clip = math.sqrt(fraction * _batch_size(facts)) / facts.num_records
@@ -153,10 +153,10 @@ def _minibatch_barker(facts: Facts, noise: float) -> Kernel:
 
 
 _LAPLACE = Recipe(
-    lambda facts, noise: samplers.Cost(compose([]), Polish(facts.gradient_clip, noise).event),
+    lambda facts, noise: samplers.Cost(compose([]), Refinement(facts.gradient_clip, noise).event),
     _laplace,
     1000,
-    draws_for_nothing=True,
+    is_iid=True,
 )
 
 RECIPES: Mapping[str, Recipe] = {

@@ -25,7 +25,7 @@ class Scales(NamedTuple):
     curvature: float
 
 
-def made_up_records(data: PrivateData, key: jax.Array, num_records: int = NUM_RECORDS, *, whole: bool = False) -> Any:
+def synthetic_records(data: PrivateData, key: jax.Array, num_records: int = NUM_RECORDS, *, whole: bool = False) -> Any:
     """Return records drawn uniformly from the stated bounds: whole numbers where the schema says so, or everywhere."""
     leaves, structure = jax.tree.flatten(data.facts.record)
     names = leaf_names(data.facts.record)
@@ -60,7 +60,7 @@ def typical_scales(model: Model, data: PrivateData, layout: Layout, start: jax.A
         return jnp.linalg.norm(gradient), jnp.sqrt(jnp.sum(hessian**2))
 
     for whole in (False, True):  # what is stored as a number may be a count or a yes, and half of one impossible
-        found = [np.asarray(norm) for norm in jax.jit(jax.vmap(norms))(made_up_records(data, key, whole=whole))]
+        found = [np.asarray(norm) for norm in jax.jit(jax.vmap(norms))(synthetic_records(data, key, whole=whole))]
         usable = [norm[np.isfinite(norm) & (norm > 0)] for norm in found]
         if all(len(norm) for norm in usable):
             return Scales(*(float(np.quantile(norm, SHARE)) for norm in usable))

@@ -20,10 +20,10 @@ from dpmcmc.accounting import (
     noise_for,
     repeat_and_select,
 )
-from dpmcmc.enclave import Attempt, Oracle, PaidRun, PrivateData, Sum
+from dpmcmc.enclave import Attempt, Oracle, PrivateData, Session, Sum
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument
+from dpmcmc.fitting.budget_split import MARGIN
 from dpmcmc.fitting.prepare import PreparedFit, prepare_fit
-from dpmcmc.fitting.spending import MARGIN
 from dpmcmc.model import Model
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.program import Layout
@@ -76,7 +76,7 @@ class Candidate:
         somewhere = jnp.zeros((SCORE_DRAWS, self.score.layout.dimension))
         return self.fit.event + self.fit.data.price(self.score, somewhere, model=self.score.model)
 
-    def run(self, paid: PaidRun) -> tuple[float, Posterior]:
+    def run(self, paid: Session) -> tuple[float, Posterior]:
         """Fit once, and judge it."""
         with self.fit.watched(progress=False) as watcher:
             posterior = self.fit.draw(paid, watcher, lambda: False)

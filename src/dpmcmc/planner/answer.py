@@ -5,7 +5,7 @@ from its ideal law in it as well, which move it by less than one part in a thous
 best follows from the noise, for a posterior that the pilot has made round:
 
 * The noise of one release of all clipped scores moves the posterior by s = 2 R / mu of its standard deviations, with R
-  the clip of a score in round coordinates and mu the signal-to-noise ratio that the budget buys.
+  the clip of a score in whitened coordinates and mu the signal-to-noise ratio that the budget buys.
 * private_laplace has bounded scores with mean zero instead, which may be shorter: it is off by less, where its slope is
   seen.
 * The normal approximation of clipped scores (clipped_laplace) is one such release, and off by no more than s.
@@ -27,12 +27,12 @@ from dpmcmc.accounting import Adjacency, Budget, Event, FixedBatchGaussian
 from dpmcmc.accounting.event import counts
 from dpmcmc.errors import BudgetUnreachable
 from dpmcmc.fitting import RECIPES
-from dpmcmc.fitting.centred.way import NAME as WEIGHTED
-from dpmcmc.fitting.centred.way import usual_variance
-from dpmcmc.fitting.facts import Facts
+from dpmcmc.fitting.budget_split import event_after, least_error, noise_after, pilot_event, usual
+from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.fitting.recipes import Recipe
-from dpmcmc.fitting.spending import event_after, least_error, noise_after, pilot_event, usual
-from dpmcmc.fitting.weighted.budget import Split
+from dpmcmc.fitting.strategies.centred_scores.strategy import NAME as WEIGHTED
+from dpmcmc.fitting.strategies.centred_scores.strategy import usual_variance
+from dpmcmc.fitting.strategies.weighted_scores.budget import Split
 
 WALK_EFFICIENCY = 0.083
 """Independent draws of a random walk on a round normal, in units of (mu / C)^2 / d; replace-one.
@@ -90,7 +90,7 @@ def plan_fit(
 ) -> Answer | None:
     """Return what `fit` would do, or None if no noise would keep the sampler within the budget."""
     recipe = RECIPES[validation.choice("sampler", sampler, RECIPES)]
-    facts = Facts(
+    facts = ProblemSize(
         validation.integer("num_records", num_records, at_least=1),
         validation.integer("num_parameters", num_parameters, at_least=1),
         Adjacency.parse("adjacency", adjacency),
@@ -111,25 +111,25 @@ def plan_fit(
 
 
 @lru_cache(maxsize=4096)
-def _priced_alike(sampler: str, facts: Facts) -> str:
+def _priced_alike(sampler: str, facts: ProblemSize) -> str:
     """Return the first sampler whose run costs the same at any noise: the noise that a budget buys is the same too."""
 
     def terms(recipe: Recipe) -> tuple[Any, ...]:
         costs = [recipe.cost(facts, noise) for noise in (1.0, 7.0)]
-        return costs, recipe.num_steps, recipe.least_noise, recipe.draws_for_nothing
+        return costs, recipe.num_steps, recipe.least_noise, recipe.is_iid
 
     own = terms(RECIPES[sampler])
     return next(name for name, recipe in RECIPES.items() if terms(recipe) == own)
 
 
-def _that_matter(recipe: Recipe, facts: Facts) -> Facts:
+def _that_matter(recipe: Recipe, facts: ProblemSize) -> ProblemSize:
     """Return the facts that the price of a step depends on: most samplers' know neither records nor parameters."""
     other = replace(facts, num_records=1_000_000, dimension=1)
     is_same = all(_price(recipe, facts, noise) == _price(recipe, other, noise) for noise in (1.0, 7.0))
     return other if is_same else facts
 
 
-def _price(recipe: Recipe, facts: Facts, noise: float) -> dict[Any, int]:
+def _price(recipe: Recipe, facts: ProblemSize, noise: float) -> dict[Any, int]:
     """Return what the accountants see of a step and of what comes once: of a batch with Gaussian noise, its share."""
     cost = recipe.cost(facts, noise)
     return {
@@ -147,7 +147,7 @@ def _pilot(budget: Budget) -> Event:
 
 @lru_cache(maxsize=4096)
 def _calibrated(
-    sampler: str, facts: Facts, num_chains: int, budget: Budget
+    sampler: str, facts: ProblemSize, num_chains: int, budget: Budget
 ) -> tuple[float, tuple[tuple[str, float], ...]] | None:
     """Return the noise, and what it costs under each accountant; None if there is none that is enough."""
     recipe, pilot = RECIPES[sampler], _pilot(budget)
@@ -162,7 +162,7 @@ def _calibrated(
     )
 
 
-def _laws(facts: Facts, floor: float, inverse_mu: float) -> dict[str, tuple[float, bool]]:
+def _laws(facts: ProblemSize, floor: float, inverse_mu: float) -> dict[str, tuple[float, bool]]:
     """Return by how many standard deviations the posterior mean would be off, and whether that is more than a bound."""
     langevin = facts.clips_moved * facts.gradient_clip * inverse_mu
     walk = facts.clips_moved / 2 * facts.slope_clip * math.sqrt(facts.dimension / WALK_EFFICIENCY) * inverse_mu

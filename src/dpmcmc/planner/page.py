@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.fitting.reach import STRETCHES
-from dpmcmc.fitting.spending import LEFT, USUAL_STRETCH
+from dpmcmc.fitting.budget_split import LEFT, USUAL_CLIP_SCALE
+from dpmcmc.fitting.score_histogram import CLIP_SCALES
 from dpmcmc.planner.grid import GRID, Grid
 from dpmcmc.report.page import environment
 
@@ -60,7 +60,7 @@ def render_planner(grid: Grid = GRID, *, tick: Callable[[float], None] = lambda 
     axes = {name: list(values) for name, values in grid.axes.items()}
     start = {name: values.index(START[name]) if START.get(name) in values else 0 for name, values in axes.items()}
     # the order is stated: a document in JSON may come with its names sorted
-    document = {"order": list(axes), "axes": axes, "start": start, "answers": [_rounded(answer) for answer in answers]}
+    document = {"order": list(axes), "axes": axes, "start": start, "answers": [_whitened(answer) for answer in answers]}
     return (
         environment("dpmcmc.planner")
         .get_template("planner.html")
@@ -71,14 +71,14 @@ def render_planner(grid: Grid = GRID, *, tick: Callable[[float], None] = lambda 
             document=document,
             simulated=SIMULATED,
             pilot=1 - LEFT,
-            usual=USUAL_STRETCH,
-            longest=float(STRETCHES[-1]),
+            usual=USUAL_CLIP_SCALE,
+            longest=float(CLIP_SCALES[-1]),
             overview=_overview(axes, start, answers),
         )
     )
 
 
-def _rounded(answer: dict[str, Any] | None) -> dict[str, Any] | None:
+def _whitened(answer: dict[str, Any] | None) -> dict[str, Any] | None:
     """Leave six digits of every number: more would not be shown."""
     if answer is None:
         return None

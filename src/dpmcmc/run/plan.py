@@ -13,7 +13,7 @@ import numpy as np
 from dpmcmc import validation
 from dpmcmc.accounting import Event
 from dpmcmc.accounting.ledger import DatasetAccount
-from dpmcmc.enclave import PaidRun, PrivateData
+from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.kernels import Kernel, Stage
 from dpmcmc.missing_cells import is_hidden
@@ -60,7 +60,7 @@ class Plan:
         """Return what the run releases, as the auditor reads it off one program that holds it all."""
         return data.price(Whole(self.stages, self.layout), self.starts, self.keys, model=self.model)
 
-    def segments(self, paid: PaidRun, size: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def segments(self, paid: Session, size: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Run segment by segment; yield the positions and whether each step moved, (step, chain, ...)."""
         states: Any = None
         done = 0
@@ -75,7 +75,7 @@ class Plan:
                 yield np.asarray(moved), np.asarray(info.is_accepted)
 
     def run(
-        self, paid: PaidRun, size: int | None, watcher: Watcher, is_interrupted: Callable[[], bool]
+        self, paid: Session, size: int | None, watcher: Watcher, is_interrupted: Callable[[], bool]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Run all segments, or until an interrupt; return positions and whether each step moved, (chain, step, ...)."""
         positions: list[np.ndarray] = []

@@ -31,7 +31,7 @@ class Ready:
     """Compiles, and returns what executes under a key."""
 
 
-class PaidRun:
+class Session:
     """Executes audited programs as long as what was set aside lasts; `PrivateData.reserve` hands it out."""
 
     __slots__ = ("_closed", "_left", "_lock", "_paths", "_ready", "_reservation", "_seed", "_spent", "entry")

@@ -28,7 +28,7 @@ from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, new_
 from dpmcmc.enclave.core.programs import Program, Programs
 from dpmcmc.enclave.core.sealed import sealed
 from dpmcmc.enclave.core.self_test import check_machine
-from dpmcmc.enclave.core.session import PaidRun, Ready
+from dpmcmc.enclave.core.session import Ready, Session
 from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.oracle import LogDensity
 from dpmcmc.errors import InvalidArgument
@@ -177,7 +177,7 @@ class Vault:
             return paid.run(program, *arguments, model=model)
 
     @contextmanager
-    def reserve(self, event: Event, *, what: str = "run", insecure_seed: int | None = None) -> Generator[PaidRun]:
+    def reserve(self, event: Event, *, what: str = "run", insecure_seed: int | None = None) -> Generator[Session]:
         """Set a price aside, and yield what executes programs up to that price; what was not used is given back.
 
         The charge stands from the moment it is made: if the process dies, all of it stays.
@@ -185,7 +185,7 @@ class Vault:
         event = genuine(event)
         price = event if insecure_seed is None else event + NonPrivate()
         reservation = self._payer.reserve(self._dataset, price, what=what, adjacency=self._facts.adjacency)
-        paid = PaidRun(event, self._ready, insecure_seed, reservation=reservation)
+        paid = Session(event, self._ready, insecure_seed, reservation=reservation)
         try:
             yield paid
         finally:

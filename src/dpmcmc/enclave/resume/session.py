@@ -6,12 +6,12 @@ from typing import Any
 
 from dpmcmc.accounting.event import Event
 from dpmcmc.accounting.payer import Reservation
-from dpmcmc.enclave.core.session import PaidRun, Ready
+from dpmcmc.enclave.core.session import Ready, Session
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.resume.journal import Journal
 
 
-class ResumableRun(PaidRun):
+class ResumableRun(Session):
     """Executes audited programs, each once: one that was executed before the run was resumed gives its result again."""
 
     __slots__ = ("_journal",)

@@ -1,0 +1,116 @@
+"""How a sampler would do, on a synthetic posterior: a standard normal, with the noise that the budget forces.
+
+No data are used. In whitened coordinates the real posterior is about a standard normal, if the model is regular and
+the pilot converged; the centre is as noisy as the real one would be.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpmcmc.fitting.budget_split import Noise
+from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.recipes import RECIPES
+from dpmcmc.kernels import Kernel
+
+REPEATS = 16
+
+
+class SimulatedError(NamedTuple):
+    """What came out, in standard deviations of the posterior."""
+
+    location: float
+    """How far the mean is off, the root of the mean square over coordinates."""
+    width: float
+    """How far the standard deviation is off, likewise."""
+
+    @property
+    def error(self) -> float:
+        """Both in one."""
+        return math.hypot(self.location, self.width)
+
+
+class Noisy(NamedTuple):
+    """A made-up release."""
+
+    value: jax.Array
+    variance: jax.Array
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An oracle for one step of one chain on the posterior N(centre, I)."""
+
+    key: jax.Array
+    centre: jax.Array
+    clips_moved: int
+
+    def force(self, mechanism: Any, position: jax.Array, factor: jax.Array | None = None) -> Noisy:
+        """Return the gradient with the noise of `GradientSum`; a recipe has no metric of its own."""
+        if factor is not None:
+            raise NotImplementedError
+        sd = self.clips_moved * mechanism.noise_multiplier * mechanism.clip
+        noise = jax.random.normal(self._key(position), position.shape)
+        return Noisy(self.centre - position + sd * noise, jnp.square(sd))
+
+    def accept(self, mechanism: Any, current: jax.Array, proposed: jax.Array, log_correction: Any) -> jax.Array:
+        """Return the decision of `PenaltyTest`."""
+        of_noise, of_test = jax.random.split(self._key(proposed))
+        length = jnp.linalg.norm(proposed - current)
+        sd = self.clips_moved * mechanism.noise_multiplier * mechanism.clip * length
+        ratio = (jnp.sum((current - self.centre) ** 2) - jnp.sum((proposed - self.centre) ** 2)) / 2 + log_correction
+        noisy = ratio + sd * jax.random.normal(of_noise)
+        return -jax.random.exponential(of_test) < noisy - sd**2 / 2
+
+    def log_posterior_ratio(self, mechanism: Any, current: jax.Array, proposed: jax.Array) -> Noisy:
+        """No recipe asks for a bare ratio."""
+        raise NotImplementedError
+
+    def _key(self, position: jax.Array) -> jax.Array:
+        """Return a key that is another one at another position: a step may ask in a loop."""
+        return jax.random.fold_in(self.key, jax.lax.bitcast_convert_type(jnp.sum(position), jnp.uint32))
+
+
+CANDIDATES = ("private_laplace", "dp_langevin", "dp_penalty")
+"""What `auto` chooses from."""
+
+SIMULABLE = (*CANDIDATES, "dp_hmc", "guided_walk")
+"""The samplers whose releases can be made up here: gradients of all records, and penalty tests."""
+
+
+@cache
+def simulate_sampler(name: str, facts: ProblemSize, noise: Noise, num_steps: int, num_chains: int) -> SimulatedError:
+    """Return how the sampler of that name does, over several repeats; the same every time."""
+    kernel = RECIPES[name].make(facts, noise.sampler)
+    sd = facts.clips_moved * noise.refinement * facts.gradient_clip
+    keys = jax.random.split(jax.random.key(0, impl="unsafe_rbg"), REPEATS)  # compiles fast, and protects nothing
+    warmup = 0 if RECIPES[name].is_iid else num_steps // 10
+    repeats = jax.jit(jax.vmap(lambda key: _repeat(kernel, facts, sd, key, num_steps, num_chains, warmup)))
+    means, widths = repeats(keys)
+    return SimulatedError(float(jnp.sqrt(jnp.mean(means**2))), float(jnp.sqrt(jnp.mean((widths - 1) ** 2))))
+
+
+def _repeat(
+    kernel: Kernel, facts: ProblemSize, sd: float, key: jax.Array, num_steps: int, num_chains: int, warmup: int
+) -> tuple[jax.Array, jax.Array]:
+    """Return by how much the mean of the draws is off, and their standard deviation, in every coordinate."""
+    of_centre, of_start, of_steps = jax.random.split(key, 3)
+    centre = sd * jax.random.normal(of_centre, (facts.dimension,))
+
+    def chain(start: jax.Array, own_key: jax.Array) -> jax.Array:
+        def step(state: Any, one: jax.Array) -> tuple[Any, jax.Array]:
+            of_kernel, of_oracle = jax.random.split(one)
+            state, _ = kernel.step(of_kernel, state, Stage(of_oracle, centre, facts.clips_moved))
+            return state, state.position
+
+        of_init, of_chain = jax.random.split(own_key)
+        first = kernel.init(of_init, start, Stage(of_init, centre, facts.clips_moved))
+        return jax.lax.scan(step, first, jax.random.split(of_chain, num_steps))[1]
+
+    starts = jax.random.normal(of_start, (num_chains, facts.dimension))
+    draws = jax.vmap(chain)(starts, jax.random.split(of_steps, num_chains))[:, warmup:].reshape(-1, facts.dimension)
+    return jnp.mean(draws, axis=0) - centre, jnp.std(draws, axis=0)

@@ -1,0 +1,231 @@
+"""Private scoring steps for a NumPyro model, on the host: from the prior's centre to the root of the centred scores.
+
+Near the root every release is a normal likelihood of the parameters, as for weighted scores (`weighted.newton`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import linalg
+from scipy.optimize import nnls
+
+from dpmcmc.fitting.strategies.centred_scores.releases import LEVELS, RADII, SIDE, Answer, Asked, First
+from dpmcmc.fitting.strategies.weighted_scores.newton import (
+    CARRIED,
+    LEAST_WEIGHT,
+    SEEN,
+    Likelihood,
+    Release,
+    Whitening,
+    whiten,
+)
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.model import Model
+from dpmcmc.run.program import Layout
+
+PILOT_RADIUS = 1.2
+"""The radius of the pilot in usual lengths of a score."""
+
+LONGEST_MOVE, WIDTHS = 1.0, 1.0
+"""How far a step may move the responses in their own widths, and the parameters in those of the prior."""
+
+STEEP = 2.0
+"""Slopes are taken to be at least so many times their noise for a step."""
+
+FLATTEST = 0.1
+"""The least precision of a prior that is believed, in its own width."""
+
+POOLED = 3
+"""Of so many steps the traces are joined, from which the last radius is chosen."""
+
+ALIKE = 0.05
+"""Variances that differ by so much are alike."""
+
+EARLY = 0.6
+"""The share of the steps that believe nothing of those before: they may be far apart."""
+
+
+class Prior:
+    """The log-prior on the host, with the widths that it has."""
+
+    def __init__(self, model: Model, layout: Layout, scales: Floats) -> None:
+        self.scales = scales
+
+        def density(vector: Any) -> Any:
+            return model.log_prior(layout.unravel(vector))
+
+        self._gradient, self._hessian = jax.jit(jax.grad(density)), jax.jit(jax.hessian(density))
+
+    def at(self, point: Floats) -> tuple[Floats, Floats]:
+        """Return the gradient and the precision, without directions in which it is flat or bends upward."""
+        vector = jnp.asarray(point, jnp.float32)
+        gradient = np.asarray(self._gradient(vector), float)
+        bend = -np.asarray(self._hessian(vector), float)
+        if not (np.isfinite(gradient).all() and np.isfinite(bend).all()):
+            raise ValueError("the prior has no finite slope where the steps led")
+        values, vectors = np.linalg.eigh(self.scales[:, None] * (bend + bend.T) / 2 * self.scales)
+        inner = (vectors * np.maximum(values, FLATTEST)) @ vectors.T
+        return gradient, inner / np.outer(self.scales, self.scales)
+
+
+class Lengths(NamedTuple):
+    """How much of the records' information is in scores of which length: what noisy traces at several radii tell."""
+
+    lengths: Floats
+    held: Floats
+
+    @classmethod
+    def of(cls, radii: Floats, traces: Floats) -> "Lengths":
+        """Fit the traces of slopes and variances."""
+        lengths = np.append(radii, 1.5 * radii[-1])
+        shares = _shares(lengths, radii)
+        held, _ = nnls(np.concatenate([shares, shares**2]), np.maximum(traces.ravel(), 0.0))
+        return cls(lengths, held)
+
+    @property
+    def whole(self) -> float:
+        """All of it."""
+        return max(float(self.held.sum()), 1e-3)
+
+    def slope(self, radii: Any) -> Floats:
+        """Return the trace of the slope at radii."""
+        return np.maximum(_shares(self.lengths, radii) @ self.held, 1e-4)
+
+    def variance(self, radii: Any) -> Floats:
+        """Return the trace of the variance of scores at radii."""
+        return np.maximum(_shares(self.lengths, radii) ** 2 @ self.held, 1e-4)
+
+
+def _shares(lengths: Floats, radii: Any) -> Floats:
+    """Return what is left of scores of some lengths at radii: (radii, lengths)."""
+    return (1 + (lengths / np.atleast_1d(radii)[:, None]) ** 4) ** -0.25
+
+
+class Told(NamedTuple):
+    """A release, and the traces at the radii to choose from."""
+
+    release: Release
+    traces: Floats
+
+    def information(self, lengths: Lengths) -> Floats:
+        """Return what all records know without bounds; not less than the noise in any direction: for coordinates."""
+        values, vectors = np.linalg.eigh(self.release.slope)
+        share = np.clip(lengths.slope(self.release.radius)[0] / lengths.whole, LEAST_WEIGHT, 1.0)
+        inner = (vectors * np.maximum(values, self.release.noise_level) / share) @ vectors.T
+        inverse = self.release.whitening.inverse
+        return inverse.T @ inner @ inverse
+
+    def step(self) -> Likelihood:
+        """Return what the release tells for a step: directions within their noise are taken to be as steep as it."""
+        release = self.release
+        values, vectors = np.linalg.eigh(release.slope)
+        steep = (vectors * np.maximum(values, STEEP * release.noise_level)) @ vectors.T
+        spread = release.data_variance(steep) + release.score_variance * np.eye(release.dimension)
+        gain = np.linalg.solve(spread, steep).T
+        return Likelihood((gain @ steep + (gain @ steep).T) / 2, gain @ release.score)
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Asks and moves."""
+
+    prior: Prior
+    size: float
+    """The number of records."""
+    ask: Callable[[Asked], Answer]
+    shares: tuple[float, float]
+    """What of the budget goes to scores and to slopes."""
+
+    @cached_property
+    def unit(self) -> float:
+        """The usual length of a record's score in whitened coordinates."""
+        return float(np.sqrt(len(self.prior.scales) / self.size))
+
+    def release(self, point: Floats, whitening: Whitening, radius: float, slope_radius: float) -> Told:
+        """Ask at a point."""
+        asked = Asked(
+            *(
+                np.asarray(each, np.float32)
+                for each in (
+                    point,
+                    whitening.factor,
+                    radius,
+                    slope_radius,
+                    np.array(self.shares) / sum(self.shares),
+                    RADII * self.unit,
+                )
+            )
+        )
+        score, score_sd, slope, slope_sd, _, traces = (np.asarray(each, float) for each in self.ask(asked))
+        variance = Lengths.of(RADII * self.unit, traces).variance(radius)[0]
+        sd = float(slope_sd) / SIDE
+        ones, nothing = np.ones(len(point)), np.zeros(0)
+        release = Release(
+            point,
+            whitening,
+            radius,
+            score,
+            float(score_sd) ** 2,
+            slope,
+            float(slope_sd),
+            float(variance),
+            nothing,
+            sd,
+            ones,
+        )
+        return Told(release, traces)
+
+    def begin(self, first: First) -> Floats:
+        """Return what all records know at the start, from the first release in widths of the prior."""
+        counts = np.where(
+            np.asarray(first.levels) > SEEN * float(first.levels_sd), np.asarray(first.levels, float), 0.0
+        )
+        middles = np.append(LEVELS, 4 * LEVELS[-1]) / 2
+        total = float(counts @ middles) if counts.sum() > 0 else self.size
+        shape = np.asarray(first.shape, float) / self.size
+        values, vectors = np.linalg.eigh(shape)
+        floor = float(first.shape_sd) * np.sqrt(len(values)) / self.size
+        inner = (vectors * np.maximum(values, min(floor, 1.0))) @ vectors.T * total
+        return inner / np.outer(self.prior.scales, self.prior.scales)
+
+    def trusted(self, move: Floats, information: Floats, share: float = 1.0) -> Floats:
+        """Return a move, shortened where it would go further than a linear answer holds."""
+        responses = float(np.sqrt(max(move @ information @ move, 0.0) / self.size)) / LONGEST_MOVE
+        widths = float(np.max(np.abs(move) / self.prior.scales)) / WIDTHS
+        return move * min(1.0, share / max(responses, widths, 1e-12))
+
+    def pilot(self, start: Floats, information: Floats, num_steps: int) -> tuple[Floats, Floats, Floats]:
+        """Return where the steps lead, the information there, and the traces of the last few."""
+        point, known = start, np.zeros_like(information)
+        found: list[Floats] = []
+        for number in range(num_steps):
+            gradient, bend = self.prior.at(point)
+            whitening = whiten(information + bend)
+            told = self.release(point, whitening, PILOT_RADIUS * self.unit, 2 * self.unit**2)
+            normal, factor = told.step(), whitening.factor
+            carried = CARRIED * known if number >= EARLY * num_steps else np.zeros_like(known)
+            precision = normal.precision + factor.T @ (bend + carried) @ factor
+            move = factor @ linalg.solve(precision, normal.tilt + factor.T @ gradient, assume_a="pos")
+            information = told.information(Lengths.of(RADII * self.unit, told.traces))
+            point = point + self.trusted(move, information)
+            known = whitening.inverse.T @ normal.precision @ whitening.inverse + 0.5 * known
+            found.append(told.traces)
+        return point, information, np.mean(found[-POOLED:], axis=0)
+
+    def best_radius(self, traces: Floats, noise: float) -> tuple[float, float]:
+        """Return the radius with the least variance of the estimate, and by how much it loses without the noise.
+
+        The traces are noisy, and follow from how much information is in scores of which length: that is fitted first.
+        """
+        size, radii = len(self.prior.scales), RADII * self.unit
+        lengths = Lengths.of(radii, traces / size)
+        slopes = lengths.slope(radii)
+        of_records, of_noise = lengths.variance(radii) / slopes**2, (noise * radii / slopes) ** 2
+        total = of_records + of_noise
+        best = int(np.flatnonzero(total <= (1 + ALIKE) * total.min())[-1])  # the slope is best seen far out
+        return float(radii[best]), float(np.clip(of_records[best] * lengths.whole, 1.0, 4.0))

@@ -1,0 +1,170 @@
+"""A pilot, then chains in the coordinates that it found: how every sampler of the recipes gets to a posterior."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.stats import chi2
+
+from dpmcmc.accounting import Budget, Event
+from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
+from dpmcmc.diagnostics.summary import coordinates
+from dpmcmc.enclave import PrivateData, Session
+from dpmcmc.fitting.budget_split import USUAL_CLIP_SCALE, mean_loss, remedy
+from dpmcmc.fitting.choice import Choice
+from dpmcmc.fitting.pilot import LOST, Pilot, Refinement
+from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.strategies.strategy import Drawn
+from dpmcmc.fitting.whitening import GaussianApproximation, placeholder, whitened
+from dpmcmc.model import Model
+from dpmcmc.run.plan import Plan, make_plan, parameters, settings
+from dpmcmc.run.program import Layout
+from dpmcmc.run.progress import Watcher
+
+RARE = 1e-3
+"""How rarely a last gradient at the approximation is told to be off it."""
+
+FAR = 0.5
+"""A refinement that goes more than so far as it can, where all scores are cut and point in one direction, is lost."""
+
+
+@dataclass(frozen=True, eq=False)
+class PilotedChains:
+    """A pilot, the refinement of its centre, and a sampler."""
+
+    model: Model
+    data: PrivateData
+    budget: Budget
+    pilot: Pilot
+    choice: Choice
+    facts: ProblemSize
+    num_chains: int
+
+    @property
+    def name(self) -> str:
+        """The sampler that was asked for or chosen."""
+        return self.choice.name
+
+    @property
+    def what(self) -> str:
+        """The run in a few words, for the ledger."""
+        return f"pilot and {self.name}"
+
+    @property
+    def dimension(self) -> int:
+        """How many parameters there are."""
+        return self._layout.dimension
+
+    @property
+    def num_steps(self) -> int:
+        """How many steps each chain takes."""
+        return self.choice.recipe.num_steps
+
+    @property
+    def expected_error(self) -> float:
+        """By how many of its own standard deviations the noise moves the posterior, about."""
+        return self.choice.expected_error
+
+    @property
+    def remedy(self) -> str:
+        """What would make a useless run useful, in words."""
+        return remedy(self.facts, self.budget)
+
+    @property
+    def event(self) -> Event:
+        """What the run releases: pilot, all steps, all chains."""
+        somewhere = placeholder(self._layout.dimension)
+        refinement = self.data.price(self._refinement(self.facts), somewhere.centre, model=self._whitened(somewhere))
+        return self.pilot.price(self.data) + refinement + self._plan(somewhere, self.facts, seed=0).price(self.data)
+
+    @property
+    def course(self) -> str:
+        """What the run does, in words."""
+        return (
+            f"{self.pilot.approach.num_steps + self.pilot.refine.num_steps} private Newton steps for "
+            f"{self._layout.dimension} parameters, then {self.name}, {self.num_chains} x {self.num_steps} steps"
+        )
+
+    @property
+    def reason(self) -> str:
+        """How the sampler was chosen, in words."""
+        return self.choice.words
+
+    def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
+        """Run the pilot and the sampler, or as much of it as there is time for."""
+        sampling, facts, reasons = self._found(paid, seed)
+        vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted)
+        drawn = parameters(sampling.model, sampling.layout, vectors)
+        error = self.expected_error * facts.clip_scale / USUAL_CLIP_SCALE  # noise is as long as the clips
+        return Drawn(
+            drawn,
+            is_accepted,
+            0 if self.choice.recipe.is_iid else vectors.shape[1] // 10,  # it starts at the approximation
+            {
+                **settings(sampling, self.data, paid.entry),
+                "error_found": error,
+                "pilot": {
+                    **self.pilot.settings,
+                    "clip_scale": facts.clip_scale,
+                    "refinement": repr(self._refinement(facts)),
+                },
+            },
+            self._quality(drawn, reasons, error),
+        )
+
+    def _quality(self, drawn: Mapping[str, np.ndarray], reasons: Sequence[str], error: float) -> Quality:
+        """Return what the releases of the pilot say; of independent draws also where their variance comes from."""
+        said, verdicts = list(reasons), ["bad" for _ in reasons]
+        if error > FAIR_ERROR:
+            verdicts.append("fair" if error <= BAD_ERROR else "bad")
+            said.append(
+                f"The noise of privacy moves the means by about {error:.2g} of the posterior's standard deviations."
+            )
+        grades: dict[str, Grade] = {}
+        if self.choice.recipe.is_iid:
+            shares = {"data": 1 / (1 + error**2), "privacy": error**2 / (1 + error**2)}
+            grades = {name: Grade(shares=shares) for name in coordinates(drawn)}
+        if not all(np.isfinite(values).all() for values in drawn.values()):
+            said.append("Draws are not finite.")
+            verdicts.append("bad")
+        return Quality(worst(verdicts), tuple(said), grades, error)
+
+    @property
+    def _layout(self) -> Layout:
+        return self.pilot.approach.layout
+
+    def _found(self, paid: Session, seed: int) -> tuple[Plan, ProblemSize, list[str]]:
+        """Run pilot and refinement; return the sampler's run that follows, the clips, and what went wrong."""
+        # a chain has to cross the posterior several times over: noise hurts it twice as much as one release
+        left = (1 - self.pilot.share) * mean_loss(self.budget) * (1 if self.choice.recipe.is_iid else 1 / 4)
+        approximation, clip_scale, is_lost = self.pilot.run(paid, left)
+        facts = replace(self.facts, clip_scale=clip_scale)
+        moved, missed = paid.run(
+            self._refinement(facts), jnp.zeros(facts.dimension), model=self._whitened(approximation)
+        )
+        reasons = [LOST] if is_lost else []
+        if not float(jnp.linalg.norm(moved)) <= FAR * facts.num_records * facts.gradient_clip:
+            reasons.append("The last gradients lead far away: the pilot did not find the posterior.")
+        if not float(missed) <= float(chi2.isf(RARE, facts.dimension)):
+            reasons.append("The last gradient is further from zero than its noise: the pilot did not arrive.")
+        refined = approximation.moved(moved)
+        if not self._has_prior(refined):  # what was paid for ends in draws all the same
+            reasons.append("The last gradients lead to where there is no prior; the pilot's own place is taken.")
+            refined = approximation
+        return self._plan(refined, facts, seed), facts, list(dict.fromkeys(reasons))
+
+    def _has_prior(self, approximation: GaussianApproximation) -> bool:
+        value, gradient = jax.value_and_grad(self._whitened(approximation).log_prior)(jnp.zeros(self._layout.dimension))
+        return bool(jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient)))
+
+    def _refinement(self, facts: ProblemSize) -> Refinement:
+        return Refinement(facts.gradient_clip, self.choice.noise.refinement)
+
+    def _whitened(self, approximation: GaussianApproximation) -> Model:
+        return whitened(self.model, self._layout, approximation)
+
+    def _plan(self, approximation: GaussianApproximation, facts: ProblemSize, seed: int) -> Plan:
+        kernel = self.choice.recipe.make(facts, self.choice.noise.sampler)
+        return make_plan(kernel, self._whitened(approximation), self.num_steps, self.num_chains, None, seed)

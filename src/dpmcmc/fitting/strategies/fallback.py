@@ -1,0 +1,44 @@
+"""Where paid releases led placeholder, the prior is left: what was paid for ends in draws all the same, and says so."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpmcmc.diagnostics.quality import Grade, Quality
+from dpmcmc.diagnostics.summary import coordinates
+from dpmcmc.fitting.strategies.strategy import Drawn
+from dpmcmc.fitting.whitening import Begin
+from dpmcmc.model import Model
+from dpmcmc.run.plan import PRIOR_DRAWS, parameters, prior_draws
+from dpmcmc.run.program import Layout
+
+NUMERICAL = (np.linalg.LinAlgError, ValueError, OverflowError, FloatingPointError, ZeroDivisionError)
+"""What numbers that noise made can end in. The vault's own refusals are no matter of numbers, and are raised."""
+
+
+def prior_draws_instead(
+    model: Model, shape: tuple[int, int], settings: Mapping[str, Any], said: object, begin: Begin | None = None
+) -> Drawn:
+    """Return draws from the prior with the verdict bad.
+
+    Args:
+        model: whose prior it is.
+        shape: chains and steps.
+        settings: how the run was made.
+        said: what went wrong.
+        begin: the centre and the widths of a prior that cannot be drawn from.
+    """
+    number = shape[0] * shape[1]
+    named = {name: values[0][np.arange(number) % PRIOR_DRAWS] for name, values in prior_draws(model).items()}
+    if not named and begin is not None:
+        normal = np.asarray(jax.random.normal(jax.random.key(0), (number, len(begin.scales))))
+        vectors = np.asarray(begin.centre) + np.asarray(begin.scales) * normal
+        found = parameters(model, Layout.of(model.position), vectors[None].astype(np.float32))
+        named = {name: values[0] for name, values in found.items()}
+    draws = {name: values.reshape(*shape, *values.shape[1:]) for name, values in named.items()}
+    none = {"data": 0.0, "privacy": 0.0, "prior": 1.0}
+    grades = {name: Grade("bad", ("It is the prior's.",), none) for name in coordinates(draws)}
+    reason = f"The releases led placeholder ({said}): these are draws from the prior."
+    return Drawn(draws, np.ones(shape, bool), 0, settings, Quality("bad", (reason,), grades))

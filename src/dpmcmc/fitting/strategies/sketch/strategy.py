@@ -1,0 +1,222 @@
+"""The sketch as a strategy of `fit`: whether a short one exists, how it is described, and its draws."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpmcmc.accounting import Budget, Event
+from dpmcmc.diagnostics.quality import Quality
+from dpmcmc.enclave import PrivateData, Session
+from dpmcmc.errors import DpmcmcError, RankTooLarge
+from dpmcmc.fitting.budget_split import least_error, remedy
+from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.scales import synthetic_records
+from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
+from dpmcmc.fitting.strategies.sketch.draws import Points
+from dpmcmc.fitting.strategies.sketch.sketch import Sketch
+from dpmcmc.fitting.strategies.sketch.two_stages import TwoStages
+from dpmcmc.fitting.strategies.strategy import Drawn
+from dpmcmc.model import FormulaModel, Model
+from dpmcmc.run.plan import parameters, surroundings
+from dpmcmc.run.program import Layout
+from dpmcmc.run.progress import Watcher
+
+NAME = "sketch"
+
+NUM_STEPS = 1000
+
+NOTHING = 0.001
+"""An error in nats of which no more need be said."""
+
+LOOKED_AT = 128
+SHORT = 1e-5
+"""A table of so many records and positions whose singular values fall to this part of the largest within two a
+parameter, and one more, has a rank at which ``auto`` takes a sketch."""
+
+MOST_PARAMETERS = 10
+"""Points by importance would be too few in more dimensions."""
+
+
+@dataclass(frozen=True, eq=False)
+class SketchStrategy:
+    """Two releases, then draws that cost nothing."""
+
+    stages: TwoStages
+    num_steps: int
+    num_chains: int
+    was_chosen: bool
+
+    @property
+    def name(self) -> str:
+        """What `fit` calls it."""
+        return NAME
+
+    @property
+    def what(self) -> str:
+        """The run in a few words, for the ledger."""
+        return "two sketches"
+
+    @property
+    def dimension(self) -> int:
+        """How many parameters there are."""
+        return self.stages.layout.dimension
+
+    @property
+    def expected_error(self) -> float:
+        """By how many of its own standard deviations the noise moves the posterior, about."""
+        return least_error(self.stages.facts, self.stages.budget)
+
+    @property
+    def remedy(self) -> str:
+        """What would make a useless run useful, in words."""
+        return remedy(self.stages.facts, self.stages.budget)
+
+    @property
+    def event(self) -> Event:
+        """What the two releases cost."""
+        return self.stages.event
+
+    @property
+    def course(self) -> str:
+        """What the run does, in words."""
+        return (
+            f"a coarse sketch of the likelihood over the prior, then a fine one, for {self.stages.layout.dimension} "
+            f"parameters; {self.num_chains} x {self.num_steps} draws"
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why a sketch, in words."""
+        coarse = self.stages.coarse
+        off = f"about {coarse.error:.1g}" if coarse.error >= NOTHING else f"less than {NOTHING:g}"
+        known = (
+            f"{coarse.rank} numbers of a record tell its log-likelihood over the whole prior, and that of all records "
+            f"to within {off} nats, where the noise of the first release moves it by {coarse.noise:.2g}"
+        )
+        if self.was_chosen:
+            return f"A sketch of rank {coarse.rank} was chosen because {known}: no normal approximation is needed."
+        return f"A sketch of rank {coarse.rank} was asked for: {known}."
+
+    def draw(
+        self,
+        paid: Session,
+        watcher: Watcher,
+        is_interrupted: Callable[[], bool],  # noqa: ARG002
+        seed: int,
+    ) -> Drawn:
+        """Release both sketches and draw; after the second release there is nothing left to save by stopping."""
+        shape = (self.num_chains, self.num_steps)
+        try:
+            drawn = self._drawn(paid, seed, shape)
+        except DpmcmcError:
+            raise
+        except NUMERICAL as error:
+            drawn = prior_draws_instead(self.stages.model, shape, self._settings(paid, {}), error)
+        watcher.update(self.num_steps, 1.0)
+        return drawn
+
+    def _drawn(self, paid: Session, seed: int, shape: tuple[int, int]) -> Drawn:
+        rng = np.random.default_rng(seed)
+        found = self.stages.run(paid, rng)
+        fine = found.posterior.sketch
+        vectors = found.points.draw(rng, shape[0] * shape[1]).reshape(*shape, -1)  # line 5
+        if not np.isfinite(vectors).all():
+            raise ValueError("draws are not finite")
+        settings = {
+            "fine_rank": fine.rank,
+            "fine_noise_multiplier": self.stages.multipliers.fine,
+            "fine_error": fine.error,
+            "fine_noise": fine.noise,
+            "covered": fine.covered,
+            "effective_points": found.points.effective,
+        }
+        drawn = parameters(self.stages.model, self.stages.layout, vectors.astype(np.float32))
+        return Drawn(drawn, np.ones(shape, bool), 0, self._settings(paid, settings), _quality(fine, found.points))
+
+    def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how the run was made, in plain values."""
+        return {
+            "stages": [
+                {
+                    "kernel": NAME,
+                    "num_steps": self.num_steps,
+                    "coarse_rank": self.stages.coarse.rank,
+                    "coarse_noise_multiplier": self.stages.multipliers.coarse,
+                    **found,
+                }
+            ],
+            "num_chains": self.num_chains,
+            "temperature": self.stages.model.temperature,
+            **surroundings(self.stages.data, paid.entry),
+        }
+
+
+FEW_POINTS = 0.01
+"""The effective share of the points below which draws are not to be relied on."""
+
+
+def _quality(fine: Sketch, points: Points) -> Quality:
+    """Return what is known of a sketch: no release tells how many records its clip, set by made-up ones, cut."""
+    reasons = [
+        "A sketch's clip is set by made-up records, and no release checks how many of the true ones it cut: compare it "
+        "with another sampler."
+    ]
+    verdict = "fair"
+    if not fine.error <= max(fine.tolerance, 1.0):
+        verdict = "bad"
+        reasons.append(f"The sketch tells the log-likelihood to within {fine.error:.2g} nats only.")
+    if not points.effective >= FEW_POINTS:
+        verdict = "bad"
+        reasons.append("The points that were weighted by the sketch hardly overlap with its posterior.")
+    return Quality(verdict, tuple(reasons))
+
+
+def sketch_strategy(
+    sampler: str,
+    model: Model,
+    data: PrivateData,
+    layout: Layout,
+    facts: ProblemSize,
+    budget: Budget,
+    num_steps: int | None,
+    num_chains: int,
+) -> SketchStrategy | None:
+    """Return the sketch, if it was asked for, or is what ``auto`` should take; reads no record.
+
+    Raises:
+        RankTooLarge: it was asked for, and there is no short one.
+    """
+    was_chosen = sampler != NAME
+    if was_chosen and not (sampler == "auto" and looks_short(model, data, layout)):
+        return None
+    stages = TwoStages(model, data, layout, facts, budget)
+    try:
+        stages.coarse  # noqa: B018
+    except RankTooLarge:
+        if was_chosen:
+            return None
+        raise
+    return SketchStrategy(stages, num_steps or NUM_STEPS, num_chains, was_chosen)
+
+
+def looks_short(model: Model, data: PrivateData, layout: Layout) -> bool:
+    """Say whether a sketch is worth a try: a quick look at few made-up records and positions.
+
+    Regression models are about normal and have no short sketch, so formulas are not looked at.
+    """
+    if isinstance(model, FormulaModel) or model.sample_prior is None or layout.dimension > MOST_PARAMETERS:
+        return False
+    records = synthetic_records(data, jax.random.key(0), LOOKED_AT)
+    positions = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), LOOKED_AT))
+
+    def row(record: Any) -> jax.Array:
+        return jax.vmap(model.log_likelihood, in_axes=(0, None))(positions, record)
+
+    table = np.asarray(jax.jit(jax.vmap(row))(records), np.float64)
+    if not np.isfinite(table).all():
+        return False
+    values = np.linalg.svd(table - table[:, :1], compute_uv=False)
+    return bool(values[0] > 0 and values[2 * layout.dimension + 1] <= SHORT * values[0])

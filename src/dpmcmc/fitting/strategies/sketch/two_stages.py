@@ -1,0 +1,175 @@
+"""The posterior from two releases: a coarse sketch over the whole prior, and a fine one where the posterior is."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dpmcmc.accounting import Budget, Event, noise_for
+from dpmcmc.enclave import PrivateData, Session, Sum
+from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.sums import lattice_event, vector_lattice
+from dpmcmc.errors import InvalidArgument, RankTooLarge
+from dpmcmc.fitting.budget_split import MARGIN, noise_of_share
+from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.strategies.sketch.density import Likelihood
+from dpmcmc.fitting.strategies.sketch.draws import Points, Sketched
+from dpmcmc.fitting.strategies.sketch.records import RecordWalk
+from dpmcmc.fitting.strategies.sketch.skeleton import Matrix
+from dpmcmc.fitting.strategies.sketch.sketch import Release, Sketch, make_sketch
+from dpmcmc.model import Model
+from dpmcmc.run.program import Layout
+
+COARSE_SHARE = 0.1
+"""What of the budget, in mean privacy loss, the coarse sketch takes."""
+
+MOST = 48
+"""The most coefficients that the coarse sketch may have."""
+
+ROOM = 8
+"""The fine sketch may have so many, or as many as the coarse one."""
+
+POSITIONS = 1024
+RECORDS_EACH = 128
+"""How many made-up records each position of the fine sketch gets: what a clip takes off is known from them."""
+
+COVERED = (0.99, 0.995, 0.998, 0.999, 0.9995, 1.0)
+"""The shares of the made-up records that a clip may leave alone."""
+
+
+class Multipliers(NamedTuple):
+    """The noise multipliers of the two releases."""
+
+    coarse: float
+    fine: float
+
+
+class Found(NamedTuple):
+    """What came out: a posterior known by a sketch, and points of it."""
+
+    posterior: Sketched
+    points: Points
+
+
+@dataclass(frozen=True, eq=False)
+class TwoStages:
+    """A coarse sketch, which is public, and all that is needed to go on from it once that is paid for."""
+
+    model: Model
+    data: PrivateData
+    layout: Layout
+    facts: ProblemSize
+    budget: Budget
+
+    @cached_property
+    def coarse(self) -> Sketch:
+        """The sketch over the prior, the same every time.
+
+        Raises:
+            RankTooLarge: there is none.
+        """
+        positions, noise = self._prior, noise_of_share(COARSE_SHARE, 1, self.budget)
+        records = self._walk.draw(np.random.default_rng(0), positions)
+        pairs = positions[::2], positions[1::2]
+        sketch = self._sketch(records, positions, pairs, noise, (1.0,), MOST)  # line 1
+        if sketch.error > sketch.tolerance:
+            raise RankTooLarge(
+                f"{sketch.rank} numbers of a record leave the log-likelihood of all of them off by {sketch.error:.2g} "
+                f"nats over the whole prior, and at most {sketch.tolerance:.2g} would do: this likelihood has no short "
+                "sketch. Take sampler='private_laplace', or a prior that is narrower; nothing was charged"
+            )
+        return sketch
+
+    @property
+    def room(self) -> int:
+        """How many coefficients the fine sketch may have."""
+        return max(ROOM, self.coarse.rank)
+
+    @cached_property
+    def multipliers(self) -> Multipliers:
+        """The noise with which both releases take what the budget allows."""
+
+        def both(fine: float) -> Multipliers:
+            return Multipliers(fine * math.sqrt((1 - COARSE_SHARE) / COARSE_SHARE), fine)
+
+        def event(fine: float) -> Event:
+            sizes = (self.coarse.rank, self.room)
+            first, second = (_event(self.data.facts, *one) for one in zip(both(fine), sizes, strict=True))
+            return first + second
+
+        return both(noise_for(event, self.budget.epsilon * (1 - MARGIN), self.budget.delta))
+
+    @cached_property
+    def event(self) -> Event:
+        """What the two releases cost; the price of the fine one does not depend on what it will ask."""
+        coarse = self.data.price(self._release(self.multipliers.coarse), *self.coarse.query(self.coarse.rank))
+        return coarse + self.data.price(self._release(self.multipliers.fine), *self.coarse.query(self.room))
+
+    def run(self, paid: Session, rng: np.random.Generator) -> Found:
+        """Release both sketches, and return points of the posterior."""
+        found = self._explored(
+            paid, self.coarse, self.multipliers.coarse, self.coarse.rank, rng, self._prior
+        ).points  # line 2
+        positions = found.draw(rng, POSITIONS)
+        records = self._walk.draw(rng, positions, RECORDS_EACH)
+        pairs = found.pairs(rng, POSITIONS)
+        fine = self._sketch(records, positions, pairs, self.multipliers.fine, COVERED, self.room)  # line 3
+        return self._explored(paid, fine, self.multipliers.fine, self.room, rng, positions)  # line 4
+
+    def _explored(
+        self, paid: Session, sketch: Sketch, multiplier: float, room: int, rng: np.random.Generator, positions: Matrix
+    ) -> Found:
+        noisy = paid.run(self._release(multiplier), *sketch.query(room))
+        total = np.asarray(noisy.value, np.float64)[: sketch.rank]
+        known = Sketched(sketch, total, float(np.sqrt(noisy.variance)), self.facts.num_records)
+        return Found(known, known.explore(rng, positions))
+
+    def _sketch(
+        self, records: Any, positions: Matrix, pairs: Any, multiplier: float, covered: tuple[float, ...], most: int
+    ) -> Sketch:
+        return make_sketch(
+            self._likelihood,
+            records,
+            positions,
+            pairs,
+            num_records=self.facts.num_records,
+            noise=self.facts.clips_moved * multiplier,
+            covered=covered,
+            centred=self.facts.clips_moved == 2,
+            most=most,
+        )
+
+    def _release(self, multiplier: float) -> Release:
+        return Release(self._likelihood.of_record, Sum(1.0, multiplier))
+
+    @cached_property
+    def _prior(self) -> Matrix:
+        if self.model.sample_prior is None:
+            raise InvalidArgument(
+                "sampler='sketch' looks for the posterior over the whole prior, and this model's prior cannot be drawn "
+                "from; give the model sample_prior=, from where the parameters may be. Nothing was charged"
+            )
+        sample_prior = self.model.sample_prior
+        draw = jax.jit(jax.vmap(lambda key: self.layout.ravel(sample_prior(key))))
+        return np.asarray(draw(jax.random.split(jax.random.key(0), POSITIONS)), np.float64)
+
+    @cached_property
+    def _likelihood(self) -> Likelihood:
+        def of_record(vector: jax.Array, record: Any) -> jax.Array:
+            return self.model.temperature * self.model.log_likelihood(self.layout.unravel(vector), record)
+
+        return Likelihood(lambda vector: self.model.log_prior(self.layout.unravel(vector)), of_record)
+
+    @cached_property
+    def _walk(self) -> RecordWalk:
+        return RecordWalk(
+            self.data, lambda vector, record: self.model.log_likelihood(self.layout.unravel(vector), record)
+        )
+
+
+def _event(facts: Facts, noise_multiplier: float, num_coordinates: int) -> Event:
+    """Return the event of `mechanisms.Sum`, which does not depend on the clip: to plan with."""
+    return lattice_event(noise_multiplier, num_coordinates, vector_lattice(1.0, noise_multiplier, facts))

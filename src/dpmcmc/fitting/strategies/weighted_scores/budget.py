@@ -1,0 +1,105 @@
+"""How a budget is divided between the releases of a weighted fit, and how good it can make it: from public facts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpmcmc.accounting import Budget
+from dpmcmc.fitting.budget_split import noise_of_share
+from dpmcmc.fitting.strategies.weighted_scores.bounds import least_variance
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, RATIO
+
+PILOT_STEPS, LAST = 7, 2
+"""How many steps the pilot has, and how many releases come after it."""
+
+HISTOGRAM_SHARES = (0.01, 0.02)
+PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE = 0.18, 0.76, 0.03
+"""What of the budget, in mean privacy loss, goes into histograms, into the pilot, into the last releases, and into
+the look at residuals, which the last releases have where there is none."""
+
+PILOT_SLOPE, FINAL_SLOPE, MOST_SLOPE = 0.55, 0.15, 0.5
+"""What of a release's share its slope has: more where there are few records, up to the last."""
+
+SEEN_SLOPE = 0.25
+"""The noise of the slope's eigenvalues, which are about one, that is aimed at; with twice that they are not seen."""
+
+USUAL_SLOPE = 3.0
+"""The least radius of slopes, in usual ones."""
+
+UNSEEN = 9.9
+"""What is said of a run that would not see its slopes."""
+
+SPREAD = 0.35
+"""How much the logarithms of the lengths of scores vary, usually."""
+
+
+Variance = Callable[[float, float], float]
+"""``variance(noise, unit)``: that of an estimate from usual records, in units of the smallest, given the noise and the
+usual length of a score."""
+
+
+def usual_variance(regression: Regression, noise: float, unit: float) -> float:
+    """Return the variance of an estimate of a regression from usual records, in units of the smallest."""
+    scores = regression.scores
+    middles = np.append(LENGTHS, LENGTHS[-1] * RATIO) / np.sqrt(RATIO)
+    held = np.exp(-0.5 * (np.log(middles / scores.usual_length) / SPREAD) ** 2)
+    return least_variance(
+        scores,
+        np.zeros(regression.num_outputs),
+        regression.shapes(np, np.zeros(regression.dimension)),
+        (middles * unit, held / held.sum()),
+        noise,
+        unit,
+    ).variance
+
+
+@dataclass(frozen=True)
+class Split:
+    """The shares of a budget, for so many parameters and clips that a neighbour moves."""
+
+    dimension: int
+    clips_moved: int
+    has_residuals: bool
+    variance: Variance
+
+    def pilot(self, budget: Budget, size: float) -> tuple[float, float]:
+        """Return the shares of the pilot's scores and slopes."""
+        return self._shares(budget, size, PILOT_SHARE, PILOT_SLOPE, PILOT_STEPS)
+
+    def final(self, budget: Budget, size: float) -> tuple[float, float]:
+        """Return the shares of the last releases' scores and slopes."""
+        whole = FINAL_SHARE + (0.0 if self.has_residuals else RESIDUALS_SHARE)
+        return self._shares(budget, size, whole, FINAL_SLOPE, 1)
+
+    def _shares(self, budget: Budget, size: float, whole: float, slope: float, times: int) -> tuple[float, float]:
+        """Return the shares of scores and slopes: the latter's as large as lets them be seen, if that can be."""
+        wanted = slope * (self._slope_noise(budget, size, whole * slope, times) / SEEN_SLOPE) ** 2
+        kept = float(np.clip(wanted, slope, max(slope, MOST_SLOPE)))
+        return whole * (1 - kept), whole * kept
+
+    def _slope_noise(self, budget: Budget, size: float, share: float, times: int) -> float:
+        """Return how large eigenvalues of a slope noise alone makes, at a usual radius of slopes."""
+        noise = self.clips_moved * noise_of_share(share, times, budget) * LENGTH
+        return noise * USUAL_SLOPE * self.dimension / size * float(np.sqrt(self.dimension))
+
+    def error(self, budget: Budget, size: float) -> float:
+        """Return by how many of its own standard deviations noise moves a posterior of usual records, at best."""
+        of_scores, of_slopes = self.final(budget, size)
+        if self._slope_noise(budget, size, of_slopes, 1) > 2 * SEEN_SLOPE:
+            return UNSEEN
+        noise, unit = self.clips_moved * noise_of_share(of_scores, 1, budget), float(np.sqrt(self.dimension / size))
+        return float(np.sqrt(max(self.variance(noise, unit) - 1.0, 0.0)))
+
+    def remedy(self, budget: Budget, size: float) -> str:
+        """Say what would make a useless run useful."""
+        epsilons = budget.epsilon * 1.05 ** np.arange(1.0, 150.0)
+        enough = next((each for each in epsilons if self.error(Budget(each, budget.delta), size) <= 1), None)
+        records = next(each for each in size * 1.05 ** np.arange(1.0, 500.0) if self.error(budget, each) <= 1)
+        fewer = range(self.dimension - 1, 0, -1)
+        few = next((each for each in fewer if replace(self, dimension=each).error(budget, size) <= 1), None)
+        words = [f"epsilon = {enough:.2g}"] if enough is not None else []
+        words += [f"{float(f'{records:.2g}'):,.0f} records"]
+        words += [] if few is None else [f"{few} parameters"]
+        return f"About {words[0]} would do" + "".join(f", or {other}" for other in words[1:])

@@ -1,0 +1,301 @@
+"""Draws from what two releases tell and the prior: on the host, for nothing.
+
+The last two releases are asked at two points with the same weights. What they tell is joined; how they differ tests
+whether the answers are linear between the points, as everything else assumes: the difference has the noise of the two
+alone, since the records are the same.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from scipy import linalg, stats
+
+from dpmcmc.fitting.strategies.weighted_scores.newton import Likelihood, Release
+from dpmcmc.fitting.strategies.weighted_scores.regression import Group, Regression
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+
+SLOPES = 32
+"""How many slopes are drawn around the released one: the draws carry its uncertainty."""
+
+PROPOSALS = 4
+"""For each draw so many proposals."""
+
+AGREE = 0.05
+"""Of the last releases the first ones are kept if they agree with those after them better than this."""
+
+LEAST_SEEN = 1.001
+"""Directions that a released slope sees are at least so many noise levels steep in the slopes drawn around it."""
+
+CLIMBS, NEAR = 30, 1e-4
+GRID = 31
+"""Values of a spread among which one is drawn."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Two releases as one, at the point of the second."""
+
+    release: Release
+    disagreement: float
+    """The squared difference of the two in variances of its noise: chi-square with as many degrees as parameters."""
+
+    @property
+    def p_value(self) -> float:
+        """The probability of a larger disagreement, were the answers linear between the points."""
+        return float(stats.chi2.sf(self.disagreement, self.release.dimension))
+
+
+def join(first: Release, second: Release, moved: Floats | None = None) -> Joined:
+    """Join two releases with the same coordinates and weights.
+
+    Args:
+        first: the one before.
+        second: the last.
+        moved: how far the point of the second is from that of the first, in whitened coordinates, if that is not the
+            difference of the two.
+    """
+    weights = np.array([first.slope_sd, second.slope_sd]) ** -2.0
+    weights = weights / weights.sum()
+    slope = weights[0] * first.slope + weights[1] * second.slope
+    slope_sd = float((first.slope_sd**-2.0 + second.slope_sd**-2.0) ** -0.5)
+    variance = weights[0] * first.variance + weights[1] * second.variance
+    moved = first.whitening.inverse @ (second.point - first.point) if moved is None else moved
+    predicted = first.score - slope @ moved
+    predicted_variance = first.score_variance + slope_sd**2 * float(moved @ moved)
+    total = predicted_variance + second.score_variance
+    share = second.score_variance / total
+    joined = replace(
+        second,
+        score=share * predicted + (1 - share) * second.score,
+        score_variance=predicted_variance * second.score_variance / total,
+        slope=slope,
+        slope_sd=slope_sd,
+        variance=variance,
+    )
+    return Joined(joined, float(np.sum((second.score - predicted) ** 2)) / total)
+
+
+def join_all(releases: Sequence[Release], moved: Callable[[Release, Release], Floats | None] | None = None) -> Joined:
+    """Join releases with the same coordinates and weights: the last two, and those before that agree with them.
+
+    Args:
+        releases: in their order.
+        moved: how far apart the points of two of them are, if that is not the difference of the two.
+    """
+    *before, one, last = releases
+
+    def joined(first: Release, second: Release) -> Joined:
+        return join(first, second, None if moved is None else moved(first, second))
+
+    for earlier in before:
+        together = joined(earlier, one)
+        one = together.release if together.p_value > AGREE else one
+    return joined(one, last)
+
+
+class Drawn(NamedTuple):
+    """Draws, and by how much importance weights had to correct the normal they come from."""
+
+    vectors: Floats
+    spreads: Mapping[str, Floats]
+    share_kept: float
+    """The effective share of the draws, one where the posterior is normal."""
+
+
+def draw(regression: Regression, release: Release, spreads: Mapping[str, Floats], size: int, rng: Generator) -> Drawn:
+    """Return draws from the posterior of a release and the prior.
+
+    Args:
+        regression: the model.
+        release: what is known.
+        spreads: of random intercepts, to start from.
+        size: how many draws.
+        rng: for slopes, spreads and draws.
+    """
+    sizes = np.bincount(np.arange(size) % SLOPES, minlength=SLOPES)
+    vectors, kept = [], []
+    found: dict[str, list[Floats]] = {group.name: [] for group in regression.groups}
+    for number in sizes[sizes > 0]:
+        told = release.likelihood(_drawn_slope(release, rng))
+        posterior = _Posterior(regression, release, told)
+        drawn, own, share = posterior.draw({name: value.copy() for name, value in spreads.items()}, number, rng)
+        vectors.append(drawn)
+        kept.append(share)
+        for name, values in own.items():
+            found[name].append(values)
+    order = rng.permutation(size)
+    spreads = {name: np.concatenate(values)[order] for name, values in found.items()}
+    return Drawn(np.concatenate(vectors)[order], spreads, float(np.mean(kept)))
+
+
+def _drawn_slope(release: Release, rng: Generator) -> Floats:
+    """Return a slope that the released one may be a noisy version of, and that sees as many directions as it does."""
+    size = release.dimension
+    noise = np.tril(rng.standard_normal((size, size)))
+    both = noise + np.tril(noise, -1).T
+    drawn = release.slope + release.slope_sd * both * np.where(np.eye(size) > 0, 1.0, np.sqrt(0.5))
+    unseen = int(np.sum(np.linalg.eigvalsh(release.slope) <= release.noise_level))
+    values, vectors = np.linalg.eigh(drawn)
+    is_seen = np.arange(size) >= unseen
+    return (vectors * np.where(is_seen, np.maximum(values, LEAST_SEEN * release.noise_level), values)) @ vectors.T
+
+
+class _Quadratic(NamedTuple):
+    """The log-prior of all but random intercepts around a point, to second order; it bends downward."""
+
+    point: Floats
+    gradient: Floats
+    bend: Floats
+
+    def __call__(self, points: Floats) -> Floats:
+        moves = points - self.point
+        return moves @ self.gradient - 0.5 * np.sum((moves @ self.bend) * moves, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Posterior:
+    """The normal likelihood of a release, times the prior."""
+
+    regression: Regression
+    release: Release
+    told: Likelihood
+
+    def draw(
+        self, spreads: Mapping[str, Floats], size: int, rng: Generator
+    ) -> tuple[Floats, Mapping[str, Floats], float]:
+        """Return draws, the spreads that they were drawn with, and the effective share of the proposals.
+
+        Given the spreads, likelihood and random intercepts are normal, and the rest of the prior about so: proposals
+        take it to be, and importance weights make it right.
+        """
+        number = PROPOSALS * size + 16
+        prior = self._prior_at_mode(spreads)
+        drawn = self._spreads(prior, spreads, number, rng)
+        points = np.concatenate([self._normal(prior, each, count, rng) for each, count in drawn])
+        logs = self.regression.log_prior(points) - prior(points)
+        logs = np.where(np.isfinite(logs), logs, -np.inf)
+        weights = np.exp(logs - logs.max()) if np.isfinite(logs).any() else np.ones(number)
+        weights = weights / weights.sum()
+        chosen = rng.choice(number, size, p=weights)
+        which = np.repeat(np.arange(len(drawn)), [count for _, count in drawn])[chosen]
+        kept = {name: np.stack([drawn[place][0][name] for place in which]) for name in spreads}
+        share = float(1 / np.sum(weights**2) / number) if np.isfinite(logs).any() else 0.0
+        return points[chosen], kept, share
+
+    def _prior_at_mode(self, spreads: Mapping[str, Floats]) -> _Quadratic:
+        """Return the prior around where likelihood and prior are highest."""
+        point, factor = self.release.point, self.release.whitening.factor
+        prior = self._quadratic(point)
+        for _ in range(CLIMBS):
+            precision, tilt = self._joined(prior, spreads)
+            moved = self.release.point + factor @ linalg.solve(precision, tilt, assume_a="pos")
+            step = self.release.whitening.inverse @ (moved - point)
+            point = moved
+            prior = self._quadratic(point)
+            if np.linalg.norm(step) < NEAR:
+                break
+        return prior
+
+    def _quadratic(self, point: Floats) -> _Quadratic:
+        gradient, bend = self.regression.prior_at(point)
+        return _Quadratic(point, gradient, self._without_groups(self.regression.prior_precision(bend)))
+
+    def _without_groups(self, precision: Floats) -> Floats:
+        """Return a precision of the prior without that of random intercepts, which the spreads have."""
+        for group in self.regression.groups:
+            precision[group.places, :] = 0.0
+            precision[:, group.places] = 0.0
+        return precision
+
+    def _joined(self, prior: _Quadratic, spreads: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+        """Return precision and tilt of the posterior given the spreads, in whitened coordinates around the release."""
+        factor, bend = self.release.whitening.factor, prior.bend.copy()
+        gradient = prior.gradient + prior.bend @ (prior.point - self.release.point)
+        for places, spread in self._members(spreads):
+            bend[places, places] += spread**-2.0
+            gradient[places] -= self.release.point[places] / spread**2
+        precision = self.told.precision + factor.T @ bend @ factor
+        return (precision + precision.T) / 2, self.told.tilt + factor.T @ gradient
+
+    def _normal(self, prior: _Quadratic, spreads: Mapping[str, Floats], size: int, rng: Generator) -> Floats:
+        precision, tilt = self._joined(prior, spreads)
+        root = np.linalg.cholesky(precision)
+        z = (
+            linalg.cho_solve((root, True), tilt)
+            + linalg.solve_triangular(root.T, rng.standard_normal((len(tilt), size))).T
+        )
+        return self.release.point + z @ self.release.whitening.factor.T
+
+    def _members(self, spreads: Mapping[str, Floats]) -> list[tuple[np.ndarray, float]]:
+        return [
+            (group.members(which), float(spread))
+            for group in self.regression.groups
+            for which, spread in enumerate(spreads[group.name])
+        ]
+
+    def _spreads(
+        self, prior: _Quadratic, spreads: Mapping[str, Floats], number: int, rng: Generator
+    ) -> list[tuple[Mapping[str, Floats], int]]:
+        """Return spreads with how many draws each is for: drawn one given the others, the parameters integrated out."""
+        free = [
+            (group, which)
+            for group in self.regression.groups
+            if group.prior.fixed is None
+            for which in range(group.num_spreads)
+        ]
+        if not free:
+            return [(spreads, number)]
+        found: list[tuple[Mapping[str, Floats], int]] = []
+        current = dict(spreads)
+        grid, shares = np.zeros(0), np.zeros(0)
+        while len(found) < number:
+            for group, which in free:
+                if not len(shares) or len(free) > 1:  # one alone has the same law every time
+                    wide = _grid(group)
+                    grid = _around(wide, self._law(prior, current, group, which, wide))
+                    shares = self._law(prior, current, group, which, grid)
+                near = rng.choice(len(grid), p=shares)
+                jitter = np.log(grid[1] / grid[0]) * (rng.random() - 0.5)
+                current[group.name] = _set(current[group.name], which, grid[near] * np.exp(jitter))
+            found.append((dict(current), 1))
+        return found
+
+    def _law(self, prior: _Quadratic, spreads: Mapping[str, Floats], group: Group, which: int, grid: Floats) -> Floats:
+        """Return how probable values of one spread are, given the others."""
+        each = [{**spreads, group.name: _set(spreads[group.name], which, value)} for value in grid]
+        logs = np.array([self._log_evidence(prior, one) for one in each])
+        logs = logs + group.prior.density(grid) + np.log(grid)
+        shares = np.exp(logs - logs.max())
+        return shares / shares.sum()
+
+    def _log_evidence(self, prior: _Quadratic, spreads: Mapping[str, Floats]) -> float:
+        """Return the logarithm of the likelihood of the spreads, up to a constant."""
+        precision, tilt = self._joined(prior, spreads)
+        root = np.linalg.cholesky(precision)
+        half = linalg.solve_triangular(root, tilt, lower=True)
+        total = 0.5 * float(half @ half) - float(np.sum(np.log(np.diag(root))))
+        for places, spread in self._members(spreads):
+            total -= len(places) * np.log(spread) + 0.5 * float(np.sum(self.release.point[places] ** 2)) / spread**2
+        return total
+
+
+def _grid(group: Group) -> Floats:
+    """Return spreads between far quantiles of their prior."""
+    return np.geomspace(max(group.prior.quantile(0.001), 1e-3), group.prior.quantile(0.999), GRID)
+
+
+def _around(grid: Floats, shares: Floats) -> Floats:
+    """Return a finer grid, where the law on a coarse one is."""
+    logs, step = np.log(grid), np.log(grid[1] / grid[0])
+    mean = float(shares @ logs)
+    reach = 4 * max(float(np.sqrt(shares @ (logs - mean) ** 2)), step / 2)
+    return np.exp(np.linspace(max(mean - reach, logs[0]), min(mean + reach, logs[-1]), len(grid)))
+
+
+def _set(values: Floats, which: int, value: float) -> Floats:
+    changed = values.copy()
+    changed[which] = value
+    return changed

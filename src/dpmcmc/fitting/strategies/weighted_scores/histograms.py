@@ -1,0 +1,238 @@
+"""Noisy histograms of the response and of the columns: where a fit starts, and in which coordinates.
+
+They come before anything that is clipped: what they say of scales holds wherever in their bounds the values lie.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpmcmc.enclave import Oracle, Sum
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+
+BINS, FEW_BINS, MANY = 64, 24, 24
+"""Bins of a number; fewer where there are many numbers."""
+
+SEEN = 3.0
+"""Counts of less than so many standard deviations of their noise are not believed."""
+
+
+class Counted(NamedTuple):
+    """Counts, with the standard deviation of their noise."""
+
+    counts: Any
+    sd: Any
+
+
+class Moments(NamedTuple):
+    """Of the columns: means, standard deviations, and the number of records."""
+
+    means: Floats
+    sds: Floats
+    size: float
+    """How many records there are, about."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A noisy histogram."""
+
+    middles: Floats
+    shares: Floats
+
+    @property
+    def mean(self) -> float:
+        """The mean."""
+        return float(self.shares @ self.middles)
+
+    def quantile(self, probability: float) -> float:
+        """Return a quantile, with even spread within bins."""
+        width = np.diff(self.middles, append=2 * self.middles[-1] - self.middles[-2])
+        total = np.concatenate([[0.0], np.cumsum(self.shares)])
+        edges = np.append(self.middles - width / 2, self.middles[-1] + width[-1] / 2)
+        return float(np.interp(probability, total, edges))
+
+    @property
+    def variance(self) -> float:
+        """The variance, that within bins not counted."""
+        return float(self.shares @ (self.middles - self.mean) ** 2)
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Counts of the rows: ``histograms(oracle)``. A person's rows share one count."""
+
+    regression: Regression
+    sums: Sum
+    shares: tuple[float, float]
+    """What of the release's budget goes to the response with the offset, and to the columns; they add up to one."""
+
+    def __call__(self, oracle: Oracle) -> tuple[Counted, Counted]:
+        """Return the counts of the response and of the columns."""
+        found = oracle.sum(self.sums, self._counts)
+        sd = jnp.sqrt(found.variance)
+        units = self._units
+        return (
+            Counted(found.value[: self._size] * units[0], sd * units[0]),
+            Counted(found.value[self._size :] * units[1], sd * units[1]),
+        )
+
+    @property
+    def _size(self) -> int:
+        """How many counts the response and the offset have."""
+        offsets = self.regression.model.coordinates.offsets
+        return 2 + len(self.edges) + (len(self.offset_edges) + 1 if offsets else 0)
+
+    @property
+    def _units(self) -> tuple[float, float]:
+        """What the two blocks are divided by: each is then as long as the root of its share at most."""
+        offsets = bool(self.regression.model.coordinates.offsets)
+        return float(np.sqrt((2 + offsets) / self.shares[0])), self.length / float(np.sqrt(self.shares[1]))
+
+    @cached_property
+    def numeric(self) -> np.ndarray:
+        """Which columns are numbers; the others are indicators of levels, of which a block has one."""
+        flags: list[bool] = []
+        for block in self.regression.model.coordinates.blocks:
+            numbers = [number for number in block.block.term.numbers.values() if not number.is_flag]
+            flags += [bool(numbers)] * len(list(block.block.names()))
+        return np.array(flags + [False] * (self.regression.num_columns - len(flags)), bool)
+
+    @cached_property
+    def edges(self) -> Floats:
+        """The edges of the bins of the response, inner ones alone."""
+        response, family = self.regression.model.coordinates.response, self.regression.model.family
+        if response.classes:
+            return np.arange(len(response.classes) - 1, dtype=np.float64) + 0.5
+        if family in {"poisson", "negative_binomial"}:
+            small: Floats = np.arange(min(8, response.bounds[1])) + 0.5
+            large: Floats = 8.5 * (max(response.bounds[1], 9.5) / 8.5) ** (np.arange(31.0) / 31)
+            return np.concatenate([small, large], dtype=np.float64)
+        low, high = (0.0, 1.0) if family == "binomial" else self._range
+        return np.asarray(np.linspace(low, high, BINS + 1)[1:-1], np.float64)
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        response = self.regression.model.coordinates.response
+        low, high = ((bound - response.centre) / response.half for bound in response.bounds)
+        return low, high
+
+    @cached_property
+    def column_edges(self) -> Floats:
+        """The edges of the bins of numeric columns, inner ones alone."""
+        return np.linspace(-1.0, 1.0, (BINS if self.numeric.sum() <= MANY else FEW_BINS) + 1)[1:-1]
+
+    @property
+    def length(self) -> float:
+        """The longest that a row's counts of columns are: one for each number, and one for each block of indicators."""
+        coordinates = self.regression.model.coordinates
+        blocks = sum(
+            not any(not number.is_flag for number in block.block.term.numbers.values()) for block in coordinates.blocks
+        )
+        return float(np.sqrt(int(self.numeric.sum()) + blocks + len(coordinates.groups)))
+
+    @cached_property
+    def offset_edges(self) -> Floats:
+        """The edges of the bins of the offset, inner ones alone."""
+        low = sum(offset.bounds[0] for offset in self.regression.model.coordinates.offsets)
+        high = sum(offset.bounds[1] for offset in self.regression.model.coordinates.offsets)
+        return np.linspace(low, high, BINS + 1)[1:-1]
+
+    def _counts(self, record: Any) -> jax.Array:
+        """Return the mean over the rows of a record."""
+        rows, is_there = self.regression.rows(record)
+        shares = is_there.astype(jnp.float32)
+        units = self._units
+
+        def of_row(row: Any) -> jax.Array:
+            return jnp.concatenate([self._response(row) / units[0], self._columns(row) / units[1]])
+
+        return shares @ jax.vmap(of_row)(rows) / jnp.maximum(jnp.sum(shares), 1.0)
+
+    def _response(self, row: Any) -> jax.Array:
+        coordinates = self.regression.model.coordinates
+        response = coordinates.response
+        value = response.read(row).astype(jnp.float32)
+        if self.regression.model.family == "binomial":
+            value = value / jnp.maximum(response.read_trials(row), 1.0)
+        parts = [jnp.ones(1), _one_hot(value, self.edges)]
+        if coordinates.offsets:
+            parts.append(_one_hot(coordinates.offset(row), self.offset_edges / response.half))
+        return jnp.concatenate(parts)
+
+    def _columns(self, row: Any) -> jax.Array:
+        columns = self.regression.row(row)
+        hots = jax.vmap(lambda one: _one_hot(one, self.column_edges))(columns[self.numeric])
+        return jnp.concatenate([columns[~self.numeric], hots.ravel()])
+
+    # what follows from the counts, on the host
+
+    def response(self, counted: Counted) -> Spread:
+        """Return the histogram of the response; of few classes every count is taken, of bins what stands out."""
+        counts, sd = np.asarray(counted.counts, float)[1 : 2 + len(self.edges)], float(counted.sd)
+        if self.regression.model.coordinates.response.classes:
+            kept = np.maximum(counts, sd / 2)
+            return Spread(self._middles, kept / kept.sum())
+        return Spread(self._middles, _shares(counts, sd))
+
+    def offset(self, counted: Counted) -> float:
+        """Return the mean offset."""
+        if not self.regression.model.coordinates.offsets:
+            return 0.0
+        middles = _middles(self.offset_edges / self.regression.model.coordinates.response.half)
+        counts = np.asarray(counted.counts, float)[-len(middles) :]
+        return Spread(middles, _shares(counts, float(counted.sd))).mean
+
+    def moments(self, response: Counted, columns: Counted) -> Moments:
+        """Return means and standard deviations of the columns, and how many records there are."""
+        size = max(float(response.counts[0]), 5 * float(response.sd), 1.0)
+        counts, sd = np.asarray(columns.counts, float), float(columns.sd)
+        flags = int((~self.numeric).sum())
+        means, sds = np.zeros(len(self.numeric)), np.ones(len(self.numeric))
+        least = min(sd / 2, size / 4)
+        share = np.clip(counts[:flags], least, size - least) / size
+        is_constant = (np.flatnonzero(~self.numeric) == 0) & self._has_intercept
+        means[~self.numeric] = np.where(is_constant, 1.0, share)
+        sds[~self.numeric] = np.where(is_constant, 0.0, np.sqrt(share * (1 - share)))
+        middles = _middles(self.column_edges)
+        for place, row in zip(np.flatnonzero(self.numeric), counts[flags:].reshape(-1, len(middles)), strict=True):
+            spread = Spread(middles, _shares(row, sd))
+            means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
+        return Moments(means, sds, size)
+
+    @property
+    def _has_intercept(self) -> bool:
+        return bool(self.regression.model.coordinates.names) and "intercept" in self.regression.model.coordinates.names
+
+    @cached_property
+    def _middles(self) -> Floats:
+        response = self.regression.model.coordinates.response
+        if response.classes:
+            return np.arange(len(response.classes), dtype=float)
+        if self.regression.model.family in {"poisson", "negative_binomial"}:
+            edges = np.concatenate([[-0.5], self.edges, [response.bounds[1] + 0.5]])
+            return (edges[1:] + edges[:-1]) / 2
+        return _middles(self.edges)
+
+
+def _one_hot(value: jax.Array, edges: Floats) -> jax.Array:
+    lower, upper = np.append(-np.inf, edges).astype(np.float32), np.append(edges, np.inf).astype(np.float32)
+    return ((value > lower) & (value <= upper)).astype(jnp.float32)
+
+
+def _middles(edges: Floats) -> Floats:
+    """Return the middles of even bins, given their inner edges."""
+    width = edges[1] - edges[0]
+    return np.append(edges - width / 2, edges[-1] + width / 2)
+
+
+def _shares(counts: Floats, sd: float) -> Floats:
+    """Return the shares of bins whose counts stand out of their noise; even ones if none does."""
+    believed = np.where(counts > SEEN * sd, counts, 0.0)
+    total = believed.sum()
+    return believed / total if total > 0 else np.full(len(counts), 1 / len(counts))

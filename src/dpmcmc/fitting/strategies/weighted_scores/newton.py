@@ -1,0 +1,280 @@
+"""Private scoring steps on the host: from the start to the root of the estimating equation.
+
+Near the root G, the released sum of scores at a public point, is about N(M (theta - point), V + N): M the slope, V the
+variance of the sum given the predictors, N the noise. So every release gives a likelihood of theta that is normal, with
+the precision M (V + N)^-1 M, and the next question is asked where it points, in coordinates whitened by what is known.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, TabledScores
+
+PILOT_BOUND = 1.0
+"""Where scores are cut off in the pilot, in their standard deviations: noise counts there, and efficiency does not."""
+
+LONGEST_MOVE, LONGEST_SHAPE_MOVE = 2.0, 1.0
+"""How far a step may move the predictors, root mean square over the records, and the shape parameters."""
+
+CARRIED = 0.5
+"""How much of what earlier steps told is believed by the last one; by the first one nothing is."""
+
+EARLY = 0.4
+"""The share of the steps that are early ones."""
+
+POOLED = 3
+"""Of so many steps the score histograms are joined."""
+
+SEEN = 3.0
+"""Bins of less than so many standard deviations of their noise are not believed."""
+
+LEAST_WEIGHT = 0.02
+"""Mean weights below this are taken to be noise."""
+
+
+class Likelihood(NamedTuple):
+    """A normal likelihood in whitened coordinates around a point: exp(-z^T precision z / 2 + z^T tilt)."""
+
+    precision: Floats
+    tilt: Floats
+
+
+class Whitening(NamedTuple):
+    """parameters = centre + factor z."""
+
+    factor: Floats
+    inverse: Floats
+
+
+Ask = Callable[[Asked], Answer]
+
+
+def whiten(precision: Floats) -> Whitening:
+    """Return coordinates in which a precision is the identity."""
+    values, vectors = np.linalg.eigh((precision + precision.T) / 2)
+    values = np.maximum(values, 1e-9 * values[-1])
+    return Whitening(vectors / np.sqrt(values), (vectors * np.sqrt(values)).T)
+
+
+@dataclass(frozen=True)
+class Release:
+    """One answer, in the coordinates in which it was asked."""
+
+    point: Floats
+    whitening: Whitening
+    radius: float
+    score: Floats
+    score_variance: float
+    slope: Floats
+    slope_sd: float
+    variance: float
+    lengths: Floats
+    lengths_sd: float
+    roots: Floats
+    """Of variance over slope, for each parameter: cut scores vary less than their slope says, some more than others."""
+
+    @property
+    def dimension(self) -> int:
+        """The number of parameters."""
+        return len(self.point)
+
+    @property
+    def mean_weight(self) -> float:
+        """The mean weight of a record, weighted by its information: about V over M."""
+        least = self.slope_sd * self.dimension
+        return float(np.clip(self.variance / max(np.trace(self.slope), least), LEAST_WEIGHT, 1.0))
+
+    @property
+    def noise_level(self) -> float:
+        """How large an eigenvalue of the slope noise alone makes, about."""
+        return self.slope_sd * float(np.sqrt(self.dimension))
+
+    def likelihood(self, slope: Floats | None = None) -> Likelihood:
+        """Return what it tells of the parameters; eigenvalues within their noise tell nothing."""
+        seen = self.seen(self.slope if slope is None else slope)
+        spread = self.data_variance(seen) + self.score_variance * np.eye(self.dimension)
+        gain = np.linalg.solve(spread, seen).T
+        return Likelihood((gain @ seen + (gain @ seen).T) / 2, gain @ self.score)
+
+    def seen(self, slope: Floats) -> Floats:
+        """Return a slope without directions that are within their noise."""
+        values, vectors = np.linalg.eigh(slope)
+        return (vectors * np.where(values > self.noise_level, values, 0.0)) @ vectors.T
+
+    def data_variance(self, slope: Floats) -> Floats:
+        """Return the variance of the sum of scores given the predictors, for a slope: its shape, and its trace."""
+        turned = self.whitening.factor.T * self.roots @ self.whitening.inverse.T
+        shape = turned @ slope @ turned.T
+        least = self.slope_sd * self.dimension
+        share = np.clip(self.variance / max(float(np.trace(turned @ self.slope @ turned.T)), least), LEAST_WEIGHT, 1.0)
+        return float(share) * shape
+
+    def information(self) -> Floats:
+        """Return what all records know without weights; not less than the noise in any direction: for coordinates."""
+        values, vectors = np.linalg.eigh(self.slope)
+        raised = np.maximum(values, self.noise_level) / self.mean_weight
+        inner = (vectors * raised) @ vectors.T
+        return self.whitening.inverse.T @ inner @ self.whitening.inverse
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Asks and moves."""
+
+    regression: Regression
+    moments: Moments
+    ask: Ask
+    shares: tuple[float, float]
+    """What of the budget goes to scores and to slopes."""
+
+    @property
+    def unit(self) -> float:
+        """The usual length of a record's score in whitened coordinates."""
+        return float(np.sqrt(self.regression.dimension / self.moments.size))
+
+    @property
+    def radius(self) -> float:
+        """The radius of the pilot: below it weights would only make the slope smaller."""
+        return self.unit * self.regression.scores.usual_length / np.sqrt(2.0)
+
+    def release(self, point: Floats, whitening: Whitening, bound: float, radius: float, slope_radius: float) -> Release:
+        """Ask at a point."""
+        table = self.regression.scores.table(self.regression.shapes(np, point), bound)
+        asked = Asked(
+            centre=_single(point),
+            factor=_single(whitening.factor),
+            radius=_single(radius),
+            slope_radius=_single(slope_radius),
+            shares=_single(np.array(self.shares) / sum(self.shares)),
+            edges=_single(LENGTHS * self.unit),
+            table=_single(table),
+        )
+        answer = [np.asarray(each, float) for each in self.ask(asked)]
+        score, score_sd, slope, slope_sd, variance, lengths = answer
+        return Release(
+            point,
+            whitening,
+            radius,
+            score,
+            float(score_sd) ** 2,
+            slope,
+            float(slope_sd),
+            float(variance),
+            lengths,
+            float(slope_sd) / SIDE,
+            self._roots(point, bound),
+        )
+
+    def _roots(self, point: Floats, bound: float) -> Floats:
+        """Return the roots of variance over slope of the scores by each parameter."""
+        regression = self.regression
+        ratios = regression.scores.ratios(self._predictors(point), regression.shapes(np, point), bound)
+        shapes = [ratios[1 + place] if len(ratios) > 1 else 1.0 for place in regression.free]
+        return np.sqrt(np.append(np.full(regression.num_linear, ratios[0]), shapes))
+
+    def _predictors(self, point: Floats) -> Floats:
+        """Return the predictors of a usual record."""
+        linear = point[: self.regression.num_linear].reshape(self.regression.num_columns, -1)
+        return np.asarray(self.moments.means @ linear)
+
+    def trusted(self, move: Floats, share: float = 1.0) -> Floats:
+        """Return a move, shortened where it would go further than a linear answer holds."""
+        linear = move[: self.regression.num_linear].reshape(self.regression.num_columns, -1)
+        squares = (self.moments.means @ linear) ** 2 + self.moments.sds**2 @ linear**2
+        longest = float(np.sqrt(squares.max(initial=0.0))) / LONGEST_MOVE
+        shapes = np.abs(move[self.regression.num_linear :]).max(initial=0.0) / LONGEST_SHAPE_MOVE
+        return move * min(1.0, share / max(longest, shapes, 1e-12))
+
+    def pilot(self, start: Floats, information: Floats, spreads: "Spreads", num_steps: int) -> tuple[Floats, Release]:
+        """Return where the steps lead, and the last release with the score histogram of the last few.
+
+        The first steps move as far as they are told, shape parameters beyond a scale not at all; the later ones
+        average with those before.
+        """
+        point, known = start, np.zeros_like(information)
+        releases: list[Release] = []
+        for number in range(num_steps):
+            gradient, bend = spreads.prior_at(self.regression, point)
+            whitening = whiten(information + bend)
+            release = self.release(point, whitening, PILOT_BOUND, self.radius, 2 * self.unit**2)
+            told, factor = release.likelihood(), whitening.factor
+            carried = CARRIED * number / num_steps * known
+            precision = told.precision + factor.T @ (bend + carried) @ factor
+            move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
+            is_early = number < EARLY * num_steps
+            point = point + self._shaped(release, self.trusted(move), is_early)
+            known = whitening.inverse.T @ told.precision @ whitening.inverse + 0.5 * known
+            information = self.information(release, point)
+            spreads.update(self.regression, point, known)
+            releases.append(release)
+        last = releases[-POOLED:]
+        pooled = replace(
+            last[-1],
+            lengths=np.mean([release.lengths for release in last], axis=0),
+            lengths_sd=last[-1].lengths_sd / np.sqrt(len(last)),
+        )
+        return point, pooled
+
+    def information(self, release: Release, point: Floats) -> Floats:
+        """Return what all records know without weights, for coordinates; of shapes as the model has it."""
+        found, place = release.information(), self.regression.num_linear
+        if isinstance(self.regression.scores, TabledScores) and self.regression.free:
+            shapes = self.regression.shapes(np, point)
+            each = self.regression.scores.information(self._predictors(point), shapes)
+            kept = 1 + np.array(self.regression.free)
+            found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know nothing of each other, or little
+            found[place:, place:] = self.moments.size * each[np.ix_(kept, kept)]
+        return found
+
+    def _shaped(self, release: Release, move: Floats, is_early: bool) -> Floats:
+        """Return the move; at first a scale goes where its score's mean says beyond where it is linear, alone."""
+        if not is_early or not isinstance(self.regression.scores, TabledScores) or 0 not in self.regression.free:
+            return move
+        place, inverse = self.regression.num_linear, release.whitening.inverse
+        slope = float((inverse.T @ release.slope @ inverse)[place, place])
+        if not slope > 0:
+            return move
+        newton = float((inverse.T @ release.score)[place]) / slope
+        shapes = self.regression.shapes(np, release.point)
+        step = self.regression.scores.step_of_scale(shapes, PILOT_BOUND, newton)
+        return move if step is None else np.concatenate([move[:place], [step], np.zeros(len(move) - place - 1)])
+
+
+class Spreads:
+    """The standard deviations of random intercepts, as a pilot finds them: they are the prior's own parameters."""
+
+    def __init__(self, regression: Regression) -> None:
+        self.values = {group.name: np.full(group.num_spreads, group.prior.quantile(0.5)) for group in regression.groups}
+
+    def prior_at(self, regression: Regression, point: Floats) -> tuple[Floats, Floats]:
+        """Return the gradient of the log-prior and its precision, random intercepts included."""
+        gradient, bend = regression.prior_at(point)
+        bend = regression.prior_precision(bend)
+        for group in regression.groups:
+            for which, spread in enumerate(self.values[group.name]):
+                places = group.members(which)
+                gradient[places] = -point[places] / spread**2
+                bend[places, places] = 1 / spread**2
+        return gradient, bend
+
+    def update(self, regression: Regression, point: Floats, precision: Floats) -> None:
+        """Set each spread so that it explains the intercepts, less what noise alone makes of them."""
+        for group in regression.groups:
+            for which, spread in enumerate(self.values[group.name]):
+                places = group.members(which)
+                posterior = np.linalg.inv(precision[np.ix_(places, places)] + np.eye(len(places)) / spread**2)
+                square = float(np.mean(point[places] ** 2 + np.diag(posterior)))
+                low, high = (group.prior.quantile(probability) for probability in (0.01, 0.99))
+                if group.prior.fixed is None:
+                    self.values[group.name][which] = float(np.clip(np.sqrt(square), low, high))
+
+
+def _single(value: Any) -> Any:
+    return np.asarray(value, np.float32)

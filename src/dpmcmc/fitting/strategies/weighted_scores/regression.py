@@ -1,0 +1,287 @@
+"""A formula's model as a regression: one vector of parameters, a row of predictors, and a prior on the host.
+
+The vector holds the coefficients of the scaled columns, then random intercepts themselves (not in units of their
+standard deviation, which is drawn on the host), then the free shape parameters of the family.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpmcmc.fitting.strategies.weighted_scores.classes import Bernoulli, Binomial, Categorical, Ordinal
+from dpmcmc.fitting.strategies.weighted_scores.counts import NegativeBinomial, Poisson
+from dpmcmc.fitting.strategies.weighted_scores.numbers import Gaussian, StudentT
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
+from dpmcmc.model import FormulaModel
+from dpmcmc.model.formula.coordinates import Coordinates
+from dpmcmc.model.formula.priors import Prior
+from dpmcmc.schema import PRESENT
+
+FLATTEST = 0.1
+"""The least precision of a prior that is believed, in its own width: where it is flat it is not normal."""
+
+STEP = 1e-4
+"""Of the differences that give the prior's slope and bend."""
+
+
+def scores_of(family: str, coordinates: Coordinates) -> Scores:
+    """Return the bounded scores of a family."""
+    response = coordinates.response
+    makers: Mapping[str, Any] = {
+        "bernoulli": Bernoulli,
+        "binomial": lambda: Binomial(response.most_trials),
+        "categorical": Categorical,
+        "ordinal": lambda: Ordinal(len(response.classes)),
+        "gaussian": Gaussian,
+        "student_t": StudentT,
+        "poisson": lambda: Poisson(response.bounds[1]),
+        "negative_binomial": lambda: NegativeBinomial(response.bounds[1]),
+    }
+    scores: Scores = makers[family]()
+    return scores
+
+
+@dataclass(frozen=True)
+class Group:
+    """The random intercepts of one category: where they stand in the vector, and the prior of their spread."""
+
+    name: str
+    places: slice
+    shape: tuple[int, ...]
+    """Levels, and classes where there are some."""
+    prior: Prior
+
+    @property
+    def num_spreads(self) -> int:
+        """One standard deviation, or one a class."""
+        return int(np.prod(self.shape[1:], dtype=int))
+
+    def members(self, which: int) -> np.ndarray:
+        """Return the places of the intercepts that share a standard deviation."""
+        return np.arange(self.places.start, self.places.stop).reshape(self.shape[0], -1)[:, which]
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """A formula's model, taken apart.
+
+    Two are equal if they ask the same of a record: with the same formula, family and fixed shapes over one schema.
+    """
+
+    model: FormulaModel
+    scores: Scores
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Regression) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[Any, ...]:
+        fixed = tuple(prior.fixed for prior in self._coordinates.others.values())
+        return self.model.formula, self.model.family, fixed, tuple(sorted(self.model.known.known.items()))
+
+    @classmethod
+    def of(cls, model: FormulaModel) -> "Regression":
+        """Take a model apart."""
+        return cls(model, scores_of(model.family, model.coordinates))
+
+    @property
+    def _coordinates(self) -> Coordinates:
+        return self.model.coordinates
+
+    @cached_property
+    def num_outputs(self) -> int:
+        """How many predictors there are."""
+        return int(np.prod(self._coordinates.outputs, dtype=int))
+
+    @cached_property
+    def num_columns(self) -> int:
+        """How many columns a row has, those of random intercepts among them."""
+        return len(self._coordinates.names) + sum(len(of.levels) for of, _ in self._coordinates.groups.values())
+
+    @cached_property
+    def num_linear(self) -> int:
+        """How many parameters the predictors have."""
+        return self.num_columns * self.num_outputs
+
+    @cached_property
+    def dimension(self) -> int:
+        """How many parameters there are, standard deviations of random intercepts not counted."""
+        return self.num_linear + len(self.free)
+
+    @cached_property
+    def free(self) -> tuple[int, ...]:
+        """Which shape parameters are not fixed."""
+        if self._coordinates.cutpoints is not None:
+            return tuple(range(self.scores.num_shapes))
+        priors = self._coordinates.others.values()
+        return tuple(place for place, prior in enumerate(priors) if prior.fixed is None)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The random intercepts."""
+        groups: list[Group] = []
+        start = len(self._coordinates.names) * self.num_outputs
+        for name, (category, prior) in self._coordinates.groups.items():
+            size = len(category.levels) * self.num_outputs
+            shape = (len(category.levels), *self._coordinates.outputs)
+            groups.append(Group(name, slice(start, start + size), shape, prior))
+            start += size
+        return tuple(groups)
+
+    @cached_property
+    def unseen(self) -> Floats:
+        """Directions that no data can see, as rows: random intercepts all raised, and the intercept lowered as much."""
+        names = self._coordinates.names
+        rows: list[Floats] = []
+        for group in self.groups:
+            for which in range(group.num_spreads):
+                row = np.zeros(self.dimension)
+                row[group.members(which)] = 1.0
+                if "intercept" in names:
+                    row[names.index("intercept") * self.num_outputs + which] = -1.0
+                    rows.append(row / np.linalg.norm(row))
+        return np.array(rows).reshape(-1, self.dimension)
+
+    # one record, in JAX
+
+    def row(self, record: Any) -> jax.Array:
+        """Return the columns of one row of the table."""
+        hots = [category.one_hot(record) for category, _ in self._coordinates.groups.values()]
+        return jnp.concatenate([self._coordinates.row(record), *hots])
+
+    def rows(self, record: Any) -> tuple[Any, Any]:
+        """Return the rows of a record with a leading axis, and which of them are there, with a response."""
+        if PRESENT in record:
+            rows = {name: leaf for name, leaf in record.items() if name != PRESENT}
+            is_present = record[PRESENT] > 0
+        else:
+            rows = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], dict(record))
+            is_present = jnp.ones(1, bool)
+        return rows, is_present & jax.vmap(self._coordinates.response.is_there)(rows)
+
+    def predictors(self, vector: jax.Array, record: Any) -> jax.Array:
+        """Return the predictors of one row."""
+        linear = vector[: self.num_linear].reshape(self.num_columns, self.num_outputs)
+        return self.row(record) @ linear + self._coordinates.offset(record)
+
+    def shapes(self, xp: Any, vector: Any) -> Any:
+        """Return the shape parameters, the fixed ones among them."""
+        if self._coordinates.cutpoints is not None:
+            return vector[self.num_linear :]
+        fixed = [prior.fixed for prior in self._coordinates.others.values()]
+        places = iter(range(self.num_linear, self.dimension))
+        values = [vector[next(places)] if value is None else np.log(value) for value in fixed]
+        return xp.stack([xp.asarray(value, vector.dtype) for value in values]) if values else xp.zeros(0)
+
+    # the prior, on the host
+
+    def log_prior(self, vectors: Floats) -> Floats:
+        """Return the log-density of the prior without random intercepts, for vectors (..., dimension)."""
+        return sum((term(vectors) for _, term in self._prior_terms), start=np.zeros(vectors.shape[:-1]))
+
+    def prior_at(self, vector: Floats) -> tuple[Floats, Floats]:
+        """Return gradient and minus the Hessian of that log-density, each block by differences."""
+        gradient, bend = np.zeros(self.dimension), np.zeros((self.dimension, self.dimension))
+        for places, term in self._prior_terms:
+            steps = STEP * np.maximum(1.0, np.abs(vector[places]))
+            moves = np.zeros((len(places), self.dimension))
+            moves[np.arange(len(places)), places] = steps
+            up, down, here = term(vector + moves), term(vector - moves), float(term(vector[None])[0])
+            gradient[places] = (up - down) / (2 * steps)
+            for one, place in enumerate(places):
+                bend[place, place] = -(up[one] - 2 * here + down[one]) / steps[one] ** 2
+                for two in range(one):
+                    corners = np.stack([a * moves[one] + b * moves[two] for a in (1, -1) for b in (1, -1)])
+                    value = term(vector + corners) @ [1, -1, -1, 1] / (4 * steps[one] * steps[two])
+                    bend[place, places[two]] = bend[places[two], place] = -value
+        return gradient, bend
+
+    def prior_precision(self, bend: Floats) -> Floats:
+        """Return minus a Hessian of the log-prior without directions in which it is flat, or bends upward."""
+        scales = np.array(self._prior_scales)
+        values, vectors = np.linalg.eigh(scales[:, None] * (bend + bend.T) / 2 * scales)
+        inner = (vectors * np.maximum(values, FLATTEST)) @ vectors.T
+        return inner / np.outer(scales, scales)
+
+    @cached_property
+    def _prior_scales(self) -> list[float]:
+        """How wide the prior is in each parameter, in those that it is a density of: logarithms of positive ones."""
+        coordinates = self._coordinates
+        scales = [scale for prior in coordinates.coefficients.priors for scale in [_width(prior)] * self.num_outputs]
+        scales += [1.0] * (self.num_linear - len(scales))
+        if coordinates.cutpoints is not None:
+            return scales + [1.0] * len(self.free)
+        positive = [prior for prior in coordinates.others.values() if prior.fixed is None]
+        return scales + [_width(prior, positive=True) for prior in positive]
+
+    @cached_property
+    def _prior_terms(self) -> list[tuple[Any, Any]]:
+        """Independent parts of the prior: the places that each reads, and its log-density at vectors."""
+        return list(self._terms())
+
+    def _terms(self) -> Iterator[tuple[Any, Any]]:
+        coordinates = self._coordinates
+        for row, prior in enumerate(coordinates.coefficients.priors):
+            for output in range(self.num_outputs):
+                yield _term([row * self.num_outputs + output], prior.density, positive=False)
+        if coordinates.cutpoints is not None:
+            places = list(range(self.num_linear, self.dimension))
+            density = coordinates.cutpoints.density
+
+            def ordered(vectors: Floats) -> Floats:
+                first, logs = vectors[..., places[:1]], vectors[..., places[1:]]
+                cutpoints = np.concatenate([first, first + np.cumsum(np.exp(logs), axis=-1)], axis=-1)
+                return np.sum(density(cutpoints), axis=-1) + np.sum(logs, axis=-1)
+
+            yield np.array(places), ordered
+            return
+        place = self.num_linear
+        for prior in coordinates.others.values():
+            if prior.fixed is None:
+                yield _term([place], prior.density, positive=True)
+                place += 1
+
+    # draws
+
+    def positions(self, vectors: Floats, spreads: Mapping[str, Floats]) -> dict[str, Floats]:
+        """Return vectors (..., dimension) as positions of the model, given the standard deviations (..., spreads)."""
+        axes, coordinates = vectors.shape[:-1], self._coordinates
+        position: dict[str, Floats] = {}
+        size = len(coordinates.names) * self.num_outputs
+        if size:
+            position["coefficients"] = vectors[..., :size].reshape(*axes, -1, *coordinates.outputs)
+        if coordinates.cutpoints is not None:
+            position["cutpoints"] = vectors[..., self.num_linear :]
+        else:
+            names = [name for name, prior in coordinates.others.items() if prior.fixed is None]
+            position.update({name: vectors[..., self.num_linear + place] for place, name in enumerate(names)})
+        for group in self.groups:
+            spread = spreads[group.name].reshape(*axes, *group.shape[1:])
+            effects = vectors[..., group.places].reshape(*axes, *group.shape)
+            position[group.name] = effects / np.expand_dims(spread, len(axes))
+            if group.prior.fixed is None:
+                position[f"{group.name}_sigma"] = np.log(spread)
+        return {name: position[name] for name in coordinates.shapes}
+
+
+def _width(prior: Prior, *, positive: bool = False) -> float:
+    low, high = (prior.quantile(probability) for probability in (0.16, 0.84))
+    return float(np.log(high / low) if positive else high - low) / 2
+
+
+def _term(places: list[int], density: Any, *, positive: bool) -> tuple[Any, Any]:
+    """Return the log-density of one parameter, of which a positive one is moved by its logarithm."""
+
+    def of_vectors(vectors: Floats) -> Floats:
+        value = vectors[..., places[0]]
+        return density(np.exp(value)) + value if positive else density(value)
+
+    return np.array(places), of_vectors

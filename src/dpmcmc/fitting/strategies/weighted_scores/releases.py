@@ -1,0 +1,145 @@
+"""What a weighted fit asks of the records: histograms of the columns, and scores with their slope.
+
+A record's score is weighted by a number that depends on its predictors alone, so that it is at most `radius` long
+whatever its response, and its slope at most `slope_radius`. The weighted scores have mean zero at the truth all the
+same. In whitened coordinates z, parameters = centre + factor z; `radius` and all else that changes from one question to
+the next are arguments, and what the vault clips is held to one.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpmcmc.enclave import Oracle, Sum
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+
+RATIO = 1.3
+LENGTHS = RATIO ** np.arange(-4.0, 16.0)
+"""Upper edges of the bins of the score histogram in roots of (parameters / records); a last bin has none."""
+
+OFF_DIAGONAL = float(np.sqrt(2.0))
+"""Entries off the diagonal stand for two."""
+
+SIDE = 0.5
+"""The share of its length with which the side information of a slope, its variance and its bin, is added to it."""
+
+LENGTH = float(np.sqrt(1 + 2 * SIDE**2))
+
+
+class Asked(NamedTuple):
+    """Where the scores are asked for, and how: all of it public."""
+
+    centre: Any
+    factor: Any
+    radius: Any
+    """The longest weighted score."""
+    slope_radius: Any
+    """The largest trace of a record's weighted slope."""
+    shares: Any
+    """What of the release's budget goes to the score and to the slope; they add up to one."""
+    edges: Any
+    """Of the bins of the histogram of lengths, but the last."""
+    table: Any
+    """The family's own."""
+
+
+class Answer(NamedTuple):
+    """The sums over records, with noise, in whitened coordinates."""
+
+    score: Any
+    score_sd: Any
+    slope: Any
+    slope_sd: Any
+    """Of the noise on the diagonal; off it it is a root of two smaller."""
+    variance: Any
+    """The trace of the variance of the sum of scores, given the predictors."""
+    lengths: Any
+    """The trace of the slope by the length that the longest score of a record has without weight."""
+
+
+class _Weighed(NamedTuple):
+    """One record: its score and slope without weight, the weight, and in which bin it is."""
+
+    score: jax.Array
+    slope: jax.Array
+    slope_trace: jax.Array
+    variance_trace: jax.Array
+    weight: jax.Array
+    bins: jax.Array
+
+
+@dataclass(frozen=True)
+class ScoreAndSlope:
+    """The weighted scores and their slope, in one release: ``ask(oracle, asked)``.
+
+    Both are blocks of one vector of length one at most, each in units in which it is as long as the root of its share:
+    that is as private, and as noisy, as two releases with these shares of the budget.
+    """
+
+    regression: Regression
+    sums: Sum
+
+    def __call__(self, oracle: Oracle, asked: Asked) -> Answer:
+        """Return the two sums."""
+        size = self.regression.dimension
+        found = oracle.sum(self.sums, self._blocks, asked)
+        score_unit, slope_unit = _units(asked)
+        score, entries = found.value[:size] * score_unit, found.value[size:] * slope_unit
+        rows, columns = np.triu_indices(size)
+        upper = jnp.zeros((size, size)).at[rows, columns].set(entries[: len(rows)] / _weights(size))
+        side = entries[len(rows) :] / SIDE
+        sd = jnp.sqrt(found.variance)
+        return Answer(score, sd * score_unit, upper + jnp.triu(upper, 1).T, sd * slope_unit, side[0], side[1:])
+
+    def _blocks(self, asked: Asked, record: Any) -> jax.Array:
+        one = weighed(self.regression, asked, record)
+        rows, columns = np.triu_indices(self.regression.dimension)
+        entries = one.weight * one.slope[rows, columns] * _weights(self.regression.dimension)
+        side = SIDE * one.weight * jnp.append(one.weight * one.variance_trace, one.bins * one.slope_trace)
+        score_unit, slope_unit = _units(asked)
+        return jnp.concatenate([one.weight * one.score / score_unit, entries / slope_unit, side / slope_unit])
+
+
+def _units(asked: Asked) -> tuple[jax.Array, jax.Array]:
+    """Return what the two blocks are divided by."""
+    return asked.radius / jnp.sqrt(asked.shares[0]), asked.slope_radius * LENGTH / jnp.sqrt(asked.shares[1])
+
+
+def weighed(regression: Regression, asked: Asked, record: Any) -> _Weighed:
+    """Return the score and the slope of one record in whitened coordinates, and its weight."""
+    rows, is_there = regression.rows(record)
+    score, slope, variance, longest = jax.vmap(lambda row: _of_row(regression, asked, row))(rows)
+    present = is_there.astype(jnp.float32)
+    score, slope = jnp.tensordot(present, score, 1), jnp.tensordot(present, slope, 1)
+    variance, longest = present @ variance, present @ longest
+    trace = jnp.trace(slope)
+    by_score = asked.radius / jnp.maximum(longest, 1e-30)
+    by_slope = asked.slope_radius / jnp.maximum(trace, 1e-30)
+    weight = jnp.minimum(1.0, jnp.minimum(by_score, by_slope))
+    lower, upper = jnp.append(-1.0, asked.edges), jnp.append(asked.edges, jnp.inf)
+    bins = ((longest > lower) & (longest <= upper)).astype(jnp.float32)
+    return _Weighed(score, slope, trace, variance, weight, bins)
+
+
+def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, ...]:
+    """Return score, slope, trace of the variance, and longest score of one row, without weight."""
+    response, columns, size = regression.model.coordinates.response, regression.row(row), regression.dimension
+    shapes = regression.shapes(jnp, asked.centre)
+    predictors = regression.predictors(asked.centre, row)
+    found = regression.scores.at(predictors, shapes, response.read(row), response.read_trials(row), asked.table)
+    linear = asked.factor[: regression.num_linear].reshape(regression.num_columns, regression.num_outputs, size)
+    moves = jnp.concatenate([jnp.tensordot(columns, linear, 1), asked.factor[regression.num_linear :]])
+    kept = np.array([*range(regression.num_outputs), *(regression.num_outputs + place for place in regression.free)])
+    score, slope, variance = found.score[kept], found.slope[kept][:, kept], found.variance[kept][:, kept]
+    gram = moves @ moves.T
+    all_of = np.eye(regression.num_outputs + regression.scores.num_shapes)[kept]  # fixed shapes have no direction
+    longest = found.longest(all_of.T @ gram @ all_of)
+    return moves.T @ score, moves.T @ slope @ moves, jnp.sum(variance * gram), longest
+
+
+def _weights(size: int) -> Any:
+    rows, columns = np.triu_indices(size)
+    return np.where(rows == columns, 1.0, OFF_DIAGONAL).astype(np.float32)

@@ -1,0 +1,227 @@
+"""What the releases of a weighted fit say about its result."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
+from dpmcmc.diagnostics.summary import coordinates
+from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+
+RARE = 1e-3
+"""How rarely two releases that agree are told to disagree."""
+
+FAR = 3.0
+"""The last point is far from the result if it is so many times as far as noise alone makes it."""
+
+NOT_IDENTIFIED = 0.35
+"""The share of a parameter's variance that comes from its prior from which on the budget does not identify it."""
+
+FAR_OUT, HARDLY_NARROWER = 2.0, 1 / 3
+"""Standard deviations of the prior beyond which a mean is far out, and of which a posterior is hardly narrower."""
+
+MARKED = "Not identified at this budget:"
+NOT_SEEN = f"{MARKED} it has its prior's width."
+"""How parameters are marked of which the budget tells nothing."""
+
+SURE = 1e6
+"""How much more certain than by its prior a direction is made to be left out."""
+
+FEW = 0.05
+"""The effective share of the proposals below which draws are not to be relied on."""
+
+
+class Variances(NamedTuple):
+    """Covariances of the parameters by where they come from, and that of the posterior without privacy."""
+
+    data: Floats
+    privacy: Floats
+    prior: Floats
+    exact: Floats
+
+
+def variances(joined: Joined, prior: Floats, inefficiency: float, known: Floats) -> Variances:
+    """Return where the covariance comes from.
+
+    Args:
+        joined: the last two releases.
+        prior: its precision.
+        inefficiency: of the weighted scores.
+        known: directions of the parameters that are left out, as rows: those that no data can see.
+    """
+    release = joined.release
+    factor = release.whitening.factor
+    prior = prior + SURE * np.trace(prior) * known.T @ known
+    seen = release.seen(release.slope)
+    of_data = release.data_variance(seen)
+    gain = np.linalg.solve(of_data + release.score_variance * np.eye(release.dimension), seen).T
+    of_prior = factor.T @ prior @ factor
+    covariance = np.linalg.inv(gain @ seen + of_prior)
+    full = factor @ covariance
+    exact = np.linalg.inv(seen * inefficiency / release.mean_weight + of_prior)
+    return Variances(
+        full @ gain @ of_data @ gain.T @ full.T,
+        release.score_variance * full @ gain @ gain.T @ full.T,
+        full @ of_prior @ full.T,
+        factor @ exact @ factor.T,
+    )
+
+
+def judge(
+    joined: Joined,
+    moved: float,
+    share_kept: float,
+    parts: tuple[Variances, Variances],
+    jacobians: Mapping[str, Floats],
+    arrived: bool,
+    fits: float,
+    decided: Sequence[str],
+) -> Quality:
+    """Return the verdict.
+
+    Args:
+        joined: the last two releases.
+        moved: how far the result is from the last point, in the lengths that noise makes.
+        share_kept: the effective share of the proposals of draws.
+        parts: where the variance comes from, and the same without the directions that no data can see.
+        jacobians: how each number that people read moves with the parameters.
+        arrived: whether the steps before the last were as long as they wanted to be.
+        fits: how probable residuals like these are under the model.
+        decided: coefficients that the prior decides about.
+    """
+    grades = {name: _grade(*parts, jacobian) for name, jacobian in jacobians.items()}
+    errors = [_error(parts[0], jacobian) for name, jacobian in jacobians.items() if not grades[name].reasons]
+    error = float(np.sqrt(np.mean(np.square(errors)))) if errors else float("inf")
+    reasons: list[str] = []
+    verdicts: list[str] = []
+    if not (arrived and moved <= FAR):
+        verdicts.append("bad")
+        reasons.append("The steps did not arrive: the result is far from where the last scores were released.")
+    if not joined.p_value >= RARE:
+        verdicts.append("bad")
+        reasons.append(
+            "Two releases of the scores disagree by more than their noise: the answers are not linear between them."
+        )
+    if not share_kept >= FEW:
+        verdicts.append("bad")
+        reasons.append("The posterior is far from normal where the prior matters: its draws are not to be relied on.")
+    if not error <= FAIR_ERROR:
+        grade = "fair" if error <= BAD_ERROR else "bad"
+        verdicts.append(grade)
+        size = f"about {error:.2g}" if np.isfinite(error) else "more than one"
+        reasons.append(f"The noise of privacy moves the means by {size} of the posterior's standard deviations.")
+    if not fits >= MISFIT:
+        verdicts.append("fair")
+        reasons.append(
+            "The residuals do not have the law of the model, they have heavier tails or more zeros, say: scores that "
+            "bound what one record can do then estimate something else than the likelihood would."
+        )
+    if decided:
+        verdicts.append("fair")
+        reasons.append(
+            f"The prior decides about {', '.join(decided)}: the data are far out in it, or tell little more than it "
+            "does. It is stated for half the range of the bounds; state narrower bounds, or a wider prior."
+        )
+    marked = [name for name, grade in grades.items() if grade.reasons]
+    of_all = worst(verdicts[: len(verdicts) - bool(decided)])
+    if marked:
+        verdicts.append("fair")
+        reasons.append(f"{MARKED} {', '.join(marked)}; the prior decides there.")
+    if of_all == "bad":
+        grades = {name: Grade("bad", grade.reasons, grade.shares) for name, grade in grades.items()}
+    return Quality(worst(verdicts), tuple(reasons), grades, error if np.isfinite(error) else None)
+
+
+def _grade(parts: Variances, visible: Variances, jacobian: Floats) -> Grade:
+    shares, seen = _shares(parts, jacobian), _shares(visible, jacobian)
+    if not all(np.isfinite(share) for share in shares.values()):
+        return Grade("bad", ("Its variance is not a positive number.",), {})
+    if seen["prior"] > NOT_IDENTIFIED:
+        return Grade("bad", (NOT_SEEN,), shares)
+    return Grade("good", (), shares)
+
+
+def _shares(parts: Variances, jacobian: Floats) -> dict[str, float]:
+    each = {
+        name: float(np.sum(jacobian @ part * jacobian))
+        for name, part in (("data", parts.data), ("privacy", parts.privacy), ("prior", parts.prior))
+    }
+    total = sum(each.values())
+    return {name: value / total if total > 0 else float("nan") for name, value in each.items()}
+
+
+def _error(parts: Variances, jacobian: Floats) -> float:
+    """Return the predicted distance from the posterior without privacy, in its standard deviations."""
+    data, privacy, exact = (
+        float(np.sum(jacobian @ part * jacobian)) for part in (parts.data, parts.privacy, parts.exact)
+    )
+    return float(np.sqrt(max(data + privacy - exact, privacy) / exact))
+
+
+def decided_by_prior(regression: Regression, vectors: Floats) -> list[str]:
+    """Return the coefficients whose posterior is far out in the prior, or hardly narrower than it."""
+    found: list[str] = []
+    for row, (name, prior) in enumerate(
+        zip(regression.model.coordinates.names, regression.model.coordinates.coefficients.priors, strict=True)
+    ):
+        low, middle, high = (prior.quantile(probability) for probability in (0.16, 0.5, 0.84))
+        own = vectors[:, row * regression.num_outputs : (row + 1) * regression.num_outputs]
+        width = (high - low) / 2
+        is_far = np.abs(own.mean(axis=0) - middle) > FAR_OUT * width
+        if np.any(is_far | (own.std(axis=0) > HARDLY_NARROWER * width)):
+            found.append(name)
+    return found
+
+
+PRIORS, NARROWER = 0.9, 0.5
+"""Shares of the prior's width from which on a posterior has it, and below which it has not."""
+
+
+def beside_prior(quality: Quality, draws: Mapping[str, np.ndarray], of_prior: Mapping[str, np.ndarray]) -> Quality:
+    """Return a verdict whose marks agree with how wide the draws are beside those of the prior, where there are any."""
+    own, its = coordinates(draws), coordinates(of_prior) if of_prior else {}
+    grades = dict(quality.parameters)
+    for name in set(own) & set(its) & set(grades):
+        share = _width(own[name]) / max(_width(its[name]), 1e-30)
+        grade = grades[name]
+        if share > PRIORS and NOT_SEEN not in grade.reasons:
+            grades[name] = Grade("bad", (*grade.reasons, NOT_SEEN), grade.shares)
+        elif share < NARROWER and NOT_SEEN in grade.reasons:
+            rest = tuple(reason for reason in grade.reasons if reason != NOT_SEEN)
+            grades[name] = Grade("bad" if quality.verdict == "bad" else "good", rest, grade.shares)
+    marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
+    reasons = [reason for reason in quality.reasons if not reason.startswith(MARKED)]
+    if marked:
+        reasons.append(f"{MARKED} {', '.join(marked)}; the prior decides there.")
+    verdicts = [quality.verdict] if len(reasons) > bool(marked) or quality.verdict == "bad" else []
+    return Quality(worst([*verdicts, *(["fair"] if marked else [])]), tuple(reasons), grades, quality.predicted_error)
+
+
+def _width(values: np.ndarray) -> float:
+    low, high = np.quantile(values, [0.16, 0.84])
+    return float(high - low) / 2
+
+
+def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
+    """Return how long a whitened move from the last point is, in lengths that the noise of the release before makes."""
+    release = joined.release
+    values = np.maximum(np.linalg.eigvalsh(release.slope), release.noise_level)
+    expected = np.sqrt(np.sum(first_noise / values**2) + 1.0)
+    return float(linalg.norm(moved) / expected)
+
+
+def labelled(named: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return the numbers of every parameter by their labels, (draws,)."""
+    labelled: dict[str, Any] = {}
+    for name, values in named.items():
+        flat = values.reshape(len(values), -1)
+        indices = list(np.ndindex(values.shape[1:])) if values.ndim > 1 else [()]
+        for column, index in enumerate(indices):
+            label = f"{name}[{', '.join(map(str, index))}]" if index else name
+            labelled[label] = flat[:, column].astype(float)
+    return labelled
