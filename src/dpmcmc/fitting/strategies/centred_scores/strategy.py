@@ -165,7 +165,7 @@ class CentredScores:
         return self.split.remedy(self.budget, self.data.facts.size)
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
-        """Run, to the end: what costs is over in a moment. Where the releases lead placeholder, the prior is left."""
+        """Run, to the end: what costs is over in a moment. If the releases cannot be used, draws are from the prior."""
         del is_interrupted
         try:
             drawn = self._drawn(paid, seed)

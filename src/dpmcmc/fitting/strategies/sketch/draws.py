@@ -154,7 +154,7 @@ def _levelled(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _at_least(precision: Matrix, widest: Matrix) -> Matrix:
-    """Return a precision that is positive, and placeholder below that of the widest covariance."""
+    """Return a precision that is positive, and nowhere below that of the widest covariance."""
     factor = np.linalg.cholesky(widest)
     values, vectors = np.linalg.eigh(factor.T @ precision @ factor)
     root = np.linalg.solve(factor.T, vectors)

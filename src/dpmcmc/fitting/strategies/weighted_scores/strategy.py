@@ -171,7 +171,7 @@ class WeightedScores:
         return self.data.facts.clips_moved * noise_of_share(self._final_shares[0], 1, self.budget)
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
-        """Run, to the end: what costs is over in a moment. Where the releases lead placeholder, the prior is left."""
+        """Run, to the end: what costs is over in a moment. If the releases cannot be used, draws are from the prior."""
         del is_interrupted
         try:
             drawn = self._drawn(paid, np.random.default_rng(seed))
