@@ -6,9 +6,9 @@ import numpy as np
 
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, SEEN, Release, Steps
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, RATIO
-from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
+from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats, Scores
 
-BOUNDS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6)
+BOUNDS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0)
 """Cuts to choose from for the last releases."""
 
 UNCUT = 20.0
@@ -20,6 +20,46 @@ RADII = 1.1 ** np.arange(-10.0, 45.0)
 ALIKE = 0.05
 """Variances that differ by so much of the noise's are alike."""
 
+MISFIT = 0.02
+"""How far the mean score of the records that are given less weight is off zero, in its standard deviations: no model
+holds exactly. It keeps weights from deciding where the budget would allow to have none."""
+
+BELIEVED = 4.0
+"""Bins of residuals in excess of what the model expects by so many standard deviations are believed."""
+
+
+class Tails(NamedTuple):
+    """Residuals that the model does not expect: how many there are in each of the bins."""
+
+    excess: Floats
+    size: float
+    """The number of records."""
+
+    def bias(self, scores: Scores, bound: float, num_linear: int) -> "Bias":
+        """Return by how much a cut moves the estimate from that of the likelihood."""
+        location, shape = scores.cut_off(MIDDLES, bound)
+        spread = float(self.excess @ location**2) / self.size
+        shift = float(self.excess @ location) ** 2 / self.size
+        return Bias(np.sqrt(spread + shift / num_linear), abs(float(self.excess @ shape)) / np.sqrt(self.size))
+
+
+class Bias(NamedTuple):
+    """How far a cut moves the estimates from those of the likelihood, in standard deviations of the posterior."""
+
+    linear: float
+    shape: float
+
+    def mean_square(self, num_linear: int, dimension: int) -> float:
+        """Return the mean square over the parameters."""
+        return (num_linear * self.linear**2 + (dimension - num_linear) * self.shape**2) / dimension
+
+
+def tails(excess: Floats, noise: float, size: float, probabilities: Floats) -> Tails:
+    """Return the residuals that stand out of noise and chance."""
+    sds = np.sqrt(noise**2 + size * probabilities)
+    return Tails(np.where(excess > BELIEVED * sds, excess, 0.0), size)
+
+
 
 class Bounds(NamedTuple):
     """How the last releases bound scores: the cut, in standard deviations, and the radius of weighted scores."""
@@ -30,15 +70,18 @@ class Bounds(NamedTuple):
     """The predicted variance of the estimate, noise included, in units of the smallest that the records allow."""
     inefficiency: float
     """The same without the noise."""
+    bias: Bias = Bias(0.0, 0.0)
+    """By how much residuals that the model does not expect move the estimate."""
 
 
-def best_bounds(steps: Steps, release: Release, noise: float) -> Bounds:
-    """Return the bounds at which the estimate has the least variance, given the score histogram of the last release.
+def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> Bounds:
+    """Return the bounds at which the estimate is best, given the score histogram of the last release.
 
     Args:
         steps: that asked.
         release: the last of the pilot.
         noise: the standard deviation of the noise at radius one.
+        found: the residuals that the model does not expect.
     """
     regression = steps.regression
     upper = np.append(LENGTHS, LENGTHS[-1] * RATIO) * steps.unit
@@ -54,11 +97,20 @@ def best_bounds(steps: Steps, release: Release, noise: float) -> Bounds:
         (middles, held),
         noise,
         steps.unit,
+        (regression.num_linear, regression.dimension),
+        found,
     )
 
 
 def least_variance(
-    scores: Scores, predictors: Floats, shapes: Floats, lengths: tuple[Floats, Floats], noise: float, unit: float
+    scores: Scores,
+    predictors: Floats,
+    shapes: Floats,
+    lengths: tuple[Floats, Floats],
+    noise: float,
+    unit: float,
+    sizes: tuple[int, int],
+    found: Tails | None = None,
 ) -> Bounds:
     """Return the best bounds for records whose scores, cut as in the pilot, have certain lengths.
 
@@ -69,23 +121,28 @@ def least_variance(
         lengths: lengths, and how much of the information is in records with them.
         noise: the standard deviation of the noise at radius one.
         unit: the usual length of a score.
+        sizes: the number of linear parameters, and of all.
+        found: the residuals that the model does not expect.
     """
     middles, held = lengths
-    radii = unit * RADII
-    slope_of, variance_of, longest = scores.moments(predictors, shapes, PILOT_BOUND)
-    share = variance_of / slope_of  # in whitened coordinates the slope without weights, at the pilot's cut
-    fisher = share * scores.moments(predictors, shapes, UNCUT)[0] / slope_of
-    found: list[Bounds] = []
+    radii, (num_linear, dimension) = unit * RADII, sizes
+    pilot = scores.moments(predictors, shapes, PILOT_BOUND)
+    share = pilot.variance / pilot.slope  # in whitened coordinates the slope without weights, at the pilot's cut
+    fisher = share * scores.moments(predictors, shapes, UNCUT).slope / pilot.slope
+    choices: list[tuple[float, Bounds]] = []
     for bound in BOUNDS:
-        slope, variance, length = scores.moments(predictors, shapes, bound)
-        weights = np.minimum(1.0, radii[:, None] / (middles * length / longest))
-        slopes = share * slope / slope_of * (weights @ held)
-        of_records = share * variance / slope_of * (weights**2 @ held) / slopes**2
+        cut = scores.moments(predictors, shapes, bound)
+        weights = np.minimum(1.0, radii[:, None] * pilot.longest(num_linear) / (middles * cut.longest(num_linear)))
+        slopes = share * cut.slope / pilot.slope * (weights @ held)
+        of_records = share * cut.variance / pilot.slope * (weights**2 @ held) / slopes**2
         of_noise = (noise * radii / slopes) ** 2
         total = of_records + of_noise
-        alike = total.min() + ALIKE * of_noise[np.argmin(total)]
-        best = int(np.flatnonzero(total <= alike)[-1])  # where it is flat, the slope is best seen far out
-        found.append(
-            Bounds(bound, float(radii[best]), float(total[best]) * fisher, max(1.0, float(of_records[best]) * fisher))
-        )
-    return min(found, key=lambda each: each.variance)
+        bias = Bias(0.0, 0.0) if found is None else found.bias(scores, bound, num_linear)
+        misfit = dimension * (MISFIT * (1 - weights @ held) / unit) ** 2
+        loss = total * fisher + misfit + bias.mean_square(num_linear, dimension)
+        alike = loss.min() + ALIKE * fisher * of_noise[np.argmin(loss)]
+        best = int(np.flatnonzero(loss <= alike)[-1])  # where it is flat, the slope is best seen far out
+        inefficiency = max(1.0, float(of_records[best]) * fisher)
+        bounds = Bounds(bound, float(radii[best]), float(total[best]) * fisher, inefficiency, bias)
+        choices.append((float(loss[best]), bounds))
+    return min(choices, key=lambda each: each[0])[1]

@@ -15,9 +15,9 @@ PILOT_STEPS, LAST = 7, 2
 """How many steps the pilot has, and how many releases come after it."""
 
 HISTOGRAM_SHARES = (0.01, 0.02)
-PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE = 0.18, 0.76, 0.03
+PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE = 0.18, 0.75, 0.04
 """What of the budget, in mean privacy loss, goes into histograms, into the pilot, into the last releases, and into
-the look at residuals, which the last releases have where there is none."""
+the two looks at residuals, which the last releases have where there are none."""
 
 PILOT_SLOPE, FINAL_SLOPE, MOST_SLOPE = 0.55, 0.15, 0.5
 """What of a release's share its slope has: more where there are few records, up to the last."""
@@ -52,6 +52,7 @@ def usual_variance(regression: Regression, noise: float, unit: float) -> float:
         (middles * unit, held / held.sum()),
         noise,
         unit,
+        (regression.num_linear, regression.dimension),
     ).variance
 
 

@@ -79,7 +79,7 @@ class Counts(TabledScores):
 
     def _row(self, predictor: float, shapes: Floats, bound: float) -> Floats:
         counts, weights = self._rule(predictor, shapes)
-        return table_row(self.scores(np, counts, predictor, shapes), weights, bound, self.shape_bound)
+        return table_row(self.scores(np, counts, predictor, shapes), weights, bound, self.shape_bound(bound))
 
     def _law(self, predictor: float, shapes: Floats) -> tuple[Floats, Floats]:
         """Return scores by the predictor and their weights."""
@@ -136,8 +136,11 @@ class NegativeBinomial(Counts):
     """Counts of variance mean + mean^2 / concentration; the shape is the logarithm of the concentration."""
 
     num_shapes = 1
-    shape_bound = 3.0
     usual_length = 2.8
+
+    def shape_bound(self, bound: float) -> float:
+        """Return three times the bound: the tail is long."""
+        return 3.0 * bound
 
     def scores(self, xp: Any, count: Any, predictor: Any, shapes: Any) -> Any:
         """Return the scores by the predictor and by the log concentration."""

@@ -38,6 +38,12 @@ SEEN = 3.0
 LEAST_WEIGHT = 0.02
 """Mean weights below this are taken to be noise."""
 
+DOUBT = 1.0
+"""The standard deviation of the entries of the information in whitened coordinates before any slope is released."""
+
+DRIFT, LEAST_DRIFT = 0.5, 0.05
+"""By how much these entries change where a step moves the predictors by one, and at least."""
+
 
 class Likelihood(NamedTuple):
     """A normal likelihood in whitened coordinates around a point: exp(-z^T precision z / 2 + z^T tilt)."""
@@ -116,6 +122,20 @@ class Release:
         share = np.clip(self.variance / max(float(np.trace(turned @ self.slope @ turned.T)), least), LEAST_WEIGHT, 1.0)
         return float(share) * shape
 
+    def pooled(self, information: Floats, doubt: float) -> tuple["Release", float]:
+        """Return the release with its slope averaged with what is known of it, and what doubt is left.
+
+        Args:
+            information: of all records without weights, as it is known, in the original coordinates.
+            doubt: the standard deviation of its entries in whitened coordinates.
+        """
+        weight = self.mean_weight
+        expected = weight * self.whitening.factor.T @ information @ self.whitening.factor
+        sd = weight * doubt
+        gain = sd**2 / (sd**2 + self.slope_sd**2)
+        slope_sd = self.slope_sd * float(np.sqrt(gain))
+        return replace(self, slope=expected + gain * (self.slope - expected), slope_sd=slope_sd), slope_sd / weight
+
     def information(self) -> Floats:
         """Return what all records know without weights; not less than the noise in any direction: for coordinates."""
         values, vectors = np.linalg.eigh(self.slope)
@@ -186,11 +206,18 @@ class Steps:
 
     def trusted(self, move: Floats, share: float = 1.0) -> Floats:
         """Return a move, shortened where it would go further than a linear answer holds."""
+        linear, shapes = self._lengths(move)
+        return move * min(1.0, share / max(linear / LONGEST_MOVE, shapes / LONGEST_SHAPE_MOVE, 1e-12))
+
+    def length(self, move: Floats) -> float:
+        """Return how far a step moves the predictors, root mean square over the records, or the shapes if further."""
+        return max(self._lengths(move))
+
+    def _lengths(self, move: Floats) -> tuple[float, float]:
         linear = move[: self.regression.num_linear].reshape(self.regression.num_columns, -1)
         squares = (self.moments.means @ linear) ** 2 + self.moments.sds**2 @ linear**2
-        longest = float(np.sqrt(squares.max(initial=0.0))) / LONGEST_MOVE
-        shapes = np.abs(move[self.regression.num_linear :]).max(initial=0.0) / LONGEST_SHAPE_MOVE
-        return move * min(1.0, share / max(longest, shapes, 1e-12))
+        shapes = np.abs(move[self.regression.num_linear :]).max(initial=0.0)
+        return float(np.sqrt(squares.max(initial=0.0))), float(shapes)
 
     def pilot(self, start: Floats, information: Floats, spreads: "Spreads", num_steps: int) -> tuple[Floats, Release]:
         """Return where the steps lead, and the last release with the score histogram of the last few.
@@ -198,18 +225,20 @@ class Steps:
         The first steps move as far as they are told, shape parameters beyond a scale not at all; the later ones
         average with those before.
         """
-        point, known = start, np.zeros_like(information)
+        point, known, doubt = start, np.zeros_like(information), DOUBT
         releases: list[Release] = []
         for number in range(num_steps):
             gradient, bend = spreads.prior_at(self.regression, point)
             whitening = whiten(information + bend)
             release = self.release(point, whitening, PILOT_BOUND, self.radius, 2 * self.unit**2)
+            release, doubt = release.pooled(information, doubt)
             told, factor = release.likelihood(), whitening.factor
             carried = CARRIED * number / num_steps * known
             precision = told.precision + factor.T @ (bend + carried) @ factor
             move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
             is_early = number < EARLY * num_steps
-            point = point + self._shaped(release, self.trusted(move), is_early)
+            move = self._shaped(release, self.trusted(move), is_early)
+            point, doubt = point + move, float(np.hypot(doubt, LEAST_DRIFT + DRIFT * self.length(move)))
             known = whitening.inverse.T @ told.precision @ whitening.inverse + 0.5 * known
             information = self.information(release, point)
             spreads.update(self.regression, point, known)

@@ -11,6 +11,9 @@ from scipy import optimize, special
 from dpmcmc.fitting.strategies.weighted_scores.scores import BoundedScore, Floats, TabledScores, residual_row, table_row
 
 NODES = 4001
+EXTREMES, BETWEEN = 64, 1.002
+"""Residuals among which the longest score is looked for, and by how much those between them may be longer."""
+
 LONGEST_STEP = 2.0
 """How far the logarithm of a scale may be moved at once."""
 
@@ -27,9 +30,13 @@ class LocationScale(TabledScores):
         """Return residuals and weights with which to sum over the law."""
 
     def table(self, shapes: Floats, bound: float) -> Floats:
-        """Return the one row."""
+        """Return the one row, and behind it the scores of residuals among which the longest is looked for."""
         residuals, weights = self.rule(shapes)
-        return table_row(self.scores(np, residuals, shapes), weights, bound, self.shape_bound)[None]
+        scores = self.scores(np, residuals, shapes)
+        row = table_row(scores, weights, bound, self.shape_bound(bound))
+        limits, means, _, _, _ = self.columns(row)
+        cut = np.clip(scores, -limits, limits) - means
+        return np.append(row, _spread_out(cut, EXTREMES).ravel())[None]
 
     def row(self, predictors: Floats, shapes: Floats, bound: float) -> Floats:
         """Return the one row."""
@@ -43,9 +50,12 @@ class LocationScale(TabledScores):
         found = self.bounded(self.scores(jnp, (response - predictors[0]) / scale, shapes), table[0])
         units = jnp.concatenate([1 / scale[None], jnp.ones(self.num_shapes)])
         both = units[:, None] * units
+        size = 1 + self.num_shapes
+        extremes = table[0, 3 * size + 2 * size**2 :].reshape(-1, size)
 
         def longest(gram: Any) -> Any:
-            return found.longest(both * gram)
+            squares = jnp.sum((extremes @ (both * gram)) * extremes, axis=1)
+            return BETWEEN * jnp.sqrt(jnp.maximum(jnp.max(squares), 0.0))
 
         return BoundedScore(units * found.score, both * found.slope, both * found.variance, longest)
 
@@ -83,11 +93,28 @@ class LocationScale(TabledScores):
         return float(optimize.brentq(missed, -LONGEST_STEP, LONGEST_STEP, xtol=1e-3))
 
 
+def _spread_out(scores: Floats, number: int) -> Floats:
+    """Return scores (nodes, arguments) at so many places along their curve, evenly by its length."""
+    units = np.maximum(np.abs(scores).max(axis=0), 1e-30)
+    lengths = np.append(0.0, np.cumsum(np.linalg.norm(np.diff(scores / units, axis=0), axis=1)))
+    places = np.linspace(0.0, lengths[-1], number)
+    return np.stack([np.interp(places, lengths, column) for column in scores.T], axis=1)
+
+
 class Gaussian(LocationScale):
     """A normal residual."""
 
     num_shapes = 1
-    usual_length = 2.6
+    usual_length = 1.3
+
+    def shape_bound(self, bound: float) -> float:
+        """Return twice the bound, or where the residual is cut for the location, if that is further out."""
+        return max(2.0 * bound, (bound**2 - 1) / np.sqrt(2.0))
+
+    def cut_off(self, residuals: Floats, bound: float) -> tuple[Floats, Floats]:
+        """Return what a cut takes off the scores by the location and by the log scale."""
+        beyond, _ = super().cut_off(residuals, bound)
+        return beyond, np.maximum((residuals**2 - 1) / np.sqrt(2.0) - self.shape_bound(bound), 0.0)
 
     def scores(self, xp: Any, residual: Any, shapes: Any) -> Any:
         """Return u and u^2 - 1."""
@@ -106,7 +133,7 @@ class StudentT(LocationScale):
     """A residual with Student's law; the second shape is the logarithm of its degrees of freedom."""
 
     num_shapes = 2
-    usual_length = 3.0
+    usual_length = 1.3
 
     def scores(self, xp: Any, residual: Any, shapes: Any) -> Any:
         """Return the scores by location, log scale and log degrees of freedom."""

@@ -34,6 +34,16 @@ class BoundedScore(NamedTuple):
     """``longest(gram)``: a bound on its length over all responses, in coordinates whose Gram matrix is given."""
 
 
+class Moments(NamedTuple):
+    """What a cut does to the score of a usual record."""
+
+    slope: float
+    """Of the score by the predictor."""
+    variance: float
+    longest: Callable[[int], float]
+    """The length of its longest score, up to a factor that all cuts share, given the number of linear parameters."""
+
+
 class Scores(ABC):
     """The bounded scores of one family."""
 
@@ -61,10 +71,20 @@ class Scores(ABC):
     def information(self, predictors: Floats, shapes: Floats) -> Floats:
         """Return the expected slope of one record, on the host."""
 
-    def moments(self, predictors: Floats, shapes: Floats, bound: float) -> tuple[float, float, float]:
-        """Return slope, variance and bound of the score by the predictor, all one where there is nothing to cut."""
+    def moments(self, predictors: Floats, shapes: Floats, bound: float) -> Moments:
+        """Return what a cut does to the score of a usual record; nothing where there is nothing to cut."""
         del predictors, shapes, bound
-        return 1.0, 1.0, 1.0
+        return Moments(1.0, 1.0, lambda _: 1.0)
+
+    def cut_off(self, residuals: Floats, bound: float) -> tuple[Floats, Floats]:
+        """Return what a cut takes off the scores by the predictor and by the first shape, in standard deviations.
+
+        Args:
+            residuals: scores by the predictor in their standard deviations.
+            bound: the cut.
+        """
+        beyond = np.sign(residuals) * np.maximum(np.abs(residuals) - bound, 0.0)
+        return beyond, np.zeros_like(residuals)
 
     def ratios(self, predictors: Floats, shapes: Floats, bound: float) -> Floats:
         """Return variance over slope of the score by each argument; one for all where there is nothing to cut."""
@@ -110,24 +130,35 @@ class FiniteScores(Scores):
 class TabledScores(Scores):
     """Scores that are cut off at so many of their standard deviations, with their moments in a table."""
 
-    shape_bound: float = 2.0
-    """How much further out scores by shape parameters are cut than those by the predictor: tails tell of shapes."""
+    def shape_bound(self, bound: float) -> float:
+        """Return where scores by shape parameters are cut, further out than those by the predictor: tails tell of them.
+
+        Args:
+            bound: of the scores by the predictor. Both are in standard deviations.
+        """
+        return 2.0 * bound
 
     def columns(self, table: Any) -> tuple[Any, Any, Any, Any, Any]:
         """Return limits, means, bounds, slopes and variances of one row of a table."""
         size = 1 + self.num_shapes
         limits, means, bounds = table[:size], table[size : 2 * size], table[2 * size : 3 * size]
-        slope, variance = table[3 * size : 3 * size + size**2], table[3 * size + size**2 :]
+        slope, variance = table[3 * size : 3 * size + size**2], table[3 * size + size**2 : 3 * size + 2 * size**2]
         return limits, means, bounds, slope.reshape(size, size), variance.reshape(size, size)
 
     @abstractmethod
     def row(self, predictors: Floats, shapes: Floats, bound: float) -> Floats:
         """Return the row of the table at predictors, on the host."""
 
-    def moments(self, predictors: Floats, shapes: Floats, bound: float) -> tuple[float, float, float]:
-        """Return slope, variance and bound of the score by the predictor."""
+    def moments(self, predictors: Floats, shapes: Floats, bound: float) -> Moments:
+        """Return what a cut does to the score of a usual record."""
         _, _, bounds, slope, variance = self.columns(self.row(predictors, shapes, bound))
-        return float(slope[0, 0]), float(variance[0, 0]), float(bounds[0])
+        information = np.diag(self.information(predictors, shapes))
+
+        def longest(num_linear: int) -> float:
+            lengths = bounds * np.sqrt(np.append(num_linear, np.ones(self.num_shapes)) / information)
+            return float(np.linalg.norm(lengths))
+
+        return Moments(float(slope[0, 0]), float(variance[0, 0]), longest)
 
     def ratios(self, predictors: Floats, shapes: Floats, bound: float) -> Floats:
         """Return variance over slope of the score by each argument."""
@@ -141,8 +172,12 @@ class TabledScores(Scores):
         return BoundedScore(own, slope, variance, lambda gram: jnp.sqrt(jnp.maximum(jnp.diagonal(gram), 0.0)) @ bounds)
 
 
-RESIDUALS = np.array([-4.0, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 4.0, 7.0])
+_POSITIVE = np.array([0.5, 1.5, 2.5, 4.0, 5.6, 8.0, 11.0, 16.0])
+RESIDUALS = np.concatenate([-_POSITIVE[::-1], _POSITIVE])
 """Edges of the bins of residuals, in standard deviations."""
+
+MIDDLES = np.concatenate([[-20.0], (RESIDUALS[1:] + RESIDUALS[:-1]) / 2, [20.0]])
+"""What the residuals of a bin are taken to be."""
 
 
 def residual_row(scores: Floats, weights: Floats) -> Floats:
@@ -154,7 +189,7 @@ def residual_row(scores: Floats, weights: Floats) -> Floats:
 
 def table_row(scores: Floats, weights: Floats, bound: float, shape_bound: float) -> Floats:
     """Return a row of a table: scores at the nodes of a rule (nodes, arguments), with the weights of the nodes."""
-    limits = np.sqrt(weights @ scores**2) * np.append(bound, np.full(scores.shape[1] - 1, bound * shape_bound))
+    limits = np.sqrt(weights @ scores**2) * np.append(bound, np.full(scores.shape[1] - 1, shape_bound))
     cut = np.clip(scores, -limits, limits)
     means = weights @ cut
     cut = cut - means

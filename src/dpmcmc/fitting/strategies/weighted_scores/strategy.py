@@ -14,7 +14,7 @@ from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import draws, verdict
-from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds
+from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import (
     HISTOGRAM_SHARES,
     LAST,
@@ -29,7 +29,7 @@ from dpmcmc.fitting.strategies.weighted_scores.newton import Release, Spreads, S
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, Asked, ScoreAndSlope
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals, p_value
-from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
 from dpmcmc.model import FormulaModel
 from dpmcmc.run.plan import parameters, surroundings
@@ -116,7 +116,7 @@ class WeightedScores:
         """The check of the residuals, where there can be any that are far out."""
         if not self.split.has_residuals:
             return None
-        return Residuals(self.regression, noise_of_share(RESIDUALS_SHARE, 1, self.budget))
+        return Residuals(self.regression, noise_of_share(RESIDUALS_SHARE, 2, self.budget))
 
     @property
     def _some_shapes(self) -> Floats:
@@ -140,7 +140,7 @@ class WeightedScores:
             return total
         of_residuals = self.regression.scores.residual_table(self._some_shapes)
         point = Point(np.ones(size, np.float32), np.asarray(of_residuals, np.float32))
-        return total + self.data.price(self.residuals, point)
+        return total + self.data.price(self.residuals, point) * 2
 
     @property
     def course(self) -> str:
@@ -191,10 +191,10 @@ class WeightedScores:
         steps = Steps(self.regression, moments, lambda asked: paid.run(self.pilot, asked), self._pilot_shares)
         known = information(self.regression, begin, moments)
         point, last = steps.pilot(begin, known, spreads, PILOT_STEPS)  # line 2
-        bounds = best_bounds(steps, last, self._noise)  # line 3
+        bounds = best_bounds(steps, last, self._noise, tails(*self._excess(paid, moments, point)))  # line 3
         releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
         joined = draws.join_all(releases)
-        fits = self._fits(paid, moments, joined.release.point)  # line 5
+        fits = p_value(*self._excess(paid, moments, joined.release.point))  # line 5
         number = self.num_chains * self.num_steps
         drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 6
         if not np.isfinite(drawn.vectors).all():
@@ -239,16 +239,17 @@ class WeightedScores:
                 point, arrived = point + trusted, bool(np.allclose(move, trusted))
         return releases, arrived
 
-    def _fits(self, paid: Session, moments: Moments, point: Floats) -> float:
-        """Return how probable residuals like these are under the model; one where none can be far out."""
+    def _excess(self, paid: Session, moments: Moments, point: Floats) -> tuple[Floats, float, float, Floats]:
+        """Return residuals by bins in excess of what the model expects, the sd of their noise, the number of records
+        and the probabilities of the bins; nothing where no residual can be far out."""
         shapes = self.regression.shapes(np, point)
         table = self.regression.scores.residual_table(shapes)
         if self.residuals is None or table is None:
-            return 1.0
+            return np.zeros(len(MIDDLES)), 1.0, moments.size, np.zeros(len(MIDDLES))
         asked = Point(np.asarray(point, np.float32), np.asarray(table, np.float32))
         excess, sd = paid.run(self.residuals, asked)
         usual = np.maximum(table[:, 1:].mean(axis=0), 1 / moments.size)
-        return p_value(np.asarray(excess, float), float(sd), moments.size, usual)
+        return np.asarray(excess, float), float(sd), moments.size, usual
 
     def _result(
         self,
