@@ -164,7 +164,7 @@ class Steps:
         score, score_sd, slope, slope_sd, _, traces = (np.asarray(each, float) for each in self.ask(asked))
         variance = Lengths.of(RADII * self.unit, traces).variance(radius)[0]
         sd = float(slope_sd) / SIDE
-        ones, nothing = np.ones(len(point)), np.zeros(0)
+        roots, nothing = np.eye(len(point)), np.zeros(0)
         release = Release(
             point,
             whitening,
@@ -176,7 +176,7 @@ class Steps:
             float(variance),
             nothing,
             sd,
-            ones,
+            roots,
         )
         return Told(release, traces)
 

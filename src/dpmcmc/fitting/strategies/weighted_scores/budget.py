@@ -11,8 +11,8 @@ from dpmcmc.fitting.strategies.weighted_scores.bounds import least_variance
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, RATIO
 
-PILOT_STEPS, LAST = 7, 2
-"""How many steps the pilot has, and how many releases come after it."""
+PILOT_STEPS, LAST = 8, 2
+"""How many steps the pilot has, the last of them with the bounds that it found, and how many releases come after it."""
 
 HISTOGRAM_SHARES = (0.01, 0.02)
 PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE = 0.18, 0.75, 0.04

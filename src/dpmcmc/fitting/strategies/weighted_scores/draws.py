@@ -62,6 +62,9 @@ def join(first: Release, second: Release, moved: Floats | None = None) -> Joined
     slope = weights[0] * first.slope + weights[1] * second.slope
     slope_sd = float((first.slope_sd**-2.0 + second.slope_sd**-2.0) ** -0.5)
     variance = weights[0] * first.variance + weights[1] * second.variance
+    differences = None
+    if first.differences is not None and second.differences is not None:
+        differences = weights[0] * first.differences + weights[1] * second.differences
     moved = first.whitening.inverse @ (second.point - first.point) if moved is None else moved
     predicted = first.score - slope @ moved
     predicted_variance = first.score_variance + slope_sd**2 * float(moved @ moved)
@@ -74,6 +77,8 @@ def join(first: Release, second: Release, moved: Floats | None = None) -> Joined
         slope=slope,
         slope_sd=slope_sd,
         variance=variance,
+        differences=differences,
+        lengths_sd=float(np.sqrt(np.sum((weights * [first.lengths_sd, second.lengths_sd]) ** 2))),
     )
     return Joined(joined, float(np.sum((second.score - predicted) ** 2)) / total)
 

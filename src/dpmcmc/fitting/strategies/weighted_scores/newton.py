@@ -5,7 +5,7 @@ variance of the sum given the predictors, N the noise. So every release gives a 
 the precision M (V + N)^-1 M, and the next question is asked where it points, in coordinates whitened by what is known.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -38,7 +38,10 @@ SEEN = 3.0
 LEAST_WEIGHT = 0.02
 """Mean weights below this are taken to be noise."""
 
-DOUBT = 1.0
+UNEVEN = 0.3
+"""How much mean weights usually differ between coordinates."""
+
+DOUBT = 2.0
 """The standard deviation of the entries of the information in whitened coordinates before any slope is released."""
 
 DRIFT, LEAST_DRIFT = 0.5, 0.05
@@ -63,10 +66,12 @@ Ask = Callable[[Asked], Answer]
 
 
 def whiten(precision: Floats) -> Whitening:
-    """Return coordinates in which a precision is the identity."""
-    values, vectors = np.linalg.eigh((precision + precision.T) / 2)
+    """Return coordinates in which a precision is the identity, each as near to one of the parameters as can be."""
+    scales = np.sqrt(np.maximum(np.diag(precision), 1e-30))
+    values, vectors = np.linalg.eigh((precision + precision.T) / 2 / np.outer(scales, scales))
     values = np.maximum(values, 1e-9 * values[-1])
-    return Whitening(vectors / np.sqrt(values), (vectors * np.sqrt(values)).T)
+    root, inverse_root = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
+    return Whitening(inverse_root / scales[:, None], root * scales)
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,9 @@ class Release:
     lengths: Floats
     lengths_sd: float
     roots: Floats
-    """Of variance over slope, for each parameter: cut scores vary less than their slope says, some more than others."""
+    """A root T of variance over slope, in the parameters: cut scores vary less than their slope says, T M T^T."""
+    differences: Floats | None = None
+    """The variance in each coordinate, less the mean over them, if it was asked for; its noise is that of lengths."""
 
     @property
     def dimension(self) -> int:
@@ -116,11 +123,32 @@ class Release:
 
     def data_variance(self, slope: Floats) -> Floats:
         """Return the variance of the sum of scores given the predictors, for a slope: its shape, and its trace."""
-        turned = self.whitening.factor.T * self.roots @ self.whitening.inverse.T
-        shape = turned @ slope @ turned.T
+        shape, released = self._cut(slope), self._cut(self.slope)
         least = self.slope_sd * self.dimension
-        share = np.clip(self.variance / max(float(np.trace(turned @ self.slope @ turned.T)), least), LEAST_WEIGHT, 1.0)
-        return float(share) * shape
+        share = np.clip(self.variance / max(float(np.trace(released)), least), LEAST_WEIGHT, 1.0)
+        unevenness = np.sqrt(self.unevenness)
+        return float(share) * unevenness[:, None] * shape * unevenness
+
+    def _cut(self, slope: Floats) -> Floats:
+        """Return the variance of scores that are cut as these are, but have no weights, for a slope."""
+        turned = self.whitening.factor.T @ self.roots @ self.whitening.inverse.T
+        return turned @ slope @ turned.T
+
+    @property
+    def unevenness(self) -> Floats:
+        """The mean weight in each coordinate over that of all: less than one where predictors are skewed, say."""
+        mean, slopes = self.variance / self.dimension, np.diag(self._cut(self.slope))
+        is_seen = mean > self.lengths_sd and slopes.sum() > self.slope_sd * self.dimension
+        if self.differences is None or not is_seen:
+            return np.ones(self.dimension)
+        believed = UNEVEN**2 / (UNEVEN**2 + (self.lengths_sd / mean) ** 2)
+        expected = slopes / slopes.mean()
+        found = 1.0 + self.differences / mean
+        return np.clip(1.0 + believed * (found / np.maximum(expected, 0.2) - 1.0), 0.2, 2.0)
+
+    def full_information(self, inefficiency: float) -> Floats:
+        """Return what the records would tell without weights, cuts and noise, in whitened coordinates."""
+        return self.seen(self.slope) * inefficiency / self.mean_weight
 
     def pooled(self, information: Floats, doubt: float) -> tuple["Release", float]:
         """Return the release with its slope averaged with what is known of it, and what doubt is left.
@@ -142,6 +170,23 @@ class Release:
         raised = np.maximum(values, self.noise_level) / self.mean_weight
         inner = (vectors * raised) @ vectors.T
         return self.whitening.inverse.T @ inner @ self.whitening.inverse
+
+
+def usual_predictors(regression: Regression, point: Floats, moments: Moments) -> Floats:
+    """Return the predictors of a usual record."""
+    linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
+    return np.asarray(moments.means @ linear)
+
+
+def with_known_shapes(regression: Regression, information: Floats, point: Floats, moments: Moments) -> Floats:
+    """Return an information with that of the shape parameters as the model has it, where it has it."""
+    found, place = information.copy(), regression.num_linear
+    if isinstance(regression.scores, TabledScores) and regression.free:
+        each = regression.scores.information(usual_predictors(regression, point, moments), regression.shapes(np, point))
+        kept = 1 + np.array(regression.free)
+        found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know nothing of each other, or little
+        found[place:, place:] = moments.size * each[np.ix_(kept, kept)]
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +222,7 @@ class Steps:
             table=_single(table),
         )
         answer = [np.asarray(each, float) for each in self.ask(asked)]
-        score, score_sd, slope, slope_sd, variance, lengths = answer
+        score, score_sd, slope, slope_sd, variance, differences, lengths = answer
         return Release(
             point,
             whitening,
@@ -190,19 +235,16 @@ class Steps:
             lengths,
             float(slope_sd) / SIDE,
             self._roots(point, bound),
+            differences,
         )
 
     def _roots(self, point: Floats, bound: float) -> Floats:
-        """Return the roots of variance over slope of the scores by each parameter."""
+        """Return the root of variance over slope of the scores by the parameters."""
         regression = self.regression
-        ratios = regression.scores.ratios(self._predictors(point), regression.shapes(np, point), bound)
-        shapes = [ratios[1 + place] if len(ratios) > 1 else 1.0 for place in regression.free]
-        return np.sqrt(np.append(np.full(regression.num_linear, ratios[0]), shapes))
-
-    def _predictors(self, point: Floats) -> Floats:
-        """Return the predictors of a usual record."""
-        linear = point[: self.regression.num_linear].reshape(self.regression.num_columns, -1)
-        return np.asarray(self.moments.means @ linear)
+        predictors = usual_predictors(regression, point, self.moments)
+        linear, shapes = regression.scores.cut_roots(predictors, regression.shapes(np, point), bound)
+        free = list(regression.free)
+        return linalg.block_diag(linear * np.eye(regression.num_linear), shapes[np.ix_(free, free)])
 
     def trusted(self, move: Floats, share: float = 1.0) -> Floats:
         """Return a move, shortened where it would go further than a linear answer holds."""
@@ -219,8 +261,10 @@ class Steps:
         shapes = np.abs(move[self.regression.num_linear :]).max(initial=0.0)
         return float(np.sqrt(squares.max(initial=0.0))), float(shapes)
 
-    def pilot(self, start: Floats, information: Floats, spreads: "Spreads", num_steps: int) -> tuple[Floats, Release]:
-        """Return where the steps lead, and the last release with the score histogram of the last few.
+    def pilot(
+        self, start: Floats, information: Floats, spreads: "Spreads", num_steps: int
+    ) -> tuple[Floats, Release, Sequence[Release]]:
+        """Return where the steps lead, the last release with the score histogram of the last few, and these.
 
         The first steps move as far as they are told, shape parameters beyond a scale not at all; the later ones
         average with those before.
@@ -249,18 +293,23 @@ class Steps:
             lengths=np.mean([release.lengths for release in last], axis=0),
             lengths_sd=last[-1].lengths_sd / np.sqrt(len(last)),
         )
-        return point, pooled
+        return point, pooled, last
+
+    def bounded_step(self, point: Floats, last: Release, spreads: "Spreads", bound: float, radius: float) -> Floats:
+        """Return where one more step leads that has other bounds: where the model does not hold, elsewhere."""
+        gradient, bend = spreads.prior_at(self.regression, point)
+        information = self.information(last, point)
+        whitening = whiten(information + bend)
+        release = self.release(point, whitening, bound, radius, 2 * self.unit**2)
+        release, _ = release.pooled(information, last.slope_sd / last.mean_weight + LEAST_DRIFT)
+        told, factor = release.likelihood(), whitening.factor
+        precision = told.precision + factor.T @ bend @ factor
+        move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
+        return point + self.trusted(move, 0.5)
 
     def information(self, release: Release, point: Floats) -> Floats:
         """Return what all records know without weights, for coordinates; of shapes as the model has it."""
-        found, place = release.information(), self.regression.num_linear
-        if isinstance(self.regression.scores, TabledScores) and self.regression.free:
-            shapes = self.regression.shapes(np, point)
-            each = self.regression.scores.information(self._predictors(point), shapes)
-            kept = 1 + np.array(self.regression.free)
-            found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know nothing of each other, or little
-            found[place:, place:] = self.moments.size * each[np.ix_(kept, kept)]
-        return found
+        return with_known_shapes(self.regression, release.information(), point, self.moments)
 
     def _shaped(self, release: Release, move: Floats, is_early: bool) -> Floats:
         """Return the move; at first a scale goes where its score's mean says beyond where it is linear, alone."""

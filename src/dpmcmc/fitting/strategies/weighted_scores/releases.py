@@ -24,9 +24,10 @@ OFF_DIAGONAL = float(np.sqrt(2.0))
 """Entries off the diagonal stand for two."""
 
 SIDE = 0.5
-"""The share of its length with which the side information of a slope, its variance and its bin, is added to it."""
+"""The share of its length with which the side information of a slope is added to it: the trace of its variance, how the
+variance differs between coordinates, and its bin."""
 
-LENGTH = float(np.sqrt(1 + 2 * SIDE**2))
+LENGTH = float(np.sqrt(1 + 3 * SIDE**2))
 
 
 class Asked(NamedTuple):
@@ -56,6 +57,8 @@ class Answer(NamedTuple):
     """Of the noise on the diagonal; off it it is a root of two smaller."""
     variance: Any
     """The trace of the variance of the sum of scores, given the predictors."""
+    differences: Any
+    """The variance in each coordinate, less the mean over them."""
     lengths: Any
     """The trace of the slope by the length that the longest score of a record has without weight."""
 
@@ -66,7 +69,8 @@ class _Weighed(NamedTuple):
     score: jax.Array
     slope: jax.Array
     slope_trace: jax.Array
-    variance_trace: jax.Array
+    variance: jax.Array
+    """In each coordinate."""
     weight: jax.Array
     bins: jax.Array
 
@@ -90,15 +94,18 @@ class ScoreAndSlope:
         score, entries = found.value[:size] * score_unit, found.value[size:] * slope_unit
         rows, columns = np.triu_indices(size)
         upper = jnp.zeros((size, size)).at[rows, columns].set(entries[: len(rows)] / _weights(size))
-        side = entries[len(rows) :] / SIDE
-        sd = jnp.sqrt(found.variance)
-        return Answer(score, sd * score_unit, upper + jnp.triu(upper, 1).T, sd * slope_unit, side[0], side[1:])
+        side, sd = entries[len(rows) :] / SIDE, jnp.sqrt(found.variance)
+        slope = upper + jnp.triu(upper, 1).T
+        differences, lengths = side[1 : 1 + size], side[1 + size :]
+        return Answer(score, sd * score_unit, slope, sd * slope_unit, side[0], differences, lengths)
 
     def _blocks(self, asked: Asked, record: Any) -> jax.Array:
         one = weighed(self.regression, asked, record)
         rows, columns = np.triu_indices(self.regression.dimension)
         entries = one.weight * one.slope[rows, columns] * _weights(self.regression.dimension)
-        side = SIDE * one.weight * jnp.append(one.weight * one.variance_trace, one.bins * one.slope_trace)
+        variance, trace = one.weight**2 * one.variance, one.weight**2 * jnp.sum(one.variance)
+        lengths = one.weight * one.bins * one.slope_trace
+        side = SIDE * jnp.concatenate([trace[None], variance - jnp.mean(variance), lengths])
         score_unit, slope_unit = _units(asked)
         return jnp.concatenate([one.weight * one.score / score_unit, entries / slope_unit, side / slope_unit])
 
@@ -114,7 +121,7 @@ def weighed(regression: Regression, asked: Asked, record: Any) -> _Weighed:
     score, slope, variance, longest = jax.vmap(lambda row: _of_row(regression, asked, row))(rows)
     present = is_there.astype(jnp.float32)
     score, slope = jnp.tensordot(present, score, 1), jnp.tensordot(present, slope, 1)
-    variance, longest = present @ variance, present @ longest
+    variance, longest = jnp.tensordot(present, variance, 1), present @ longest
     trace = jnp.trace(slope)
     by_score = asked.radius / jnp.maximum(longest, 1e-30)
     by_slope = asked.slope_radius / jnp.maximum(trace, 1e-30)
@@ -125,7 +132,7 @@ def weighed(regression: Regression, asked: Asked, record: Any) -> _Weighed:
 
 
 def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, ...]:
-    """Return score, slope, trace of the variance, and longest score of one row, without weight."""
+    """Return score, slope, variance in each coordinate, and longest score of one row, without weight."""
     response, columns, size = regression.model.coordinates.response, regression.row(row), regression.dimension
     shapes = regression.shapes(jnp, asked.centre)
     predictors = regression.predictors(asked.centre, row)
@@ -137,7 +144,7 @@ def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, 
     gram = moves @ moves.T
     all_of = np.eye(regression.num_outputs + regression.scores.num_shapes)[kept]  # fixed shapes have no direction
     longest = found.longest(all_of.T @ gram @ all_of)
-    return moves.T @ score, moves.T @ slope @ moves, jnp.sum(variance * gram), longest
+    return moves.T @ score, moves.T @ slope @ moves, jnp.sum((variance @ moves) * moves, axis=0), longest
 
 
 def _weights(size: int) -> Any:

@@ -86,10 +86,10 @@ class Scores(ABC):
         beyond = np.sign(residuals) * np.maximum(np.abs(residuals) - bound, 0.0)
         return beyond, np.zeros_like(residuals)
 
-    def ratios(self, predictors: Floats, shapes: Floats, bound: float) -> Floats:
-        """Return variance over slope of the score by each argument; one for all where there is nothing to cut."""
+    def cut_roots(self, predictors: Floats, shapes: Floats, bound: float) -> tuple[float, Floats]:
+        """Return roots of variance over slope, T S T^T = V, for the predictor and for the shapes."""
         del predictors, shapes, bound
-        return np.ones(1)
+        return 1.0, np.eye(self.num_shapes)
 
     def residual_table(self, shapes: Floats) -> Floats | None:
         """Return what `residual` looks up; None where no residual can be far out."""
@@ -160,10 +160,11 @@ class TabledScores(Scores):
 
         return Moments(float(slope[0, 0]), float(variance[0, 0]), longest)
 
-    def ratios(self, predictors: Floats, shapes: Floats, bound: float) -> Floats:
-        """Return variance over slope of the score by each argument."""
+    def cut_roots(self, predictors: Floats, shapes: Floats, bound: float) -> tuple[float, Floats]:
+        """Return roots of variance over slope, T S T^T = V, for the predictor and for the shapes."""
         _, _, _, slope, variance = self.columns(self.row(predictors, shapes, bound))
-        return np.diag(variance) / np.diag(slope)
+        root, other = np.linalg.cholesky(variance[1:, 1:]), np.linalg.cholesky(slope[1:, 1:])
+        return float(np.sqrt(variance[0, 0] / slope[0, 0])), root @ np.linalg.inv(other)
 
     def bounded(self, scores: Any, row: Any) -> BoundedScore:
         """Return scores as the row of a table cuts and centres them."""

@@ -25,7 +25,7 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import (
     usual_variance,
 )
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms, Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import Release, Spreads, Steps, whiten
+from dpmcmc.fitting.strategies.weighted_scores.newton import Release, Spreads, Steps, whiten, with_known_shapes
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, Asked, ScoreAndSlope
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals, p_value
@@ -190,8 +190,9 @@ class WeightedScores:
         spreads = Spreads(self.regression)
         steps = Steps(self.regression, moments, lambda asked: paid.run(self.pilot, asked), self._pilot_shares)
         known = information(self.regression, begin, moments)
-        point, last = steps.pilot(begin, known, spreads, PILOT_STEPS)  # line 2
+        point, last, before = steps.pilot(begin, known, spreads, PILOT_STEPS - 1)  # line 2
         bounds = best_bounds(steps, last, self._noise, tails(*self._excess(paid, moments, point)))  # line 3
+        point = steps.bounded_step(point, last, spreads, bounds.bound, bounds.radius)
         releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
         joined = draws.join_all(releases)
         fits = p_value(*self._excess(paid, moments, joined.release.point))  # line 5
@@ -199,7 +200,8 @@ class WeightedScores:
         drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 6
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
-        return self._result(paid, joined, releases[-2], drawn, spreads, bounds, arrived, fits)
+        checks = verdict.Checks(arrived, fits, verdict.other_weights(joined, before, bounds, moments.size), bounds.bias)
+        return self._result(paid, moments, joined, releases[-2], drawn, spreads, bounds, checks)
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return how the run was made, in plain values."""
@@ -240,8 +242,10 @@ class WeightedScores:
         return releases, arrived
 
     def _excess(self, paid: Session, moments: Moments, point: Floats) -> tuple[Floats, float, float, Floats]:
-        """Return residuals by bins in excess of what the model expects, the sd of their noise, the number of records
-        and the probabilities of the bins; nothing where no residual can be far out."""
+        """Return the excess of residuals by bins, the sd of its noise, the number of records and what is expected.
+
+        Where no residual can be far out there is none.
+        """
         shapes = self.regression.shapes(np, point)
         table = self.regression.scores.residual_table(shapes)
         if self.residuals is None or table is None:
@@ -254,13 +258,13 @@ class WeightedScores:
     def _result(
         self,
         paid: Session,
+        moments: Moments,
         joined: draws.Joined,
         first: Release,
         drawn: draws.Drawn,
         spreads: Spreads,
         bounds: Bounds,
-        arrived: bool,
-        fits: float,
+        checks: verdict.Checks,
     ) -> Drawn:
         """Return the draws as people read them, and what they are worth."""
         mean = drawn.vectors.mean(axis=0)
@@ -280,14 +284,15 @@ class WeightedScores:
             for label, values in verdict.labelled(named).items()
         }
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
-        nothing = np.zeros((0, len(mean)))
+        nothing, information = np.zeros((0, len(mean))), self._information(joined.release, bounds, moments)
         whole, visible = (
-            verdict.variances(joined, bend, bounds.inefficiency, known) for known in (nothing, self.regression.unseen)
+            verdict.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
         )
         move = joined.release.whitening.inverse @ (mean - joined.release.point)
         moved = verdict.distance(joined, move, first.score_variance)
         decided = verdict.decided_by_prior(self.regression, drawn.vectors)
-        quality = verdict.judge(joined, moved, drawn.share_kept, (whole, visible), jacobians, arrived, fits, decided)
+        shapes = np.append(np.zeros(self.regression.num_linear), np.ones(len(self.regression.free))) > 0
+        quality = verdict.judge(joined, moved, drawn.share_kept, (whole, visible), jacobians, checks, decided, shapes)
         shape = (self.num_chains, self.num_steps)
         return Drawn(
             {name: values[:number].reshape(*shape, *values.shape[1:]) for name, values in named.items()},
@@ -300,10 +305,22 @@ class WeightedScores:
                     "radius": bounds.radius,
                     "disagreement": joined.disagreement,
                     "moved": moved,
+                    "fits": checks.fits,
+                    "other_weights": checks.weights,
+                    "bias": [float(one) for one in bounds.bias],
                 },
             ),
             quality,
         )
+
+    def _information(self, release: Release, bounds: Bounds, moments: Moments) -> Floats:
+        """Return what the records would tell without weights, cuts and noise, in whitened coordinates."""
+        unevenness = release.unevenness
+        even = np.sqrt(bounds.losses(unevenness) / unevenness)
+        inner = even[:, None] * release.full_information(bounds.inefficiency) * even
+        inverse, factor = release.whitening.inverse, release.whitening.factor
+        found = with_known_shapes(self.regression, inverse.T @ inner @ inverse, release.point, moments)
+        return factor.T @ found @ factor
 
     def _named(self, vectors: Floats, spreads: Mapping[str, Floats]) -> dict[str, np.ndarray]:
         """Return vectors (draws, parameters) as people read them."""

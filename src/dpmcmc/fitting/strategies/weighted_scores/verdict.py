@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import linalg
+from numpy.typing import NDArray
+from scipy import linalg, stats
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
 from dpmcmc.diagnostics.summary import coordinates
+from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
+from dpmcmc.fitting.strategies.weighted_scores.newton import Release
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -29,11 +32,67 @@ MARKED = "Not identified at this budget:"
 NOT_SEEN = f"{MARKED} it has its prior's width."
 """How parameters are marked of which the budget tells nothing."""
 
+ROBUST = "Unexpected residuals move it from the likelihood's estimate:"
+"""How parameters are marked whose bounded scores have another target."""
+
+LEAST_LOST = 0.05
+"""The least variance that other weights are taken to add."""
+
 SURE = 1e6
 """How much more certain than by its prior a direction is made to be left out."""
 
 FEW = 0.05
 """The effective share of the proposals below which draws are not to be relied on."""
+
+
+ELSEWHERE = 1e-4
+"""How rarely scores with other weights, which have the same root if the model holds, are told to have another one."""
+
+OFF = 1.0
+"""Own standard deviations between the robust target and the model's from which on a parameter is only fair."""
+
+
+class Checks(NamedTuple):
+    """What the releases say of the steps and of the model."""
+
+    arrived: bool
+    """Whether the steps before the last were as long as they wanted to be."""
+    fits: float
+    """How probable residuals like these are under the model."""
+    weights: float = 1.0
+    """How probable it is that scores with other weights lead as far elsewhere under the model."""
+    bias: Bias = Bias(0.0, 0.0)
+    """How far residuals that the model does not expect move the estimate from that of the likelihood."""
+
+
+def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, size: float) -> float:
+    """Return how probable it is under the model that scores with the pilot's weights lead as far from the result.
+
+    If the model holds, both have the same root but for noise and for what the pilot's weights lose.
+
+    Args:
+        joined: the last releases.
+        before: the last releases of the pilot.
+        bounds: with which the last releases were asked.
+        size: the number of records.
+    """
+    last, dimension = joined.release, joined.release.dimension
+    if any(np.linalg.eigvalsh(one.slope)[0] <= 2 * one.noise_level for one in (*before, last)):
+        return 1.0
+    gain = np.linalg.inv(last.slope)
+    root = last.point + last.whitening.factor @ gain @ last.score
+    exact = np.linalg.inv(last.full_information(bounds.inefficiency))
+    lost = max(bounds.pilot_inefficiency - bounds.inefficiency, 0.0) + LEAST_LOST
+    covariance = 2 * lost * exact + last.score_variance * gain @ gain.T
+    apart = np.zeros(dimension)
+    for one in before:
+        gain = last.whitening.inverse @ one.whitening.factor @ np.linalg.inv(one.slope)
+        move = one.whitening.inverse @ (root - one.point)
+        apart += gain @ (one.score - one.slope @ move) / len(before)
+        bent = float(move @ move) ** 2 / size  # answers are linear up to about the square of a move
+        noise = one.score_variance + one.slope_sd**2 * float(move @ move)
+        covariance += (noise * gain @ gain.T + bent * np.eye(dimension)) / len(before) ** 2
+    return float(stats.chi2.sf(apart @ np.linalg.solve(covariance, apart), dimension))
 
 
 class Variances(NamedTuple):
@@ -45,13 +104,13 @@ class Variances(NamedTuple):
     exact: Floats
 
 
-def variances(joined: Joined, prior: Floats, inefficiency: float, known: Floats) -> Variances:
+def variances(joined: Joined, prior: Floats, information: Floats, known: Floats) -> Variances:
     """Return where the covariance comes from.
 
     Args:
         joined: the last two releases.
         prior: its precision.
-        inefficiency: of the weighted scores.
+        information: of the records without weights and without privacy, in whitened coordinates.
         known: directions of the parameters that are left out, as rows: those that no data can see.
     """
     release = joined.release
@@ -63,7 +122,7 @@ def variances(joined: Joined, prior: Floats, inefficiency: float, known: Floats)
     of_prior = factor.T @ prior @ factor
     covariance = np.linalg.inv(gain @ seen + of_prior)
     full = factor @ covariance
-    exact = np.linalg.inv(seen * inefficiency / release.mean_weight + of_prior)
+    exact = np.linalg.inv(information + of_prior)
     return Variances(
         full @ gain @ of_data @ gain.T @ full.T,
         release.score_variance * full @ gain @ gain.T @ full.T,
@@ -78,9 +137,9 @@ def judge(
     share_kept: float,
     parts: tuple[Variances, Variances],
     jacobians: Mapping[str, Floats],
-    arrived: bool,
-    fits: float,
+    checks: Checks,
     decided: Sequence[str],
+    shapes: NDArray[np.bool_] | None = None,
 ) -> Quality:
     """Return the verdict.
 
@@ -90,16 +149,20 @@ def judge(
         share_kept: the effective share of the proposals of draws.
         parts: where the variance comes from, and the same without the directions that no data can see.
         jacobians: how each number that people read moves with the parameters.
-        arrived: whether the steps before the last were as long as they wanted to be.
-        fits: how probable residuals like these are under the model.
+        checks: what the releases say of the steps and of the model.
         decided: coefficients that the prior decides about.
+        shapes: which of the parameters are shapes of the family.
     """
-    grades = {name: _grade(*parts, jacobian) for name, jacobian in jacobians.items()}
-    errors = [_error(parts[0], jacobian) for name, jacobian in jacobians.items() if not grades[name].reasons]
+    grades = {
+        name: _grade(*parts, jacobian, _bias(checks.bias, jacobian, shapes)) for name, jacobian in jacobians.items()
+    }
+    errors = [
+        _error(parts[0], jacobian) for name, jacobian in jacobians.items() if NOT_SEEN not in grades[name].reasons
+    ]
     error = float(np.sqrt(np.mean(np.square(errors)))) if errors else float("inf")
     reasons: list[str] = []
     verdicts: list[str] = []
-    if not (arrived and moved <= FAR):
+    if not (checks.arrived and moved <= FAR):
         verdicts.append("bad")
         reasons.append("The steps did not arrive: the result is far from where the last scores were released.")
     if not joined.p_value >= RARE:
@@ -115,19 +178,29 @@ def judge(
         verdicts.append(grade)
         size = f"about {error:.2g}" if np.isfinite(error) else "more than one"
         reasons.append(f"The noise of privacy moves the means by {size} of the posterior's standard deviations.")
-    if not fits >= MISFIT:
+    if not checks.fits >= MISFIT:
         verdicts.append("fair")
         reasons.append(
-            "The residuals do not have the law of the model, they have heavier tails or more zeros, say: scores that "
-            "bound what one record can do then estimate something else than the likelihood would."
+            "The residuals do not have the distribution of the model, they have heavier tails or more zeros, say: "
+            "scores that bound what one record can do then estimate something else than the likelihood would."
         )
+    if not checks.weights >= ELSEWHERE:
+        verdicts.append("fair")
+        reasons.append(
+            "The model does not hold for all records alike: scores that give less weight to records with unusual "
+            "predictors lead elsewhere than the noise explains. A term may be missing, a square or an interaction, say."
+        )
+    off = [name for name, grade in grades.items() if any(reason.startswith(ROBUST) for reason in grade.reasons)]
+    if off:
+        verdicts.append("fair")
+        reasons.append(f"{ROBUST} {', '.join(off)}.")
     if decided:
         verdicts.append("fair")
         reasons.append(
             f"The prior decides about {', '.join(decided)}: the data are far out in it, or tell little more than it "
             "does. It is stated for half the range of the bounds; state narrower bounds, or a wider prior."
         )
-    marked = [name for name, grade in grades.items() if grade.reasons]
+    marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
     of_all = worst(verdicts[: len(verdicts) - bool(decided)])
     if marked:
         verdicts.append("fair")
@@ -137,12 +210,21 @@ def judge(
     return Quality(worst(verdicts), tuple(reasons), grades, error if np.isfinite(error) else None)
 
 
-def _grade(parts: Variances, visible: Variances, jacobian: Floats) -> Grade:
+def _bias(bias: Bias, jacobian: Floats, shapes: NDArray[np.bool_] | None) -> float:
+    """Return how far off a number is, in standard deviations of the posterior, if it is a shape or not."""
+    is_shape = shapes is not None and np.any(jacobian[..., shapes]) and not np.any(jacobian[..., ~shapes])
+    return bias.shape if is_shape else bias.linear
+
+
+def _grade(parts: Variances, visible: Variances, jacobian: Floats, bias: float) -> Grade:
     shares, seen = _shares(parts, jacobian), _shares(visible, jacobian)
     if not all(np.isfinite(share) for share in shares.values()):
         return Grade("bad", ("Its variance is not a positive number.",), {})
     if seen["prior"] > NOT_IDENTIFIED:
         return Grade("bad", (NOT_SEEN,), shares)
+    exact, own = (float(np.sum(jacobian @ part * jacobian)) for part in (parts.exact, sum(parts[:3])))
+    if bias * np.sqrt(exact) > OFF * np.sqrt(own):
+        return Grade("fair", (f"{ROBUST} about {bias:.2g} standard deviations.",), shares)
     return Grade("good", (), shares)
 
 
