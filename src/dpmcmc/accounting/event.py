@@ -22,8 +22,7 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.documents import check_levels, read_json
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
-_ELSEWHERE: Mapping[str, str] = {"Parallel": "parallel", "Selected": "selection"}
-"""Kinds of events that other modules define, which may not have been imported when one is read."""
+_ELSEWHERE = {"Parallel": "parallel", "Selected": "selection"}  # modules that may not be imported when one is read
 
 
 class Event:
@@ -304,10 +303,9 @@ class Composed(Event):
 
 
 def genuine(event: Event) -> Event:
-    """Return an event made anew from what it is written as, of this library's own kinds: nothing else has a price.
+    """Return an event made anew from what it is written as: of this library's own kinds, and of all places.
 
-    It must be one of all places. Of which places a release was computed is known to whoever computed it; a caller or a
-    mechanism that said so would lower its own price.
+    Nothing else has a price: a caller, or a mechanism, that said which places were asked would lower its own.
     """
     made = Event.from_json(event.to_json())
     if made.outermost:
