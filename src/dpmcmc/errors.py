@@ -10,6 +10,7 @@
     ├── NotConverged           a long run that was to be a reference did not pass its checks
     ├── RunInterrupted         a run was stopped and can be resumed; its charge stands
     ├── ResumeRefused          a run that was stopped cannot go on: other records, another program, no key
+    ├── SourceChanged          files, or the answer to a query, are not what they were when they were opened
     ├── SelectionFailed        no run of a selection gave a result; its charge stands
     ├── AuditError             a program was refused before it read a record; nothing was charged
     │   ├── RecordsRefused     records, or what looks like them, outside a release
@@ -70,6 +71,10 @@ class RunInterrupted(DpmcmcError):
 
 class ResumeRefused(DpmcmcError):
     """A run that was stopped cannot go on. Its charge stands; nothing further was released."""
+
+
+class SourceChanged(DpmcmcError):
+    """A source gave other rows than before, or in another order. What was charged stands; nothing more is released."""
 
 
 class SelectionFailed(DpmcmcError):

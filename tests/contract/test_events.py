@@ -24,6 +24,8 @@ from dpmcmc.accounting import (
     Gaussian,
     LogisticBit,
     NonPrivate,
+    Parallel,
+    Partition,
     PoissonGaussian,
     RatioApproximation,
     Selected,
@@ -45,6 +47,7 @@ EXAMPLES = [
     Selected((Gaussian(2.0), AcceptBit(3.0) * 4 + RatioApproximation(1e-9)), 0.1, 0.5),
     Composed({}),
     Gaussian(2.0) * 3 + AcceptBit(4.0),
+    Parallel(Partition((0, 3, 9)), {1: Gaussian(2.0) * 3 + AcceptBit(4.0)}),
 ]
 
 noises = st.sampled_from([0.5, 1.0, 2.0, 31.6])

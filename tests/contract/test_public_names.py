@@ -23,6 +23,8 @@ PROMISED = {
     "Ledger",
     "LogisticBit",
     "NonPrivate",
+    "Parallel",
+    "Partition",
     "PoissonGaussian",
     "delta",
     "epsilon",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dpmcmc as dp
-from dpmcmc.accounting import Gaussian
+from dpmcmc.accounting import Approximation, Gaussian, LogisticBit, Parallel, Partition
 from dpmcmc.accounting.event import NonPrivate
 from dpmcmc.cli.main import run
 from dpmcmc.errors import InvalidArgument
@@ -102,6 +102,14 @@ def test_trouble_with_the_page_loses_no_draws(tmp_path, monkeypatch) -> None:
     assert again.report(folder / "report.html").read_text(encoding="utf-8") == render_report(again)
     (folder / "certificate.json").unlink()
     assert not is_complete(folder)
+
+
+def test_what_was_released_of_cells_is_shown_with_its_places():
+    cells = {0: Gaussian(50.0) * 3 + Approximation(1e-12), 1: LogisticBit(0.01)}
+    event = Parallel(Partition((0, 100, 3000)), cells)
+    page = render_report(posterior("cost ~ age", "gaussian", dp.Certificate(event, "replace_one", 1e-6)))
+    assert "places 0 to 99: a sum over all records there, with Gaussian noise" in page
+    assert "places 100 to 2999: an accept decision of a Barker test over all records there" in page
 
 
 def test_a_run_without_guarantee_says_so() -> None:

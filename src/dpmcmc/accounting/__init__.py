@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         compose,
     )
     from dpmcmc.accounting.ledger import Ledger
+    from dpmcmc.accounting.parallel import Parallel
+    from dpmcmc.accounting.partition import Partition
     from dpmcmc.accounting.selection import Selected, repeat_and_select
 
 __all__ = [
@@ -48,6 +50,8 @@ __all__ = [
     "Ledger",
     "LogisticBit",
     "NonPrivate",
+    "Parallel",
+    "Partition",
     "PoissonGaussian",
     "RatioApproximation",
     "Selected",
@@ -73,6 +77,8 @@ _HOMES: Mapping[str, str] = {
         "Gaussian LogisticBit NonPrivate PoissonGaussian RatioApproximation compose"
     ),
     "ledger": "Ledger",
+    "parallel": "Parallel",
+    "partition": "Partition",
     "selection": "Selected repeat_and_select",
 }
 """The modules of names."""

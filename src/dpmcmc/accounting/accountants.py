@@ -5,9 +5,9 @@ answer, with its name. All answers are rounded toward more loss, so that ``delta
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from scipy import optimize
 
@@ -22,6 +22,7 @@ from dpmcmc.accounting.event import (
     compose,
     counts,
 )
+from dpmcmc.accounting.parallel import Parallel, dearest
 from dpmcmc.errors import UnsupportedEvent
 
 TIGHT = "tight"
@@ -29,6 +30,7 @@ APPROXIMATIONS = (Approximation, RatioApproximation)
 """Events that say how far a sampler is from the law that the others describe."""
 
 _LARGEST_EXPONENT = 700.0
+_Bound = TypeVar("_Bound", bound=float)
 
 
 class Bound(float):
@@ -58,13 +60,39 @@ class PrivacyCurve(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _Largest:
+    """The largest of several curves, at every point: that of a `Parallel`, whose cells have the given ones."""
+
+    curves: tuple[PrivacyCurve, ...]
+
+    def log_delta(self, epsilon: float) -> float:
+        return _largest(curve.log_delta(epsilon) for curve in self.curves)
+
+    def epsilon(self, delta: float) -> float:
+        return _largest(curve.epsilon(delta) for curve in self.curves)
+
+
+def _by_cell(accountant: Callable[[Event], PrivacyCurve | None]) -> Callable[[Event], PrivacyCurve | None]:
+    """Let an accountant treat `Parallel` as well: by each of its cells, or not at all."""
+
+    def curve(event: Event) -> PrivacyCurve | None:
+        if not event.outermost:
+            return accountant(event)
+        found = [accountant(case) if case.held else gaussian.GaussianCurve(0.0) for case in dearest(event)]
+        able = tuple(one for one in found if one is not None)
+        return _Largest(able) if len(able) == len(found) else None
+
+    return curve
+
+
 ACCOUNTANTS: Mapping[str, Callable[[Event], PrivacyCurve | None]] = {
-    "exact": gaussian.curve,
-    "zcdp": zcdp.curve,
-    "rdp": rdp.curve,
-    "pld": pld.curve,
-    "moments": published.moments,
-    "barker_2019": published.barker_2019,
+    "exact": _by_cell(gaussian.curve),
+    "zcdp": _by_cell(zcdp.curve),
+    "rdp": _by_cell(rdp.curve),
+    "pld": _by_cell(pld.curve),
+    "moments": _by_cell(published.moments),
+    "barker_2019": _by_cell(published.barker_2019),
 }
 """Every accountant: a function from an event to its curve, or to None where it has no bound."""
 
@@ -79,6 +107,8 @@ def log_delta(event: Event, epsilon: float, accountant: str = TIGHT) -> Bound:
     """
     epsilon = validation.non_negative("epsilon", epsilon)
     _check(event, accountant)
+    if event.outermost:
+        return _largest(log_delta(case, epsilon, accountant) for case in dearest(event))
     private, slack = without_approximations(event)
     if private is None:
         return Bound(0.0, accountant)
@@ -110,6 +140,8 @@ def epsilon(event: Event, delta: float, accountant: str = TIGHT) -> Bound:
     """
     delta = validation.probability("delta", delta)
     _check(event, accountant)
+    if event.outermost:
+        return _largest(epsilon(case, delta, accountant) for case in dearest(event))
     private, slack = without_approximations(event)
     if private is None:
         return Bound(math.inf, accountant)
@@ -131,12 +163,11 @@ def curves(event: Event, accountant: str) -> dict[str, PrivacyCurve]:
                 f"use accountant='tight', or one of: {', '.join(able)}"
             )
         return {accountant: curve}
-    exact = gaussian.curve(event)
+    exact = ACCOUNTANTS["exact"](event)
     if exact is not None and AcceptBit not in event.held:
         return {"exact": exact}  # nothing beats the exact curve of Gaussians
     # a hidden decision is a Gaussian release to the loss distributions, so "exact" stands in for them
-    best_loss = {"exact": exact} if exact is not None else {"pld": pld.curve(event)}
-    asked: dict[str, PrivacyCurve | None] = {**best_loss, "rdp": rdp.curve(event), "zcdp": zcdp.curve(event)}
+    asked = {name: ACCOUNTANTS[name](event) for name in ("exact" if exact is not None else "pld", "rdp", "zcdp")}
     return {name: curve for name, curve in asked.items() if curve is not None}
 
 
@@ -154,11 +185,19 @@ class Slack(NamedTuple):
 
 
 def without_approximations(event: Event) -> tuple[Event | None, Slack]:
-    """Split off the samplers' distance from their ideal laws; None if something exact left."""
+    """Split off the samplers' distance from their ideal laws; None if something exact left.
+
+    Of a `Parallel` each cell has its own distance, and the largest is returned.
+    """
     if NonPrivate in event.held:
         return None, Slack()
     if event.held.isdisjoint(APPROXIMATIONS):
         return event, Slack()
+    if isinstance(event, Parallel):
+        found = {id(case): without_approximations(case) for case in event.cases}
+        ideal = [(number, private) for number, case in enumerate(event.cells) if (private := found[id(case)][0])]
+        largest = (max(values) for values in zip(*(slack for _, slack in found.values()), strict=True))
+        return Parallel.of_cells(event.partitions, ideal), Slack(*largest)
     parts = counts(event)
     slack = Slack(
         math.fsum(n * part.total_variation for part, n in parts.items() if isinstance(part, Approximation)),
@@ -235,6 +274,11 @@ def _rounded_up(curve: PrivacyCurve, delta: float) -> float:
     while math.isfinite(bound) and math.exp(curve.log_delta(bound)) > delta:
         bound, step = bound * (1 + step) + 1e-300, 2 * step
     return bound
+
+
+def _largest(bounds: Iterable[_Bound]) -> _Bound:
+    """Return the largest; what is not a number counts as larger than any."""
+    return max(bounds, key=lambda bound: (math.isnan(bound), bound))
 
 
 def _log_sum(first: float, second: float) -> float:

@@ -15,6 +15,7 @@ from dpmcmc.accounting import gaussian
 from dpmcmc.accounting.accountants import TIGHT, curves, log_delta, without_approximations
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, Gaussian, compose
+from dpmcmc.accounting.parallel import pairs
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument
 
 _LARGEST_LOG_NOISE = math.log(1e12)
@@ -35,6 +36,11 @@ def max_steps(per_step: Event, epsilon: float, delta: float, once: Event | None 
     if not per_step.held:
         raise InvalidArgument(f"per_step={per_step!r} must release something: any number of empty steps fits")
     base = once if once is not None else compose([])
+    if per_step.outermost or base.outermost:  # what fits in every cell
+        cells = pairs(per_step, base)
+        if any(_excess(idle, budget, accountant) > 0 for step, idle in cells if not step.held):
+            return 0
+        return min(max_steps(step, epsilon, delta, own, accountant) for step, own in cells if step.held)
     private, _ = without_approximations(per_step + base)
     if private is None or _excess(base, budget, accountant) > 0:
         return 0

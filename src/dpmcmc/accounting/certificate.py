@@ -28,6 +28,7 @@ from dpmcmc.accounting.event import (
     RatioApproximation,
     counts,
 )
+from dpmcmc.accounting.parallel import Parallel
 from dpmcmc.accounting.selection import Selected
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
@@ -46,6 +47,8 @@ _BY_KIND: Mapping[type[Event], str] = {
     AcceptBit: "of the accept tests only the decisions were shown, not the noisy ratios or acceptance probabilities",
     LogisticBit: "of the Barker tests only the decisions were shown, not the log-ratios or acceptance probabilities",
     Selected: "how many runs were made stayed secret, their time included, and of the runs only the best was shown",
+    Parallel: "every {unit} stands in one place, whatever the others are; cells are public, and what left one was "
+    "computed from its own places and earlier releases",
     Approximation: "samplers stay within the stated total variation of their ideal law; it is counted in delta",
     RatioApproximation: "samplers stay within the stated factor of the probabilities of their ideal law; it is counted",
 }
@@ -214,7 +217,7 @@ class Certificate:
             ("delta", f"{self.delta:g}"),
             ("adjacency", self.adjacency.words),
             ("protects", f"every {self.unit}"),
-            *_numbered("released", (f"{times:,} x {part!r}" for part, times in counts(self.event).items())),
+            *_numbered("released", _released(self.event)),
             *_numbered("also holds", (f"epsilon {e:g} at delta {d:.2g}" for e, d in self.curve if 0 < d < 1)),
             *_numbered("holds if", self.holds_if),
             *_numbered("paths", self.paths),
@@ -229,6 +232,14 @@ class Certificate:
 def _texts(items: Any) -> tuple[Any, ...]:
     """Return the items of a list, to be checked one by one; what is no list is no text either."""
     return tuple(cast(list[Any], items)) if isinstance(items, list) else (None,)
+
+
+def _released(event: Event) -> list[str]:
+    """Say what was released how often, and of which cells."""
+    if isinstance(event, Parallel):
+        cells = ((event.words(numbers), inside) for inside, numbers in event.groups)
+        return [f"{where}: {words}" for where, inside in cells for words in _released(inside)]
+    return [f"{times:,} x {part!r}" for part, times in counts(event).items()]
 
 
 def _up(value: float) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from functools import cache, cached_property
+from importlib import import_module
 from typing import Any, ClassVar, cast
 
 from dpmcmc import validation
@@ -21,11 +22,15 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.documents import check_levels, read_json
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
+_ELSEWHERE = {"Parallel": "parallel", "Selected": "selection"}  # modules that may not be imported when one is read
+
 
 class Event:
     """Base of all events. A subclass is a frozen dataclass and is registered under its name."""
 
     kinds: ClassVar[dict[str, type["Event"]]] = {}
+    outermost: ClassVar[bool] = False
+    """Whether compositions stand inside it, and it in none: true of `Parallel` alone, whose `join` composes it."""
 
     def __init_subclass__(cls) -> None:
         if Event.kinds.setdefault(cls.__name__, cls) is not cls:
@@ -40,6 +45,11 @@ class Event:
     def held(self) -> frozenset[type["Event"]]:
         """The kinds of elementary events in this one."""
         return frozenset((type(self),))
+
+    @property
+    def cases(self) -> tuple["Event", ...]:
+        """What may concern one neighbour, of which the dearest counts: the event, or those of a `Parallel`'s cells."""
+        return (self,)
 
     @cached_property
     def gaussian_mean(self) -> float:
@@ -76,6 +86,8 @@ class Event:
             raise InvalidArgument("an event must be a JSON object with a 'kind'")
         check_levels(plain, "the event")
         kind = plain.get("kind")
+        if isinstance(kind, str) and kind in _ELSEWHERE:
+            import_module(f"dpmcmc.accounting.{_ELSEWHERE[kind]}")
         if not isinstance(kind, str) or kind not in Event.kinds:
             validation.refuse("kind", kind, f"must be one of {', '.join(sorted(Event.kinds))}")
         return Event.kinds[kind].from_fields({name: value for name, value in plain.items() if name != "kind"})
@@ -255,7 +267,7 @@ class Composed(Event):
         for times in parts.values():
             fields.times("count", times, at_least=0)
         held = frozenset[type[Event]]().union(*(part.held for part, times in parts.items() if times))
-        if any(isinstance(part, Composed) for part, times in parts.items() if times):
+        if any(isinstance(part, Composed) or part.outermost for part, times in parts.items() if times):
             raise InvalidArgument("a Composed event holds elementary events alone; add composed events with +")
         adjacencies = {part.required_adjacency for part, times in parts.items() if times} - {None}
         if len(adjacencies) > 1:
@@ -291,8 +303,13 @@ class Composed(Event):
 
 
 def genuine(event: Event) -> Event:
-    """Return an event made anew from what it is written as, of this library's own kinds: nothing else has a price."""
+    """Return an event made anew from what it is written as: of this library's own kinds, and of all places.
+
+    Nothing else has a price: a caller, or a mechanism, that said which places were asked would lower its own.
+    """
     made = Event.from_json(event.to_json())
+    if made.outermost:
+        raise InvalidArgument("event is a Parallel: which places are asked is not for a caller or a mechanism to say")
     for kind in {type(part) for part in counts(made)}:
         home = sys.modules.get(kind.__module__)
         if not kind.__module__.startswith("dpmcmc.accounting.") or getattr(home, kind.__name__, None) is not kind:
@@ -305,23 +322,20 @@ def counts(event: Event) -> dict[Event, int]:
     return dict(event.parts) if isinstance(event, Composed) else {event: 1}
 
 
-def contains(whole: Event, part: Event) -> bool:
-    """Say whether all that happened in `part` happened in `whole`, as often at least."""
-    allowed = counts(whole)
-    return all(times <= allowed.get(one, 0) for one, times in counts(part).items())
-
-
 def compose(events: Iterable[Event]) -> Event:
     """Return the composition of many events; faster than adding them up one by one."""
     total: Counter[Event] = Counter()
+    outermost: list[Any] = []
     for event in events:
         if isinstance(event, Composed):
             total.update(dict(event.parts))
-        elif isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            total[event] += 1
-        else:
+        elif not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             validation.refuse("events", event, "must be an Event")
-    return _canonical(total)
+        elif event.outermost:
+            outermost.append(event)
+        else:
+            total[event] += 1
+    return outermost[0].join([*outermost[1:], _canonical(total)]) if outermost else _canonical(total)
 
 
 def _canonical(parts: Mapping[Event, int]) -> Event:

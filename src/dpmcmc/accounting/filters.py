@@ -16,6 +16,7 @@ import numpy as np
 from dpmcmc.accounting import rdp
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Approximation, Event, NonPrivate, compose, counts
+from dpmcmc.accounting.parallel import dearest
 
 _SHARE_OF_SLACK = 0.01
 """The part of delta that is kept for samplers that are not their ideal laws."""
@@ -64,6 +65,8 @@ class RenyiFilter:
         """Return which part of the filter an event takes: up to 1 it is admitted; infinite if it has no bound."""
         if NonPrivate in event.held:
             return math.inf
+        if event.outermost:  # a neighbour is in one cell, and there what was released of it adds up
+            return max(self.used(case) for case in dearest(event))
         parts = counts(event)
         slack = math.fsum(n * part.total_variation for part, n in parts.items() if isinstance(part, Approximation))
         curve = rdp.curve(compose(part * n for part, n in parts.items() if not isinstance(part, Approximation)))

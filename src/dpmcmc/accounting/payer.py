@@ -6,7 +6,8 @@ from typing import Protocol
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event, contains
+from dpmcmc.accounting.event import Event
+from dpmcmc.accounting.parallel import contains
 from dpmcmc.errors import InvalidArgument, LedgerError, LedgerUnavailable, RunSettled, SettlementRefused
 
 

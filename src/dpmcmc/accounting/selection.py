@@ -49,6 +49,8 @@ class Selected(Event):
         distinct = tuple(sorted(set(self.candidates), key=Event.to_json))
         if not distinct:
             raise InvalidArgument("candidates=() must hold at least one event")
+        if any(one.outermost for one in distinct):
+            raise InvalidArgument("candidates hold a Parallel: what is selected must be released from all places")
         wrong = {NonPrivate, Approximation, Selected} & frozenset[type[Event]]().union(*(one.held for one in distinct))
         if wrong:
             names = ", ".join(sorted(kind.__name__ for kind in wrong))

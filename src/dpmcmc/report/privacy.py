@@ -18,6 +18,7 @@ from dpmcmc.accounting.event import (
     PoissonGaussian,
     counts,
 )
+from dpmcmc.accounting.parallel import Parallel
 from dpmcmc.accounting.selection import Selected
 from dpmcmc.schema import Schema
 
@@ -43,19 +44,31 @@ class Released(NamedTuple):
 
 
 def released(certificate: Certificate) -> list[Released]:
-    """Return everything that was released, the most frequent first."""
-    parts = counts(certificate.event)
+    """Return everything that was released, the most frequent first; where it was of cells, of which."""
+    event = certificate.event
+    found = [("", counts(event))]
+    if isinstance(event, Parallel):
+        found = [(event.words(numbers), counts(inside)) for inside, numbers in event.groups]
     rows = [
-        Released(_KINDS.get(type(part), type(part).__name__), _numbers(part), times)
+        Released(_in_words(part, where), _numbers(part), times)
+        for where, parts in found
         for part, times in parts.items()
         if not isinstance(part, APPROXIMATIONS)
     ]
-    counted = sum(times for part, times in parts.items() if isinstance(part, Approximation))
+    counted = max(
+        (sum(times for part, times in parts.items() if isinstance(part, Approximation)) for _, parts in found),
+        default=0,
+    )
     if counted:
         room = without_approximations(certificate.event)[1]
         words = f"total variation {room.total_variation:.2g} and factor 1 + {math.expm1(room.log_ratio):.2g} in all"
         rows.append(Released(_KINDS[Approximation], words, counted))
     return sorted(rows, key=lambda row: (row.words == _KINDS[Approximation], -row.times))
+
+
+def _in_words(event: Event, where: str) -> str:
+    words = _KINDS.get(type(event), type(event).__name__)
+    return f"{where}: {words.replace('all records', 'all records there')}" if where else words
 
 
 def _numbers(event: Event) -> str:

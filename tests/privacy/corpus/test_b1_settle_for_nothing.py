@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import compose, contains
+from dpmcmc.accounting.event import compose
 from dpmcmc.accounting.ledger import Ledger
+from dpmcmc.accounting.parallel import contains
 from dpmcmc.enclave import PrivateData, Sum
 from dpmcmc.errors import BudgetExceeded, RunSettled, SettlementRefused
 

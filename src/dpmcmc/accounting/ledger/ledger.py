@@ -16,7 +16,7 @@ from dpmcmc import validation
 from dpmcmc.accounting.accountants import epsilon
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event, NonPrivate, contains, counts
+from dpmcmc.accounting.event import Event, NonPrivate, counts
 from dpmcmc.accounting.filters import RenyiFilter
 from dpmcmc.accounting.ledger import entries
 from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
@@ -25,6 +25,7 @@ from dpmcmc.accounting.ledger.entries import REGISTER, RESERVE, SETTLE
 from dpmcmc.accounting.ledger.names import find_alike, is_disguised
 from dpmcmc.accounting.ledger.schema import lock_whole_book
 from dpmcmc.accounting.ledger.secret import Secret
+from dpmcmc.accounting.parallel import contains
 from dpmcmc.errors import (
     AdjacencyMismatch,
     BudgetExceeded,
@@ -279,7 +280,7 @@ def _check_type(name: str, value: object, kind: type) -> None:
 
 def _check_event(name: str, event: Event) -> None:
     _check_type(name, event, Event)
-    if any(isinstance(part, NonPrivate) for part in counts(event)):
+    if any(isinstance(part, NonPrivate) for case in event.cases for part in counts(case)):
         raise BudgetExceeded(
             f"{name} holds NonPrivate: an exact function of the data costs an infinite epsilon and fits no budget; "
             "nothing was charged; use mechanisms that add noise"

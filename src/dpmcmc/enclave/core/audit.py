@@ -22,7 +22,7 @@ from typing import Any, cast
 import jax
 from jax.extend.core import Jaxpr, JaxprEqn, jaxpr_as_fun
 
-from dpmcmc.accounting.event import Event, NonPrivate, compose
+from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
 from dpmcmc.enclave.copies import check_constants
 from dpmcmc.enclave.core.allowed import PER_RECORD, PER_RECORD_ON_GPU, PROGRAMS, all_equations, first_refused
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, contribution_of, is_certified, plan_of
@@ -105,7 +105,7 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
             raise ReleaseRefused(
                 f"dp_release at {line_of(equation)} would give other shapes than the program was traced with"
             )
-        event = plan.event
+        event = genuine(plan.event)
         if MODES[facts.noise].claim is Claim.NONE:
             event = event + NonPrivate()
         charges.append(Charge(event, count * prod(chains), line_of(equation)))

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,34 +73,44 @@ def _format(path: Path) -> Format:
     return FORMATS[path.suffix.lower()]
 
 
-def _delimiter(path: Path, stated: str) -> str:
-    return stated or ("\t" if path.suffix.lower() == ".tsv" else ",")
+def delimiter_of(path: str, stated: str) -> str:
+    """Return what stands between the fields of a text file: what is stated, or what its ending says."""
+    return stated or ("\t" if path.lower().endswith(".tsv") else ",")
+
+
+def header(file: Any, delimiter: str) -> list[str]:
+    """Return the names in the first line of a text file that is open for bytes."""
+    text = TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
+    return next(csv.reader(text, delimiter=delimiter), [])
+
+
+def csv_options(names: list[str], delimiter: str, num_columns: int) -> dict[str, Any]:
+    """Return how pyarrow reads some columns of a text file: as texts, for a guessed type would depend on every row."""
+    module = arrow(".csv")
+    return {
+        "parse_options": module.ParseOptions(
+            delimiter=delimiter,
+            newlines_in_values=True,
+            ignore_empty_lines=num_columns > 1,  # in a single column an empty line is an empty cell
+        ),
+        "convert_options": module.ConvertOptions(
+            include_columns=names,
+            column_types=dict.fromkeys(names, arrow().string()),
+            null_values=[],
+            strings_can_be_null=False,
+        ),
+    }
 
 
 def _csv_types(path: Path, delimiter: str) -> list[tuple[str, Any]]:
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        names = next(csv.reader(file, delimiter=_delimiter(path, delimiter)), [])
+    with path.open("rb") as file:
+        names = header(file, delimiter_of(path.name, delimiter))
     return [(name, arrow().string()) for name in names]
 
 
 def _csv_columns(path: Path, names: list[str], delimiter: str) -> Any:
-    """Read cells as text, all of them: a type that was guessed would depend on every row."""
-    module, text = arrow(".csv"), arrow().string()
-    return module.read_csv(
-        str(path),
-        parse_options=module.ParseOptions(
-            delimiter=_delimiter(path, delimiter),
-            newlines_in_values=True,
-            ignore_empty_lines=len(_csv_types(path, delimiter))
-            > 1,  # in a single column an empty line is an empty cell
-        ),
-        convert_options=module.ConvertOptions(
-            include_columns=names,
-            column_types=dict.fromkeys(names, text),
-            null_values=[],
-            strings_can_be_null=False,
-        ),
-    )
+    num_columns = len(_csv_types(path, delimiter))
+    return arrow(".csv").read_csv(str(path), **csv_options(names, delimiter_of(path.name, delimiter), num_columns))
 
 
 def _parquet_types(path: Path, _: str) -> list[tuple[str, Any]]:
@@ -114,16 +125,16 @@ def _parquet_columns(path: Path, names: list[str], _: str) -> Any:
 
 def _arrow_types(path: Path, _: str) -> list[tuple[str, Any]]:
     with arrow().OSFile(str(path)) as file:
-        return [(field.name, field.type) for field in _arrow_reader(file).schema]
+        return [(field.name, field.type) for field in arrow_reader(file).schema]
 
 
 def _arrow_columns(path: Path, names: list[str], _: str) -> Any:
     wanted = [position for position, (name, _) in enumerate(_arrow_types(path, "")) if name in names]
     with arrow().OSFile(str(path)) as file:
-        return _arrow_reader(file, included_fields=wanted).read_all()
+        return arrow_reader(file, included_fields=wanted).read_all()
 
 
-def _arrow_reader(file: Any, **options: Any) -> Any:
+def arrow_reader(file: Any, **options: Any) -> Any:
     """Return a reader of either form of Arrow's files; Feather is the one that begins with its name."""
     ipc = arrow(".ipc")
     begins_with_name = file.read(6) == b"ARROW1"

@@ -91,22 +91,34 @@ def _polars(frame: Any, python_object: Any) -> Frame:
     return Frame("the polars DataFrame", list(frame.columns), read)
 
 
-def _duckdb(source: DuckDBQuery) -> Frame:
+QUERY_FAILED = (
+    "source, a DuckDB query, failed; DuckDB's own words are withheld, because they quote cells: try the query on "
+    "made-up rows. Tables in memory must be registered with the connection"
+)
+
+
+def answer_of(source: DuckDBQuery) -> Any:
+    """Return the relation that answers a query; nothing is read yet."""
     duckdb = library("duckdb")
     if not isinstance(source.connection, duckdb.DuckDBPyConnection):
         raise InvalidArgument(
             f"source has a {type(source.connection).__name__} for a connection; expected that of duckdb.connect()"
         )
-    failed = (
-        "source, a DuckDB query, failed; DuckDB's own words are withheld, because they quote cells: try the query on "
-        "made-up rows. Tables in memory must be registered with the connection"
-    )
-    answer = without_values(failed, lambda: source.connection.sql(source.query))
+    answer = without_values(QUERY_FAILED, lambda: source.connection.sql(source.query))
     if answer is None:
         raise InvalidArgument("source, a DuckDB query, answers nothing; expected a SELECT")
+    return answer
+
+
+def columns_of(answer: Any, names: list[str]) -> Any:
+    """Return some columns of a relation, as a relation."""
+    return answer.select(*(library("duckdb").ColumnExpression(name) for name in names))
+
+
+def _duckdb(source: DuckDBQuery) -> Frame:
+    answer = answer_of(source)
 
     def read(names: list[str]) -> Any:
-        columns = [duckdb.ColumnExpression(name) for name in names]
-        return without_values(failed, lambda: answer.select(*columns).to_arrow_table())
+        return without_values(QUERY_FAILED, lambda: columns_of(answer, names).to_arrow_table())
 
     return Frame("the answer to the DuckDB query", list(answer.columns), read)

@@ -21,12 +21,17 @@ def without_values(problem: str, function: Callable[[], Result]) -> Result:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            return function()
-        except DpmcmcError:  # raised here, in words of our own
-            raise
-        except Exception as error:
-            reason = _public_reason(error)
+        return in_own_words(problem, function)
+
+
+def in_own_words(problem: str, function: Callable[[], Result]) -> Result:
+    """Do the same for errors alone: in other threads, for what happens to warnings is a matter of the whole process."""
+    try:
+        return function()
+    except DpmcmcError:  # raised here, in words of our own
+        raise
+    except Exception as error:
+        reason = _public_reason(error)
     raise InvalidArgument(f"{problem}{reason}")
 
 

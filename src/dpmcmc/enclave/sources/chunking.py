@@ -1,0 +1,51 @@
+"""Chunks of leaves: counted, and cut to another length."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from dpmcmc.enclave.sources.contract import changed
+from dpmcmc.enclave.tables.columns import Leaves
+
+
+def confirmed(chunks: Iterator[Leaves], rows: int, confirm: Callable[[], None], what: str) -> Iterator[Leaves]:
+    """Return chunks, of which the last is held back until so many rows were counted and `confirm` has not raised."""
+    held: Leaves | None = None
+    for chunk in chunks:
+        if held is not None:
+            yield held
+        held = chunk
+        rows -= num_rows(chunk)
+        if rows < 0:
+            break
+    confirm()
+    if rows != 0:
+        raise changed(what)
+    if held is not None:
+        yield held
+
+
+def regrouped(chunks: Iterator[Leaves], rows: int, skip: int = 0) -> Iterator[Leaves]:
+    """Return the rows of chunks, after so many that are passed over, in chunks of another length."""
+    whole: Leaves = {}
+    filled = 0
+    for chunk in chunks:
+        length, at = num_rows(chunk), min(skip, num_rows(chunk))
+        skip -= at
+        while at < length:
+            if not whole:
+                whole = {leaf: np.empty((rows, *values.shape[1:]), values.dtype) for leaf, values in chunk.items()}
+            take = min(length - at, rows - filled)
+            for leaf, values in chunk.items():
+                whole[leaf][filled : filled + take] = values[at : at + take]
+            at, filled = at + take, filled + take
+            if filled == rows:
+                yield whole
+                whole, filled = {}, 0
+    if filled:
+        yield {leaf: values[:filled] for leaf, values in whole.items()}
+
+
+def num_rows(chunk: Leaves) -> int:
+    """Return how many rows a chunk has."""
+    return len(next(iter(chunk.values())))

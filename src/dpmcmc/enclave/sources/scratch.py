@@ -1,0 +1,161 @@
+"""Prepared rows in a private file that has no name: read once from wherever they are, then at the speed of the disk."""
+
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+from dpmcmc.enclave.sources.ahead import read_ahead
+from dpmcmc.enclave.sources.chunking import num_rows
+from dpmcmc.enclave.sources.contract import Source, changed, rows_before
+from dpmcmc.enclave.tables.columns import Leaves
+from dpmcmc.enclave.tables.guard import without_values
+from dpmcmc.errors import InvalidArgument
+
+_BLOCK = 2**16
+"""How many rows stand together in the file, leaf after leaf."""
+
+
+class Scratch:
+    """The rows of another source, in a file that only this process can reach, and that vanishes with it.
+
+    The file is opened for this user alone and has no name from then on: no folder lists it, nobody else opens it, and a
+    crash leaves nothing behind. It takes four bytes a leaf and row.
+
+    Args:
+        source: where the rows come from. They are read once, here.
+        folder: a folder on the disk that is to hold the file; unless stated, where the system has temporary files,
+            which on some machines is memory.
+    """
+
+    def __init__(self, source: Source, folder: str | os.PathLike[str] | None = None) -> None:
+        self._record, self._bounds, self._identity = source.record, source.bounds, source.identity
+        self._rows = source.num_records
+        self._lock = Lock()
+        where = tempfile.gettempdir() if folder is None else os.fspath(folder)
+        self._problem = f"folder={where!r} cannot hold a scratch file of all prepared rows"
+        self._file: Any = without_values(self._problem, lambda: tempfile.TemporaryFile(buffering=0, dir=where))  # noqa: SIM115
+        try:
+            self._check_room(where)
+            self._fill(source)
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Scratch({', '.join(self._bounds)})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the space back. It is given back when the process ends, too."""
+        with self._lock:
+            self._file.close()
+
+    @property
+    def num_records(self) -> int:
+        """The number of rows."""
+        return self._rows
+
+    @property
+    def bounds(self) -> dict[str, tuple[float, float]]:
+        """The stated bounds of each leaf."""
+        return dict(self._bounds)
+
+    @property
+    def record(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """The shape and type of one record, by leaf."""
+        return dict(self._record)
+
+    @property
+    def identity(self) -> bytes:
+        """That of the source that it was made from: the rows are the same. It is private."""
+        return self._identity
+
+    def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
+        """Return the records, so many rows at a time; another thread reads them ahead of the caller.
+
+        Args:
+            rows: how many rows a chunk has; the last may have fewer.
+            first: the number of the first chunk that is wanted.
+        """
+        skip = rows_before(rows, first)
+        if self._file.closed:
+            raise InvalidArgument("source is a Scratch that was closed; make a new one")
+        return self._ahead(rows, skip)
+
+    def _ahead(self, rows: int, skip: int) -> Iterator[Leaves]:
+        starts = range(skip, self._rows, rows)
+        yield from read_ahead(self._read(start, min(start + rows, self._rows)) for start in starts)
+
+    def _width(self, leaf: str) -> int:
+        """Return how many bytes of a row are a leaf's."""
+        return self._record[leaf].dtype.itemsize * math.prod(self._record[leaf].shape)
+
+    @property
+    def _row(self) -> int:
+        return sum(self._width(leaf) for leaf in self._record)
+
+    def _check_room(self, where: str) -> None:
+        if shutil.disk_usage(where).free < self._row * self._rows:
+            raise self._full("there is not enough space")
+
+    def _full(self, reason: str) -> InvalidArgument:
+        return InvalidArgument(f"{self._problem}: {reason}. Make space there, or state a folder= on a larger disk")
+
+    def _fill(self, source: Source) -> None:
+        written = 0
+        for chunk in source.chunks(_BLOCK):
+            written += num_rows(chunk)
+            reason = self._write([np.ascontiguousarray(chunk[leaf]) for leaf in self._record])
+            if reason:
+                raise self._full(reason)
+        if written != self._rows:
+            raise changed("source")
+
+    def _write(self, leaves: list[np.ndarray]) -> str:
+        """Append leaves to the file; return what the system says if it cannot."""
+        try:
+            for leaf in leaves:
+                left = memoryview(leaf.data).cast("B")
+                while left:
+                    left = left[self._file.write(left) :]
+        except OSError as error:
+            return os.strerror(error.errno or 0)
+        return ""
+
+    def _read(self, start: int, end: int) -> Leaves:
+        """Return the rows from `start` to `end`, put together from the blocks that hold them."""
+        chunk = {leaf: np.empty((end - start, *kept.shape), kept.dtype) for leaf, kept in self._record.items()}
+        for block in range(start // _BLOCK, -(-end // _BLOCK)):
+            begins = block * _BLOCK
+            length = min(_BLOCK, self._rows - begins)
+            low, high = max(start, begins), min(end, begins + length)
+            at = begins * self._row
+            for leaf, values in chunk.items():
+                self._read_into(values[low - start : high - start], at + (low - begins) * self._width(leaf))
+                at += length * self._width(leaf)
+        return chunk
+
+    def _read_into(self, values: np.ndarray, at: int) -> None:
+        left = memoryview(values.data).cast("B")
+        with self._lock:  # another pass reads elsewhere in the file
+            self._file.seek(at)
+            while left:
+                count = self._file.readinto(left)
+                if not count:
+                    raise changed("the scratch file")
+                left = left[count:]

@@ -1,0 +1,113 @@
+"""A mechanism, or a caller, that says which places were asked.
+
+The attack: `Parallel` costs what its dearest cell costs. A mechanism that the owner accepted, an attempt of a selection
+or the caller of `reserve` states a `Parallel` of many cells for releases that were computed from all places: ten sums
+for the price of one. Or an object that is written as one, or a `Parallel` that says that it is none.
+
+What must happen: an error of dpmcmc before anything is charged or released. The vault asks all places; none of its
+releases has cells, so no event with cells is a price of one.
+
+False alarms: none; what was charged is compared with nothing.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from toy import Book, ToySum
+
+from dpmcmc.accounting import Composed, Event, Gaussian, Parallel, Partition, epsilon
+from dpmcmc.enclave import PrivateData
+from dpmcmc.enclave.select import Attempt
+from dpmcmc.errors import DpmcmcError, InvalidArgument
+
+ROWS = np.zeros((60, 2), np.float32)
+TENTHS = Partition(tuple(range(0, 61, 6)))
+TEN_FOR_ONE = Parallel(TENTHS, {cell: Gaussian(9.0) for cell in range(10)})
+
+
+class Written(Gaussian):
+    """A Gaussian, by its class, that is written as a Parallel."""
+
+    def to_dict(self):
+        return TEN_FOR_ONE.to_dict()
+
+
+class SaysItHasNone(Parallel):
+    """A Parallel that stands inside compositions."""
+
+    outermost = False
+
+
+@pytest.fixture(autouse=True)
+def _kinds():
+    kept = dict(Event.kinds)
+    yield
+    Event.kinds.clear()
+    Event.kinds.update(kept)
+
+
+def says_it_has_none():
+    made = object.__new__(SaysItHasNone)
+    made._set(partitions=TEN_FOR_ONE.partitions, cells=TEN_FOR_ONE.cells)
+    return made
+
+
+STATED = {
+    "a Parallel": lambda: TEN_FOR_ONE,
+    "with something of all places": lambda: TEN_FOR_ONE + Gaussian(50.0),
+    "of one cell": lambda: Parallel(Partition((0, 60)), {0: Gaussian(9.0)}),
+    "of nothing": lambda: Parallel(TENTHS, {}),
+    "written as one": lambda: Written(9.0),
+    "written as one, composed": lambda: Composed({Written(9.0): 1, Gaussian(50.0): 1}),
+    "that says it is none": says_it_has_none,
+    "that says it is none, composed": lambda: Composed({says_it_has_none(): 3}),
+}
+
+
+@dataclass(frozen=True)
+class StatesItsCells(ToySum):
+    """A mechanism that the owner accepts, whose price has cells."""
+
+    name: str = ""
+
+    def plan(self, facts, contribution, queries):
+        plan = ToySum.plan(self, facts, contribution, queries)
+        return replace(plan, event=STATED[self.name]()) if self.name else plan
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_a_mechanism_does_not_state_its_cells(name):
+    book = Book()
+    data = PrivateData(ROWS, ledger=book, dataset="people", extra_mechanisms=[StatesItsCells])
+
+    def program(oracle):
+        return oracle.sum(StatesItsCells(name=name), lambda record: record).value
+
+    for ask in (data.price, data.run):
+        with pytest.raises(InvalidArgument, match=r"^event is a Parallel|no kind of event|^kind="):
+            ask(program)
+    assert book.reserved == []
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_a_caller_does_not_state_its_cells(name):
+    book = Book()
+    data = PrivateData(ROWS, ledger=book, dataset="people")
+    with pytest.raises(DpmcmcError), data.reserve(STATED[name]()):
+        pytest.fail("something was set aside")
+    attempt = Attempt(STATED[name](), lambda paid: (paid, 0.0))
+    with pytest.raises(DpmcmcError):
+        data.select([attempt], mean=2.0)
+    assert book.reserved == []
+
+
+def test_there_is_an_attack():
+    """Without the refusal ten sums of all records would be paid as one: the negative control."""
+    assert epsilon(TEN_FOR_ONE, 1e-6) == epsilon(Gaussian(9.0), 1e-6) < epsilon(Gaussian(9.0) * 10, 1e-6) / 3
+    book = Book()
+    data = PrivateData(ROWS, ledger=book, dataset="people", extra_mechanisms=[StatesItsCells])
+    data.run(lambda oracle: oracle.sum(StatesItsCells(), lambda record: record).value)
+    assert book.reserved == [Gaussian(2.0)]
+    with pytest.raises(InvalidArgument, match="event is a Parallel"), data.reserve(TEN_FOR_ONE):
+        pass
