@@ -27,6 +27,9 @@ PRIORS, NARROWER = 0.9, 0.5
 """Shares of the prior's width: above the first one the records do not identify a parameter; below the second one a
 result does, and a mark is for nothing."""
 
+SHOWN = 6
+"""Of so many offending parameters it is kept how far they are off and how wide, and whether they are marked."""
+
 MISFIT = ("residuals", "not linear", "did not arrive")
 """What reasons speak of that say that a model does not hold."""
 
@@ -120,9 +123,10 @@ def judged(
         "error_of_all": _rms(list(errors.values())),
         "predicted": quality.predicted_error,
         "marked": len(marked),
+        "num_offending": len(offending),
         "offending": {
             name: [round(float(off[name]), 2), round(float(widths[name]), 2), name in marked]
-            for name in sorted(offending)
+            for name in sorted(offending, key=lambda name: name in marked)[:SHOWN]
         },
         "missed": sorted(missed) if not covers else [],
         "reasons": [reason.split(":")[0][:60] for reason in quality.reasons],

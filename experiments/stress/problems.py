@@ -92,7 +92,7 @@ class Problem:
     @property
     def slopes(self) -> np.ndarray:
         """The slopes that make the rows."""
-        return np.resize(SLOPES, self.numbers) * min(1.0, 2 / np.sqrt(self.numbers))
+        return np.resize(SLOPES, self.numbers) * min(1.0, 2 / np.sqrt(max(self.numbers, 1)))
 
     @property
     def truth(self) -> dict[str, float]:

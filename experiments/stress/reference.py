@@ -90,35 +90,72 @@ class Sampled(NamedTuple):
 
 def exact(emulated: Emulated, records: Any, noises: Mapping[str, float] | None = None) -> Reference:
     """Return the exact posterior of records, and the oracle's error for noises of one release, by name."""
-    model, layout, problem = emulated.model, emulated.layout, emulated.problem
-    spreads = getattr(problem, "spreads", {}) or _spreads(layout)
-    density = _density(model, layout, tuple(sorted(spreads.items())))
-    table = density.table(records)
-    start = density.start(problem)
-    if isinstance(problem, ModelProblem) and problem.compared is not None:
-        found = _several_modes(density, table, start, problem)
-    elif spreads:
-        found = _over_spreads(density, table, start)
-    elif _size(records) * layout.dimension <= NUTS_UP_TO:
-        found = _nuts(density, table, start)
-    else:
-        found = _importance(density, table, start)
-    means, sds = _moments(compared(problem, density.named(found.vectors)), found)
+    density, found = _found(emulated, records)
+    means, sds = _moments(compared(emulated.problem, density.named(found.vectors)), found)
     rows, counts = in_chunks(records, CHUNK)
     floors = floor_errors(density, Table(rows, counts, counts), found, noises or {})
     return Reference(found.method, found.is_valid, round(float(found.check), 4), means, sds, floors)
 
 
-def checked(emulated: Emulated, records: Any) -> tuple[float, float]:
-    """Return how far a reference is from NUTS on the same table: in means, in standard deviations, and their ratio."""
-    layout = emulated.layout
-    first = exact(emulated, records)
-    density = _density(emulated.model, layout, ())
-    found = _nuts(density, density.table(records), density.start(emulated.problem))
+def _found(emulated: Emulated, records: Any) -> "tuple[Density, Sampled]":
+    model, layout, problem = emulated.model, emulated.layout, emulated.problem
+    spreads = getattr(problem, "spreads", {}) or _spreads(layout)
+    density = _density(model, layout, tuple(sorted(spreads.items())))
+    table, start = density.table(records), density.start(problem)
+    if isinstance(problem, ModelProblem) and problem.compared is not None:
+        return density, _several_modes(density, table, start, problem)
+    if spreads:
+        return density, _over_spreads(density, table, start)
+    if _size(records) * layout.dimension <= NUTS_UP_TO:
+        return density, _nuts(density, table, start)
+    return density, _importance(density, table, start)
+
+
+def by_importance(emulated: Emulated, records: Any) -> Reference:
+    """Return the exact posterior by importance sampling, whatever the size."""
+    density = _density(emulated.model, emulated.layout, ())
+    found = _importance(density, density.table(records), density.start(emulated.problem))
     means, sds = _moments(compared(emulated.problem, density.named(found.vectors)), found)
-    far = max(abs(first.means[name] - means[name]) / sds[name] for name in means)
-    wide = max((first.sds[name] / sds[name] for name in means), key=lambda ratio: abs(np.log(ratio)))
-    return (far, wide) if found.check < MET else (float("nan"), float("nan"))
+    return Reference(found.method, found.is_valid, float(found.check), means, sds)
+
+
+class Check(NamedTuple):
+    """A reference beside NUTS on the same table."""
+
+    r_hat: float
+    """Of NUTS."""
+    far: float
+    """The largest distance of the means, in standard deviations."""
+    wide: float
+    """The ratio of standard deviations that is furthest from one."""
+
+
+def checked(emulated: Emulated, records: Any) -> Check:
+    """Return how far a reference is from NUTS; random intercepts are tried as they are, and in units of their sd."""
+    density, found = _found(emulated, records)
+    means, sds = _moments(compared(emulated.problem, density.named(found.vectors)), found)
+    checks: list[Check] = []
+    for spreads in {density.spreads, ()}:
+        other = _density(emulated.model, emulated.layout, spreads)
+        vectors = found.vectors if spreads == density.spreads else density.positions(found.vectors)
+        mean, root = _mean_and_root(vectors, found.weights)
+        table = other.around(other.table(records), mean)
+        places = np.random.default_rng(1).standard_normal((CHAINS, len(mean)))
+        drawn = _chains(other, table, jnp.float32(mean), jnp.float32(root), places)
+        flat = mean + drawn.reshape(-1, len(mean)) @ root.T
+        values = compared(emulated.problem, other.named(flat))
+        r_hat = max(_r_hat(each.reshape(CHAINS, -1)) for each in values.values())
+        far = max(abs(means[name] - each.mean()) / each.std() for name, each in values.items())
+        wide = max((sds[name] / each.std() for name, each in values.items()), key=lambda ratio: abs(np.log(ratio)))
+        checks.append(Check(r_hat, float(far), float(wide)))
+    return min(checks)
+
+
+def _mean_and_root(vectors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mean = weights @ vectors
+    centred = vectors - mean
+    covariance = (centred * weights[:, None]).T @ centred
+    return mean, np.linalg.cholesky(covariance + 1e-9 * np.diag(np.diag(covariance)))
 
 
 def compared(problem: Any, named: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -195,8 +232,13 @@ class Density:
 
     def named(self, vectors: np.ndarray) -> dict[str, np.ndarray]:
         """Return vectors as people read them."""
+        turned = np.asarray(self.positions(vectors), np.float32)
+        return {name: each[0] for name, each in parameters(self.model, self.layout, turned[None]).items()}
+
+    def positions(self, vectors: np.ndarray) -> np.ndarray:
+        """Return vectors as positions of the model, laid out flat."""
         turned = jax.vmap(lambda vector: self.layout.ravel(self.position(vector)[0]))(jnp.float32(vectors))
-        return {name: each[0] for name, each in parameters(self.model, self.layout, np.asarray(turned)[None]).items()}
+        return np.asarray(turned, float)
 
     def position(self, vector: Any) -> tuple[Any, Any]:
         """Return a position, and the log-Jacobian of random intercepts."""
@@ -492,11 +534,8 @@ def floor_errors(density: Density, table: Table, found: Sampled, noises: Mapping
     The oracle knows where the posterior is and how wide, and the best clip: what is left is the bias of clipping and
     the noise, as a root mean square over the parameters, in standard deviations of the posterior.
     """
-    mean = found.weights @ found.vectors
-    centred = found.vectors - mean
-    covariance = (centred * found.weights[:, None]).T @ centred
-    sds = np.sqrt(np.diag(covariance))
-    root = np.linalg.cholesky(covariance + 1e-9 * np.diag(sds**2))
+    mean, root = _mean_and_root(found.vectors, found.weights)
+    sds = np.linalg.norm(root, axis=1)
     radii = RADII * np.sqrt(len(mean) / float(table.counts.sum()))
     moved = np.asarray(density.whitened_scores(jnp.float32(mean), jnp.float32(root), jnp.float32(radii), table), float)
     biases = np.mean((moved @ root.T / sds) ** 2, axis=1)

@@ -29,10 +29,11 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 FEASIBLE = 0.5
 """The oracle's error below which a run can be right."""
 
-COLUMNS = (
-    "problem family n d epsilon runs right honest wrong refused false_alarms worst_own_sds coverage95 floor_error "
-    "predicted_error measured_error reference seconds without_reference intervals"
-).split()
+COLUMNS = [
+    *("problem", "family", "n", "d", "epsilon", "runs", "right", "honest", "wrong", "refused", "false_alarms"),
+    *("worst_own_sds", "coverage95", "floor_error", "predicted_error", "measured_error", "reference", "seconds"),
+    *("without_reference", "intervals"),
+]
 
 
 class Unit(NamedTuple):
@@ -46,8 +47,8 @@ class Unit(NamedTuple):
 class Prepared:
     """A problem at its budgets, with what was compiled for it."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.problem = name, ALL[name]
+    def __init__(self, name: str, *, keeps: bool = True) -> None:
+        self.name, self.problem, self.keeps = name, ALL[name], keeps
         self.data = private_data(self.problem, 0)
         self.at = lru_cache(maxsize=None)(lambda epsilon: Emulated(self.problem, epsilon, self.data))
         self.priors = Priors(self.problem, self.at(1.0).model)
@@ -55,14 +56,15 @@ class Prepared:
     def reference(self, records: Any, seed: int) -> Reference:
         """Return the reference of a table, from its file if it is there."""
         path = store.place("references", self.name)
-        kept = store.by_seed(path)
+        kept = store.by_seed(path) if self.keeps else {}
         if seed in kept:
             return Reference.from_plain(kept[seed])
         started = time.process_time()
         noises = {f"{epsilon:g}": self.at(epsilon).noise_at_whole_budget for epsilon in EPSILONS}
         found = exact(self.at(1.0), records, noises)
         seconds = round(time.process_time() - started, 2)
-        store.append(path, {"seed": seed, **found.to_plain(), "seconds": seconds})
+        if self.keeps:
+            store.append(path, {"seed": seed, **found.to_plain(), "seconds": seconds})
         return found
 
 
@@ -175,8 +177,8 @@ def summarise(table: pd.DataFrame) -> str:
         [
             f"{runs} runs of {table['problem'].nunique()} problems: right {table['right'].sum()}, honest "
             f"{table['honest'].sum()}, refused {refused}, wrong {table['wrong'].sum()} "
-            f"({table['wrong'].sum() / runs:.2%}), without a reference {table['without_reference'].sum()}; false alarms "
-            f"{table['false_alarms'].sum() / max(runs - refused, 1):.2%} of what was run",
+            f"({table['wrong'].sum() / runs:.2%}), without a reference {table['without_reference'].sum()}; "
+            f"false alarms {table['false_alarms'].sum() / max(runs - refused, 1):.2%} of what was run",
             f"feasible, the oracle's error below {FEASIBLE}: {feasible['runs'].sum()} runs, right "
             f"{feasible['right'].sum() / max(feasible['runs'].sum(), 1):.1%}; 95 % intervals hold {coverage:.1%}",
         ]

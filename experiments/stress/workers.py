@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 ONE_THREAD = {
@@ -16,7 +17,7 @@ ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    "JAX_COMPILATION_CACHE_DIR": "/tmp/stress_compiled",  # shared by all processes
+    "JAX_COMPILATION_CACHE_DIR": str(Path(gettempdir()) / "stress_compiled"),  # shared by all processes
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.5",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
@@ -37,9 +38,10 @@ def work_through(task: Task, units: Sequence[Any], number: int, time_limit: floa
     """
     deadline = time.time() + time_limit
     if number == 1:
-        for unit in units:
-            if time.time() < deadline:
-                task(unit, deadline)
+        for place, unit in enumerate(units):
+            if time.time() > deadline:
+                return list(units[place:])
+            task(unit, deadline)
         return []
     os.environ.update(ONE_THREAD)  # before a process of theirs imports anything
     left, tries = list(units), dict.fromkeys(map(str, units), 0)
