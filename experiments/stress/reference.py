@@ -34,7 +34,7 @@ WARMUP, DRAWS, CHAINS = 300, 300, 4
 NODES = 400
 """Standard deviations of random intercepts on the grid."""
 
-RADII = 1.15 ** np.arange(-25.0, 50.0)
+RADII = 1.4 ** np.arange(-10.0, 14.0)
 """Clips that an oracle may choose from, in roots of (parameters / records)."""
 
 
@@ -203,7 +203,7 @@ class Density:
     hessian: Callable[..., Any]
     values: Callable[..., Any]
     each: Callable[..., Any]
-    whitened_scores: Callable[..., Any]
+    clipped_scores: Callable[..., Any]
 
     @property
     def dimension(self) -> int:
@@ -287,16 +287,19 @@ def _density(model: Model, layout: Layout, spreads: tuple[tuple[str, str], ...])
     def each(vector: jax.Array, table: Table) -> jax.Array:
         return jax.lax.map(lambda rows: jax.vmap(likelihood, in_axes=(None, 0))(vector, rows), table.rows)
 
-    def whitened_scores(vector: jax.Array, root: jax.Array, radii: jax.Array, table: Table) -> jax.Array:
-        """Return by how much the sum of scores, in coordinates with a root, changes if they are clipped at radii."""
+    def clipped_scores(vector: jax.Array, root: jax.Array, radii: jax.Array, table: Table) -> tuple[Any, Any]:
+        """Return what clips at radii take off the sum of scores, in coordinates with a root, and off their square."""
 
-        def more(so_far: jax.Array, chunk: Table) -> tuple[jax.Array, None]:
+        def more(so_far: tuple[Any, Any], chunk: Table) -> tuple[Any, None]:
             scores = jax.vmap(jax.grad(likelihood), in_axes=(None, 0))(vector, chunk.rows) @ root
             lengths = jnp.maximum(jnp.linalg.norm(scores, axis=1), 1e-30)
-            cut = jnp.minimum(1.0, radii[:, None] / lengths) - 1.0
-            return so_far + (cut * chunk.counts) @ scores, None
+            cut = (1.0 - jnp.minimum(1.0, radii[:, None] / lengths)) * chunk.counts
+            squares = jax.lax.map(lambda one: (scores * one[:, None]).T @ scores, cut)
+            return (so_far[0] + cut @ scores, so_far[1] + squares), None
 
-        return jax.lax.scan(more, jnp.zeros((len(radii), len(vector))), table)[0]
+        size = len(vector)
+        begin = (jnp.zeros((len(radii), size)), jnp.zeros((len(radii), size, size)))
+        return jax.lax.scan(more, begin, table)[0]
 
     value = total(log_prior, of_chunk)
     many = total(jax.vmap(log_prior), lambda vectors, chunk: jax.vmap(of_chunk, in_axes=(0, None))(vectors, chunk))
@@ -310,7 +313,7 @@ def _density(model: Model, layout: Layout, spreads: tuple[tuple[str, str], ...])
         jax.jit(total(jax.hessian(log_prior), jax.hessian(of_chunk))),
         jax.jit(many),
         jax.jit(each),
-        jax.jit(whitened_scores),
+        jax.jit(clipped_scores),
     )
 
 
@@ -531,12 +534,24 @@ def _r_hat(chains: np.ndarray) -> float:
 def floor_errors(density: Density, table: Table, found: Sampled, noises: Mapping[str, float]) -> dict[str, float]:
     """Return the error of an oracle by name of the budget: one clipped sum of scores, with the noise of a clip of one.
 
-    The oracle knows where the posterior is and how wide, and the best clip: what is left is the bias of clipping and
-    the noise, as a root mean square over the parameters, in standard deviations of the posterior.
+    The oracle asks at the posterior's mean, in coordinates in which the posterior is round, knows the slope of clipped
+    scores there, and takes the best clip. What is left is the bias of clipping and the noise: a root mean square over
+    the parameters, in standard deviations of the posterior. The slope is that of the model: by Bartlett's identity a
+    clip takes off it what it takes off the squares of the scores.
     """
     mean, root = _mean_and_root(found.vectors, found.weights)
-    sds = np.linalg.norm(root, axis=1)
-    radii = RADII * np.sqrt(len(mean) / float(table.counts.sum()))
-    moved = np.asarray(density.whitened_scores(jnp.float32(mean), jnp.float32(root), jnp.float32(radii), table), float)
-    biases = np.mean((moved @ root.T / sds) ** 2, axis=1)
-    return {name: round(float(np.sqrt(np.min(biases + (noise * radii) ** 2))), 5) for name, noise in noises.items()}
+    sds, size = np.linalg.norm(root, axis=1), len(mean)
+    radii = np.append(RADII * np.sqrt(size / float(table.counts.sum())), 0.0)
+    asked = (jnp.float32(each) for each in (mean, root, radii))
+    taken, squares = (np.asarray(each, float) for each in density.clipped_scores(*asked, table))
+    # without a clip the slope is one; where the model does not hold, the squares can be larger than it
+    squares = squares * min(1.0, size / np.trace(squares[-1]))
+    errors: list[tuple[float, float]] = []
+    for radius, off, square in zip(radii[:-1], taken, squares, strict=False):
+        values, vectors = np.linalg.eigh(np.eye(size) - square)
+        back = root @ (vectors / np.maximum(values, 1e-3)) @ vectors.T / sds[:, None]
+        errors.append((float(np.mean((back @ off) ** 2)), radius**2 * float(np.mean(np.sum(back**2, axis=1)))))
+    return {
+        name: round(float(np.sqrt(min(bias + noise**2 * unit for bias, unit in errors))), 5)
+        for name, noise in noises.items()
+    }

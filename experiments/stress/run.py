@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binom
 
 from experiments.stress import store
 from experiments.stress.emulated import Emulated, private_data
-from experiments.stress.judge import Priors, one_run
+from experiments.stress.judge import RARE, Priors, one_run
 from experiments.stress.models import MODELS, ModelProblem
 from experiments.stress.problems import PROBLEMS, Problem
 from experiments.stress.reference import Reference, exact
@@ -173,6 +174,8 @@ def summarise(table: pd.DataFrame) -> str:
     held = table.dropna(subset=["coverage95"])
     of_model = held[[ALL[name].holds for name in held["problem"]]]
     coverage = (of_model["coverage95"] * of_model["intervals"]).sum() / max(of_model["intervals"].sum(), 1)
+    least = binom.ppf(RARE, of_model["intervals"], 0.95)
+    low = of_model[of_model["coverage95"] * of_model["intervals"] < least - 0.5]
     return "\n".join(
         [
             f"{runs} runs of {table['problem'].nunique()} problems: right {table['right'].sum()}, honest "
@@ -181,6 +184,8 @@ def summarise(table: pd.DataFrame) -> str:
             f"false alarms {table['false_alarms'].sum() / max(runs - refused, 1):.2%} of what was run",
             f"feasible, the oracle's error below {FEASIBLE}: {feasible['runs'].sum()} runs, right "
             f"{feasible['right'].sum() / max(feasible['runs'].sum(), 1):.1%}; 95 % intervals hold {coverage:.1%}",
+            f"where they hold too rarely at {RARE:g}, were they independent: "
+            f"{', '.join(f'{one.problem} at {one.epsilon:g}' for one in low.itertuples()) or 'nowhere'}",
         ]
     )
 
