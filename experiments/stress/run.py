@@ -30,6 +30,9 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 FEASIBLE = 0.5
 """The oracle's error below which a run can be right."""
 
+LONG = 130.0
+"""About how many seconds a process works on one unit: what it compiles is for all of it."""
+
 COLUMNS = [
     *("problem", "family", "n", "d", "epsilon", "runs", "right", "honest", "wrong", "refused", "false_alarms"),
     *("worst_own_sds", "coverage95", "floor_error", "predicted_error", "measured_error", "reference", "seconds"),
@@ -111,7 +114,7 @@ def units(names: list[str], epsilons: tuple[float, ...], runs: int) -> list[Unit
         kept = [set(store.by_seed(_path(name, epsilon))) for epsilon in epsilons]
         seeds = [seed for seed in range(runs) if any(seed not in done for done in kept)]
         cost = expected_seconds(ALL[name])
-        block = int(np.clip(60 / cost, 1, runs))
+        block = int(np.clip(LONG / cost, 1, runs))
         for first in range(0, len(seeds), block):
             some = tuple(seeds[first : first + block])
             found.append((cost * len(some), Unit(name, some, epsilons)))
@@ -121,9 +124,9 @@ def units(names: list[str], epsilons: tuple[float, ...], runs: int) -> list[Unit
 def expected_seconds(problem: Problem | ModelProblem) -> float:
     """Return about how long one table takes at all budgets, in seconds of one core."""
     if isinstance(problem, ModelProblem):
-        return 250.0 if problem.compared is not None else 60.0
+        return 250.0 if problem.compared is not None else 65.0
     d = 4 + problem.numbers + (problem.groups[0] if problem.groups else 0)
-    return 8 + 4e-7 * problem.size * d * (d + 60)
+    return 4 + 8e-8 * problem.size * d * (d + 60)
 
 
 def row(name: str, epsilon: float, runs: int) -> dict[str, Any] | None:
