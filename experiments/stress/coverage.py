@@ -94,7 +94,8 @@ def row(name: str, epsilon: float) -> dict[str, Any] | None:
         "p_above_98": above,
         **{verdict: int((found["verdict"] == verdict).sum()) for verdict in ("good", "fair", "bad")},
     }
-    compared = found[found["verdict"] != "bad"].reindex(columns=[*found, "error"]).dropna(subset=["error", "predicted"])
+    found["error"] = found.get("error")
+    compared = found[found["verdict"] != "bad"].dropna(subset=["error", "predicted"])
     for label, some in (("good", compared[compared["verdict"] == "good"]), ("not_bad", compared)):
         measured, predicted = (np.sqrt((some[key].astype(float) ** 2).mean()) for key in ("error", "predicted"))
         result |= {f"compared_{label}": len(some), f"ratio_{label}": measured / predicted if len(some) else np.nan}

@@ -89,7 +89,8 @@ def judged(
     inside = 0
     for name, each in values.items():
         grade = quality.parameters.get(name, Grade())
-        is_marked = grade.verdict == "bad" or bool(grade.reasons) or f" {name}," in decided or f" {name}:" in decided
+        is_marked = grade.verdict == "bad" or bool(grade.reasons)
+        is_decided = f" {name}," in decided or f" {name}:" in decided
         own, its = float(each.std()), found.sds[name]
         moved = float(each.mean()) - found.means[name]
         noise = _noise(quality, grade, own, its)
@@ -101,7 +102,7 @@ def judged(
         is_off = not off[name] <= FAR or not WIDTHS[0] <= widths[name] <= WIDTHS[1]
         if is_off and (is_identified or not is_marked):
             offending.add(name)
-        if name in problem.truth and not is_marked:
+        if name in problem.truth and not (is_marked or is_decided):
             low, high = np.quantile(each, [0.025, 0.975])
             if low <= problem.truth[name] <= high:
                 inside += 1

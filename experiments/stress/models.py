@@ -159,9 +159,9 @@ def _mixture(rng: Generator, size: int) -> Arrays:
 
 
 def network(x: Any, y: Any) -> None:
-    """One hidden layer of three units."""
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([2, 3]).to_event(2))
-    v = numpyro.sample("v", dist.Normal(0, 1).expand([3]).to_event(1))
+    """One hidden layer of two units; with one more than the curve needs, no sampler would reach all of the posterior."""
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2, 2]).to_event(2))
+    v = numpyro.sample("v", dist.Normal(0, 1).expand([2]).to_event(1))
     c = numpyro.sample("c", dist.Normal(0, 1))
     sigma = numpyro.sample("sigma", dist.HalfNormal(1))
     with numpyro.plate("data", y.shape[0]):
@@ -243,7 +243,7 @@ def _few_events(rng: Generator, size: int) -> Arrays:
 _LINE = {"x": (-4.0, 4.0)}
 _WEIBULL = {"a": 1.0, "k": 1.6, "b[0]": 0.3, "b[1]": -0.2}
 _WEIBULL_START = {"a": 1.0, "k": 1.6, "b": [0.3, -0.2]}
-_NETWORK_START = {"w": [[1.0, 0.2, 0.1], [-0.5, 1.2, 0.1]], "v": [1.0, -0.5, 0.1], "c": 0.0, "sigma": 0.5}
+_NETWORK_START = {"w": [[1.0, 0.2], [-0.5, 1.2]], "v": [1.0, -0.5], "c": 0.0, "sigma": 0.5}
 MODELS = {
     problem.name: problem
     for problem in (

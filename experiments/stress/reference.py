@@ -504,7 +504,7 @@ def _sampler(density: Density) -> Any:
         place = numpyro.sample("place", dist.ImproperUniform(dist.constraints.real_vector, (), (density.dimension,)))
         numpyro.factor("density", density.value(mode + root @ place, table))
 
-    kernel = NUTS(posterior, target_accept_prob=0.85)
+    kernel = NUTS(posterior, target_accept_prob=0.85, max_tree_depth=8)
     return MCMC(
         kernel,
         num_warmup=WARMUP,
