@@ -159,7 +159,7 @@ def _mixture(rng: Generator, size: int) -> Arrays:
 
 
 def network(x: Any, y: Any) -> None:
-    """One hidden layer of two units; with one more than the curve needs, no sampler would reach all of the posterior."""
+    """One hidden layer of two units: with one more than the curve needs, the posterior would be singular."""
     w = numpyro.sample("w", dist.Normal(0, 1).expand([2, 2]).to_event(2))
     v = numpyro.sample("v", dist.Normal(0, 1).expand([2]).to_event(1))
     c = numpyro.sample("c", dist.Normal(0, 1))

@@ -37,6 +37,9 @@ NODES = 400
 RADII = 1.4 ** np.arange(-10.0, 14.0)
 """Clips that an oracle may choose from, in roots of (parameters / records)."""
 
+FLATTEST = 0.02
+"""The least slope that an oracle believes, in units of that without a clip."""
+
 
 @dataclass
 class Reference:
@@ -549,7 +552,7 @@ def floor_errors(density: Density, table: Table, found: Sampled, noises: Mapping
     errors: list[tuple[float, float]] = []
     for radius, off, square in zip(radii[:-1], taken, squares, strict=False):
         values, vectors = np.linalg.eigh(np.eye(size) - square)
-        back = root @ (vectors / np.maximum(values, 1e-3)) @ vectors.T / sds[:, None]
+        back = root @ (vectors / np.maximum(values, FLATTEST)) @ vectors.T / sds[:, None]
         errors.append((float(np.mean((back @ off) ** 2)), radius**2 * float(np.mean(np.sum(back**2, axis=1)))))
     return {
         name: round(float(np.sqrt(min(bias + noise**2 * unit for bias, unit in errors))), 5)
