@@ -1,80 +1,142 @@
 """How often 95 % intervals hold the truth, family by family, and whether the predicted error is that which one has.
 
-    python -m experiments.stress.coverage --runs 200
+    python -m experiments.stress.coverage --workers 16 [--time-limit 480]
 
-Rows and noise are new in each run; sums and noise are emulated (`emulated`). Writes `results/coverage.csv`, resumes.
+Rows and noise are new in each run; sums and noise are emulated (`emulated`). Every run is a line of a file in
+`results/cells`, and is not made again; `results/coverage.csv` has them all. The first `COMPARED` tables of a family
+have the exact posterior beside them, by importance sampling.
 """
 
 import argparse
-from pathlib import Path
+import time
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom
+from scipy.stats import norm
 
 from dpmcmc.diagnostics.summary import coordinates
-from experiments.stress.emulated import Emulated
+from experiments.stress import store
+from experiments.stress.emulated import Emulated, private_data
+from experiments.stress.judge import Priors, judged
 from experiments.stress.problems import PROBLEMS
+from experiments.stress.reference import Reference, by_importance
+from experiments.stress.workers import work_through
 
-OUTPUT = Path(__file__).parent / "results" / "coverage.csv"
+FAMILIES = [name for name in PROBLEMS if name.endswith(" plain")]
 EPSILONS = (1.0, 2.0, 8.0)
-RARE = 1e-4
+FIRST, COMPARED, BLOCK = 1000, 50, 25
+LIMITS, RARE = (0.92, 0.98), 1e-4
 
 
-def cell(name: str, epsilon: float, runs: int) -> dict[str, object]:
-    """Return how many intervals of all runs hold the truth, those of marked parameters left out."""
-    problem = PROBLEMS[name]
-    emulated = Emulated(problem, epsilon)
-    held: list[bool] = []
-    verdicts: list[str] = []
-    for seed in range(1000, 1000 + runs):
-        drawn = emulated.fit(emulated.records(seed), seed)
-        verdicts.append(drawn.quality.verdict)
-        for key, values in coordinates(drawn.draws).items():
-            grade = drawn.quality.parameters.get(key)
-            if key in problem.truth and verdicts[-1] != "bad" and (grade is None or grade.verdict != "bad"):
-                low, high = np.quantile(values, [0.025, 0.975])
-                held.append(bool(low <= problem.truth[key] <= high))
-    count, size = sum(held), len(held)
-    # intervals of one run depend on each other: the test takes each run for one and a half of them
-    factor = 1.5 * runs / max(size, 1)
-    low, high = (float(f(count * factor, size * factor)) for f in (_not_below, _not_above)) if size else (1.0, 1.0)
-    return {
-        "family": problem.family,
-        "n": problem.size,
+class Unit(NamedTuple):
+    """Some tables of a family."""
+
+    name: str
+    seeds: tuple[int, ...]
+
+
+@lru_cache(maxsize=1)
+def _prepared(name: str) -> tuple[dict[float, Emulated], Priors]:
+    data = private_data(PROBLEMS[name], 0)
+    at = {epsilon: Emulated(PROBLEMS[name], epsilon, data) for epsilon in EPSILONS}
+    return at, Priors(PROBLEMS[name], at[1.0].model)
+
+
+def do(unit: Unit, deadline: float) -> None:
+    """Make the runs of a unit that are not there yet."""
+    at, priors = _prepared(unit.name)
+    problem = PROBLEMS[unit.name]
+    for seed in unit.seeds:
+        left = [epsilon for epsilon in EPSILONS if seed not in store.by_seed(_path(unit.name, epsilon))]
+        if not left or time.time() > deadline:
+            continue
+        records = at[1.0].records(seed)
+        is_compared = seed < FIRST + COMPARED
+        found = by_importance(at[1.0], records) if is_compared else None
+        for epsilon in left:
+            drawn = at[epsilon].fit(records, seed)
+            beside = _own(drawn) if found is None else found
+            result = judged(problem, drawn.quality, drawn.draws, beside, priors)
+            line = {name: result[name] for name in ("verdict", "inside", "intervals", "predicted")}
+            if found is not None and found.is_valid:
+                line |= {"error": result["error"], "right": result["right"], "honest": result["honest"]}
+            store.append(_path(unit.name, epsilon), {"seed": seed, **line})
+
+
+def _own(drawn: Any) -> Reference:
+    """Return a result as its own reference, where only its intervals are of interest."""
+    values = coordinates(drawn.draws)
+    means, sds = ({name: float(moment(each)) for name, each in values.items()} for moment in (np.mean, np.std))
+    return Reference("none", False, 0.0, means, sds)
+
+
+def _path(name: str, epsilon: float) -> Any:
+    return store.place("coverage", name, f"{epsilon:g}")
+
+
+def row(name: str, epsilon: float) -> dict[str, Any] | None:
+    """Return the line of a family and a budget; None if there are no runs."""
+    found = pd.DataFrame(store.by_seed(_path(name, epsilon)).values())
+    if found.empty:
+        return None
+    said = found[(found["verdict"] != "bad") & (found["intervals"] > 0)]
+    below, above = _outside(said["inside"].to_numpy(float), said["intervals"].to_numpy(float))
+    result = {
+        "family": PROBLEMS[name].family,
+        "n": PROBLEMS[name].size,
         "epsilon": epsilon,
-        "runs": runs,
-        "intervals": size,
-        "coverage95": count / max(size, 1),
-        "p_below_92": low,
-        "p_above_98": high,
-        **{verdict: verdicts.count(verdict) for verdict in ("good", "fair", "bad")},
+        "runs": len(found),
+        "intervals": int(said["intervals"].sum()),
+        "coverage95": said["inside"].sum() / max(said["intervals"].sum(), 1),
+        "p_below_92": below,
+        "p_above_98": above,
+        **{verdict: int((found["verdict"] == verdict).sum()) for verdict in ("good", "fair", "bad")},
     }
+    found["error"] = found.get("error")
+    compared = found[found["verdict"] != "bad"].dropna(subset=["error", "predicted"])
+    for label, some in (("good", compared[compared["verdict"] == "good"]), ("not_bad", compared)):
+        measured, predicted = (np.sqrt((some[key].astype(float) ** 2).mean()) for key in ("error", "predicted"))
+        result |= {f"compared_{label}": len(some), f"ratio_{label}": measured / predicted if len(some) else np.nan}
+    return result
 
 
-def _not_below(count: float, size: float) -> float:
-    return float(binom.cdf(int(count), int(size), 0.92))
+def _outside(inside: np.ndarray, intervals: np.ndarray) -> tuple[float, float]:
+    """Return how probable a coverage so low is at 92 %, and one so high at 98 %; by normal laws.
 
-
-def _not_above(count: float, size: float) -> float:
-    return float(binom.sf(int(count) - 1, int(size), 0.98))
+    Intervals of one run depend on each other: the variance is that between runs, and not less than if they did not.
+    """
+    if len(inside) < 2:
+        return 1.0, 1.0
+    number, mean = intervals.sum(), inside.sum() / intervals.sum()
+    between = np.sum((inside - mean * intervals) ** 2) / number**2
+    sds = [np.sqrt(max(between, limit * (1 - limit) / number)) for limit in LIMITS]
+    return float(norm.cdf((mean - LIMITS[0]) / sds[0])), float(norm.sf((mean - LIMITS[1]) / sds[1]))
 
 
 def main() -> None:
-    """Run what is not there yet."""
+    """Run what is not there yet, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--families", default="")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--time-limit", type=float, default=1e9, help="seconds; runs that have begun are finished")
     arguments = parser.parse_args()
-    rows = pd.read_csv(OUTPUT).to_dict("records") if OUTPUT.exists() else []
-    done = {(row["family"], row["epsilon"]) for row in rows}
-    for epsilon in EPSILONS:
-        for name in (name for name in PROBLEMS if name.endswith("plain") and arguments.families in name):
-            if (PROBLEMS[name].family, epsilon) not in done:
-                rows.append(cell(name, epsilon, arguments.runs))
-                print(rows[-1], flush=True)  # noqa: T201
-                OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-                pd.DataFrame(rows).to_csv(OUTPUT, index=False, float_format="%.4g")
+    units: list[Unit] = []
+    for name in (name for name in FAMILIES if arguments.families in name):
+        done = [set(store.by_seed(_path(name, epsilon))) for epsilon in EPSILONS]
+        seeds = [seed for seed in range(FIRST, FIRST + arguments.runs) if any(seed not in each for each in done)]
+        units += [Unit(name, tuple(seeds[start : start + BLOCK])) for start in range(0, len(seeds), BLOCK)]
+    left = work_through(do, units, arguments.workers, arguments.time_limit)
+    rows = [row(name, epsilon) for epsilon in EPSILONS for name in FAMILIES]
+    table = pd.DataFrame([each for each in rows if each is not None])
+    if table.empty:
+        return
+    table.to_csv(store.FOLDER / "coverage.csv", index=False, float_format="%.4g")
+    outside = table[(table["p_below_92"] < RARE) | (table["p_above_98"] < RARE)]
+    print(table.to_string())  # noqa: T201
+    print(f"outside {LIMITS[0]:.0%} to {LIMITS[1]:.0%} at {RARE:g}: {len(outside)}; units left {len(left)}")  # noqa: T201
 
 
 if __name__ == "__main__":

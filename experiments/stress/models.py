@@ -25,6 +25,12 @@ class ModelProblem:
     bounds: Mapping[str, tuple[float, float]]
     truth: Mapping[str, float] = field(default_factory=dict)
     """Of parameters that are single numbers."""
+    start: Mapping[str, Any] = field(default_factory=dict)
+    """Of all parameters, should `truth` not have them: where the search for the exact posterior starts."""
+    spreads: Mapping[str, str] = field(default_factory=dict)
+    """Groups in units of their standard deviation, with its name."""
+    compared: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None = None
+    """Functions of draws by parameter that are compared in their place, each (draws,)."""
     holds: bool = True
     family: str = "numpyro"
 
@@ -153,9 +159,9 @@ def _mixture(rng: Generator, size: int) -> Arrays:
 
 
 def network(x: Any, y: Any) -> None:
-    """One hidden layer of three units."""
-    w = numpyro.sample("w", dist.Normal(0, 1).expand([2, 3]).to_event(2))
-    v = numpyro.sample("v", dist.Normal(0, 1).expand([3]).to_event(1))
+    """One hidden layer of two units: with one more than the curve needs, the posterior would be singular."""
+    w = numpyro.sample("w", dist.Normal(0, 1).expand([2, 2]).to_event(2))
+    v = numpyro.sample("v", dist.Normal(0, 1).expand([2]).to_event(1))
     c = numpyro.sample("c", dist.Normal(0, 1))
     sigma = numpyro.sample("sigma", dist.HalfNormal(1))
     with numpyro.plate("data", y.shape[0]):
@@ -165,6 +171,21 @@ def network(x: Any, y: Any) -> None:
 def _network(rng: Generator, size: int) -> Arrays:
     x = _predictors(rng, size, 2)
     return {"x": x, "y": np.tanh(x @ [1.0, -0.5]) - 0.5 * np.tanh(x @ [0.2, 1.2]) + 0.5 * rng.standard_normal(size)}
+
+
+PLACES = np.array([(a, b) for a in (-1.5, 0.0, 1.5) for b in (-1.5, 0.0, 1.5)])
+"""Where the curve of the network is compared."""
+
+
+def curve(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return what a network says at some places: the same however its units are ordered or signed."""
+    hidden = np.tanh(np.einsum("pi,dij->dpj", PLACES, draws["w"]))
+    values = np.einsum("dpj,dj->dp", hidden, draws["v"]) + draws["c"][:, None]
+    said = {f"f({a:g}, {b:g})": values[:, place] for place, (a, b) in enumerate(PLACES)}
+    return {**said, "sigma": draws["sigma"]}
+
+
+CURVE = {f"f({a:g}, {b:g})": float(np.tanh(a - 0.5 * b) - 0.5 * np.tanh(0.2 * a + 1.2 * b)) for a, b in PLACES}
 
 
 def student(x: Any, y: Any) -> None:
@@ -208,27 +229,51 @@ def _poisson_rate(rng: Generator, size: int) -> Arrays:
     return {"y": rng.poisson(0.3, size).astype(float)}
 
 
+def few_events(y: Any) -> None:
+    """A rate, with a handful of events."""
+    rate = numpyro.sample("rate", dist.Gamma(0.5, 10.0))
+    with numpyro.plate("data", y.shape[0]):
+        numpyro.sample("y", dist.Poisson(rate), obs=y)
+
+
+def _few_events(rng: Generator, size: int) -> Arrays:
+    return {"y": rng.poisson(0.0024, size).astype(float)}
+
+
 _LINE = {"x": (-4.0, 4.0)}
+_WEIBULL = {"a": 1.0, "k": 1.6, "b[0]": 0.3, "b[1]": -0.2}
+_WEIBULL_START = {"a": 1.0, "k": 1.6, "b": [0.3, -0.2]}
+_NETWORK_START = {"w": [[1.0, 0.2], [-0.5, 1.2]], "v": [1.0, -0.5], "c": 0.0, "sigma": 0.5}
 MODELS = {
     problem.name: problem
     for problem in (
-        ModelProblem("np rare logistic", rare_logistic, _rare_logistic, 50_000, {**_LINE, "y": (0, 1)}, {"a": -4.8}),
+        ModelProblem(
+            "np rare logistic",
+            rare_logistic,
+            _rare_logistic,
+            50_000,
+            {**_LINE, "y": (0, 1)},
+            {"a": -4.8, "b[0]": 0.5, "b[1]": -0.5, "b[2]": 0.2},
+            {"a": -4.8, "b": [0.5, -0.5, 0.2]},
+        ),
         ModelProblem(
             "np Gamma-Poisson",
             gamma_poisson,
             _gamma_poisson,
             10_000,
             {**_LINE, "y": (0, 200)},
-            {"a": 1.0, "shape": 1.5},
+            {"a": 1.0, "shape": 1.5, "b[0]": 0.4, "b[1]": -0.3},
+            {"a": 1.0, "shape": 1.5, "b": [0.4, -0.3]},
         ),
-        ModelProblem("np Weibull", weibull, _weibull, 10_000, {**_LINE, "t": (1e-3, 100)}, {"a": 1.0, "k": 1.6}),
+        ModelProblem("np Weibull", weibull, _weibull, 10_000, {**_LINE, "t": (1e-3, 100)}, _WEIBULL, _WEIBULL_START),
         ModelProblem(
             "np Weibull censored",
             censored_weibull,
             _censored_weibull,
             10_000,
             {**_LINE, "t": (1e-3, 100), "seen": (0, 1)},
-            {"a": 1.0, "k": 1.6},
+            _WEIBULL,
+            _WEIBULL_START,
         ),
         ModelProblem(
             "np dose-response",
@@ -239,7 +284,14 @@ MODELS = {
             {"base": 0.5, "top": 3.0, "half": 0.8, "sigma": 0.7},
         ),
         ModelProblem(
-            "np hierarchical normal", hierarchical, _hierarchical, 20_000, {"g": (0, 7), "y": (-50, 50)}, {"sigma": 1.5}
+            "np hierarchical normal",
+            hierarchical,
+            _hierarchical,
+            20_000,
+            {"g": (0, 7), "y": (-50, 50)},
+            {"sigma": 1.5},
+            {"mu": 5.1, "tau": 0.65, "sigma": 1.5, "z": (EFFECTS - EFFECTS.mean()) / 0.65},
+            {"z": "tau"},
         ),
         ModelProblem(
             "np mixture",
@@ -249,7 +301,16 @@ MODELS = {
             {"y": (-20, 20)},
             {"share": 0.35, "low": -1.5, "gap": 3.5, "sigma": 0.8},
         ),
-        ModelProblem("np neural network", network, _network, 20_000, {**_LINE, "y": (-10, 10)}, {"sigma": 0.5}),
+        ModelProblem(
+            "np neural network",
+            network,
+            _network,
+            20_000,
+            {**_LINE, "y": (-10, 10)},
+            {**CURVE, "sigma": 0.5},
+            _NETWORK_START,
+            compared=curve,
+        ),
         ModelProblem(
             "np Student t far off",
             student,
@@ -267,5 +328,6 @@ MODELS = {
             {"a": -1.0, "b": 0.5, "size": 12.0},
         ),
         ModelProblem("np Poisson rate", poisson_rate, _poisson_rate, 2_000, {"y": (0, 100)}, {"rate": 0.3}),
+        ModelProblem("np few events", few_events, _few_events, 5_000, {"y": (0, 20)}, {"rate": 0.0024}),
     )
 }

@@ -33,7 +33,7 @@ class Problem:
         groups: levels of a random intercept, and its standard deviation.
         numbers: how many numeric predictors there are.
         trials: of a proportion.
-        levels: of the category, should some of them be rare or empty.
+        levels: of the category, should some of them be rare or empty; none without a category.
     """
 
     family: str
@@ -55,8 +55,9 @@ class Problem:
     def formula(self) -> str:
         """The formula."""
         response = f"y | trials({self.trials})" if self.family == "binomial" else "y"
-        terms = [*(f"x{number}" for number in range(self.numbers)), "ward", *(["(1|site)"] if self.groups else [])]
-        return f"{response} ~ {' + '.join(terms)}"
+        terms = [f"x{number}" for number in range(self.numbers)]
+        terms += [*(["ward"] if self.levels else []), *(["(1|site)"] if self.groups else [])]
+        return f"{response} ~ {' + '.join(terms) or '1'}"
 
     @property
     def schema(self) -> dp.Schema:
@@ -65,7 +66,8 @@ class Problem:
             f"x{number}": dp.Column(kind="number", lower=-self.bounds, upper=self.bounds)
             for number in range(self.numbers)
         }
-        columns["ward"] = dp.Column(kind="category", categories=self.levels)
+        if self.levels:
+            columns["ward"] = dp.Column(kind="category", categories=self.levels)
         if self.groups:
             sites = tuple(f"s{number}" for number in range(self.groups[0]))
             columns["site"] = dp.Column(kind="category", categories=sites)
@@ -90,7 +92,7 @@ class Problem:
     @property
     def slopes(self) -> np.ndarray:
         """The slopes that make the rows."""
-        return np.resize(SLOPES, self.numbers) * min(1.0, 2 / np.sqrt(self.numbers))
+        return np.resize(SLOPES, self.numbers) * min(1.0, 2 / np.sqrt(max(self.numbers, 1)))
 
     @property
     def truth(self) -> dict[str, float]:
@@ -98,7 +100,9 @@ class Problem:
         if not self.holds:
             return {}
         known = {f"x{number}": float(slope) for number, slope in enumerate(self.slopes)}
-        if "d" not in self.levels:
+        if not self.levels and self.family == "bernoulli":
+            known["intercept"] = self.constant
+        if "d" not in self.levels and self.levels:
             known |= {"ward[b]": float(LEVELS[1]), "ward[c]": float(LEVELS[2])}
         if self.family == "categorical":
             shares = {"middle": 1.0, "high": 0.5}
@@ -110,9 +114,11 @@ class Problem:
         rng = np.random.default_rng(seed)
         numbers = rng.uniform(-1, 1, (self.size, self.numbers))
         columns: dict[str, Any] = {f"x{number}": numbers[:, number] for number in range(self.numbers)}
-        ward = rng.integers(0, 3, self.size)
-        columns["ward"] = NAMES[ward]
-        eta = self.constant + numbers @ self.slopes + LEVELS[ward]
+        eta = self.constant + numbers @ self.slopes
+        if self.levels:
+            ward = rng.integers(0, 3, self.size)
+            columns["ward"] = NAMES[ward]
+            eta = eta + LEVELS[ward]
         if self.groups:
             count, spread = self.groups
             site = rng.integers(0, count, self.size)
@@ -169,6 +175,13 @@ def _skewed(rng: Generator, columns: dict[str, Any], eta: np.ndarray) -> np.ndar
     return eta + SLOPES[0] * (columns["x0"] - old)
 
 
+def _tails(rng: Generator, columns: dict[str, Any], eta: np.ndarray) -> np.ndarray:
+    """A predictor with the tails of a t(2): a few records far out."""
+    old = columns["x0"]
+    columns["x0"] = np.clip(0.05 * rng.standard_t(2, len(eta)), -1, 1)
+    return eta + SLOPES[0] * (columns["x0"] - old)
+
+
 def _correlated(rng: Generator, columns: dict[str, Any], eta: np.ndarray) -> np.ndarray:
     old = columns["x1"]
     columns["x1"] = np.clip(0.99 * columns["x0"] + 0.14 * rng.uniform(-1, 1, len(eta)), -1, 1)
@@ -220,17 +233,26 @@ PROBLEMS: Mapping[str, Problem] = {
     },
     "bernoulli n=2000": Problem("bernoulli", 2000),
     "bernoulli n=500, one number": Problem("bernoulli", 500, numbers=1),
+    "bernoulli n=500, a share alone": Problem("bernoulli", 500, constant=-1.0, numbers=0, levels=()),
+    "gaussian n=500, one number": Problem("gaussian", 500, numbers=1),
+    "poisson n=2000": Problem("poisson", 2000),
     "bernoulli n=100000": Problem("bernoulli", 100_000),
+    "gaussian n=1000000": Problem("gaussian", 1_000_000),
     "gaussian n=2000": Problem("gaussian", 2000),
     "poisson n=100000": Problem("poisson", 100_000),
     "bernoulli 5 %": Problem("bernoulli", constant=-3.1),
     "bernoulli 1 %": Problem("bernoulli", constant=-4.9),
     "bernoulli 1 %, n=100000": Problem("bernoulli", 100_000, constant=-4.9),
     "bernoulli .3 %, n=100000": Problem("bernoulli", 100_000, constant=-6.1),
+    "bernoulli .2 %, n=1000000": Problem("bernoulli", 1_000_000, constant=-6.5),
+    "bernoulli few events": Problem("bernoulli", constant=-7.4),
+    "binomial rare": Problem("binomial", constant=-5.0),
     "bernoulli rare and empty level": Problem("bernoulli", alter=_rare_level(45), levels=LEVELS_WITH_NONE),
     "gaussian rare and empty level": Problem("gaussian", alter=_rare_level(45), levels=LEVELS_WITH_NONE),
     "bernoulli skewed": Problem("bernoulli", alter=_skewed),
     "gaussian skewed": Problem("gaussian", alter=_skewed),
+    "bernoulli t(2) predictor": Problem("bernoulli", alter=_tails),
+    "gaussian t(2) predictor": Problem("gaussian", alter=_tails),
     "bernoulli correlated": Problem("bernoulli", alter=_correlated),
     "gaussian correlated": Problem("gaussian", alter=_correlated),
     "bernoulli in a corner": Problem("bernoulli", alter=_corner),
@@ -262,5 +284,6 @@ PROBLEMS: Mapping[str, Problem] = {
     "bernoulli 20 numbers": Problem("bernoulli", numbers=20),
     "gaussian 20 numbers": Problem("gaussian", numbers=20),
     "bernoulli 50 numbers, n=100000": Problem("bernoulli", 100_000, numbers=50),
+    "bernoulli 97 numbers, n=100000": Problem("bernoulli", 100_000, numbers=97),
 }
 """All problems by name."""

@@ -1,170 +1,220 @@
 """Fit every problem at every budget, new rows and new noise each time, and say how often the result is right.
 
-    python -m experiments.stress.run                      # all problems, emulated; resumes where it stopped
-    python -m experiments.stress.run --problems "rare" --epsilons 1,4 --runs 5
+    python -m experiments.stress.run --workers 16                     # all problems; resumes where it stopped
+    python -m experiments.stress.run --workers 16 --time-limit 480    # stops by itself
+    python -m experiments.stress.run --problems "rare" --epsilons 1,4 --runs 2 --workers 1
 
-Sums and noise are emulated in floating point (`emulated`); everything else is the library's own. Each problem and
-budget is a row of `results/cells/`, and is not run again; `results/summary.csv` has them all.
+Sums and noise are emulated in floating point (`emulated`); everything else is the library's own. Every run is a line of
+a file in `results/cells`, and is not made again; `results/summary.csv` has them all.
 """
 
 import argparse
 import time
-from pathlib import Path
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binom
 
-from dpmcmc.diagnostics.quality import Grade
-from dpmcmc.diagnostics.summary import coordinates
-from experiments.stress.emulated import Emulated
+from experiments.stress import store
+from experiments.stress.emulated import Emulated, private_data
+from experiments.stress.judge import RARE, Priors, one_run
 from experiments.stress.models import MODELS, ModelProblem
 from experiments.stress.problems import PROBLEMS, Problem
-from experiments.stress.reference import reference
+from experiments.stress.reference import Reference, exact
+from experiments.stress.workers import work_through
 
 ALL: dict[str, Problem | ModelProblem] = {**PROBLEMS, **MODELS}
-
-FOLDER = Path(__file__).parent / "results"
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-FAR, WORST = 4.0, 8.0
-"""Own standard deviations from the reference from which on a parameter is off, and badly off."""
-
-WIDTHS = (0.7, 1.5)
-"""Between these factors of what it should be, a standard deviation is right."""
-
 FEASIBLE = 0.5
-"""The predicted error below which a run can be right."""
+"""The oracle's error below which a run can be right."""
+
+LONG = 130.0
+"""About how many seconds a process works on one unit: what it compiles is for all of it."""
+
+COLUMNS = [
+    *("problem", "family", "n", "d", "epsilon", "runs", "right", "honest", "wrong", "refused", "false_alarms"),
+    *("worst_own_sds", "coverage95", "floor_error", "predicted_error", "measured_error", "reference", "seconds"),
+    *("without_reference", "intervals"),
+]
 
 
-def one_run(name: str, emulated: Emulated, seed: int) -> dict[str, object]:
-    """Fit one table, and hold the result against the exact posterior of the same rows."""
-    problem, records = ALL[name], emulated.records(seed)
-    started = time.process_time()
-    drawn = emulated.fit(records, seed)
-    seconds = time.process_time() - started
-    quality = drawn.quality
-    means = {name: values.mean(axis=(0, 1)) for name, values in drawn.draws.items()}
-    exact, method = reference(name, seed, emulated.model, records, means)
-    off, widths, errors, inside = [], [], [], []
-    for key, values in coordinates(drawn.draws).items():
-        grade = quality.parameters.get(key, Grade())
-        if any("identified" in reason or "prior" in reason for reason in grade.reasons):
-            continue
-        its = coordinates({each: found[None] for each, found in exact.items()})[key]
-        own, width = float(values.std()), float(its.std())
-        moved = float(values.mean() - its.mean())
-        off.append(abs(moved / own))
-        errors.append(moved / width)
-        widths.append(own / np.sqrt(width**2 + grade.shares.get("privacy", 0.0) * own**2))
-        if key in problem.truth:
-            low, high = np.quantile(values, [0.025, 0.975])
-            inside.append(low <= problem.truth[key] <= high)
-    is_right = bool(off) and max(off) <= FAR and all(WIDTHS[0] <= width <= WIDTHS[1] for width in widths)
-    marked = sum(any("identified" in reason for reason in grade.reasons) for grade in quality.parameters.values())
+class Unit(NamedTuple):
+    """What a process does at a time: some tables of a problem, at all budgets."""
+
+    name: str
+    seeds: tuple[int, ...]
+    epsilons: tuple[float, ...]
+
+
+class Prepared:
+    """A problem at its budgets, with what was compiled for it."""
+
+    def __init__(self, name: str, *, keeps: bool = True) -> None:
+        self.name, self.problem, self.keeps = name, ALL[name], keeps
+        self.data = private_data(self.problem, 0)
+        self.at = lru_cache(maxsize=None)(lambda epsilon: Emulated(self.problem, epsilon, self.data))
+        self.priors = Priors(self.problem, self.at(1.0).model)
+
+    def reference(self, records: Any, seed: int) -> Reference:
+        """Return the reference of a table, from its file if it is there."""
+        path = store.place("references", self.name)
+        kept = store.by_seed(path) if self.keeps else {}
+        if seed in kept:
+            return Reference.from_plain(kept[seed])
+        started = time.process_time()
+        noises = {f"{epsilon:g}": self.at(epsilon).noise_at_whole_budget for epsilon in EPSILONS}
+        found = exact(self.at(1.0), records, noises)
+        seconds = round(time.process_time() - started, 2)
+        if self.keeps:
+            store.append(path, {"seed": seed, **found.to_plain(), "seconds": seconds})
+        return found
+
+
+@lru_cache(maxsize=1)  # the data of one problem at a time
+def _prepared(name: str) -> Prepared:
+    return Prepared(name)
+
+
+def do(unit: Unit, deadline: float) -> None:
+    """Make the runs of a unit that are not there yet."""
+    prepared = _prepared(unit.name)
+    for seed in unit.seeds:
+        open_ = [epsilon for epsilon in unit.epsilons if seed not in store.by_seed(_path(unit.name, epsilon))]
+        records = None
+        for epsilon in open_:
+            if time.time() > deadline:
+                return
+            emulated = prepared.at(epsilon)
+            line: dict[str, Any] = {"seed": seed, "d": emulated.dimension, "expected": emulated.expected_error}
+            if emulated.expected_error > 1 and seed > 0:
+                store.append(_path(unit.name, epsilon), {**line, "refused": True})
+                continue
+            records = emulated.records(seed) if records is None else records
+            found = prepared.reference(records, seed)
+            if emulated.expected_error > 1:  # one reference, for the oracle's error
+                line["refused"] = True
+            else:
+                line |= one_run(emulated, records, seed, found, prepared.priors)
+            line |= {"floor": found.floors.get(f"{epsilon:g}"), "reference": found.method, "valid": found.is_valid}
+            store.append(_path(unit.name, epsilon), line)
+            if not line.get("right", True):
+                print(unit.name, line, flush=True)  # noqa: T201
+
+
+def _path(name: str, epsilon: float) -> Any:
+    return store.place("runs", name, f"{epsilon:g}")
+
+
+def units(names: list[str], epsilons: tuple[float, ...], runs: int) -> list[Unit]:
+    """Return what is left to do, longest first: some seeds of a problem at a time, one where a run is long."""
+    found: list[tuple[float, Unit]] = []
+    for name in names:
+        kept = [set(store.by_seed(_path(name, epsilon))) for epsilon in epsilons]
+        seeds = [seed for seed in range(runs) if any(seed not in done for done in kept)]
+        cost = expected_seconds(ALL[name])
+        block = int(np.clip(LONG / cost, 1, runs))
+        for first in range(0, len(seeds), block):
+            some = tuple(seeds[first : first + block])
+            found.append((cost * len(some), Unit(name, some, epsilons)))
+    return [unit for _, unit in sorted(found, key=lambda each: -each[0])]
+
+
+def expected_seconds(problem: Problem | ModelProblem) -> float:
+    """Return about how long one table takes at all budgets, in seconds of one core."""
+    if isinstance(problem, ModelProblem):
+        return 250.0 if problem.compared is not None else 65.0
+    d = 4 + problem.numbers + (problem.groups[0] if problem.groups else 0)
+    return 4 + 8e-8 * problem.size * d * (d + 60)
+
+
+def row(name: str, epsilon: float, runs: int) -> dict[str, Any] | None:
+    """Return the line of a problem and a budget in the summary, from its runs; None if there are none."""
+    problem, found = ALL[name], pd.DataFrame(store.by_seed(_path(name, epsilon)).values())
+    if found.empty:
+        return None
+    found = found[found["seed"] < runs]
+    columns = ("refused", "valid", "right", "honest", "false_alarm", "off", "inside", "intervals", "error", "verdict")
+    for column in (*columns, "predicted", "seconds", "floor", "reference"):
+        if column not in found:
+            found[column] = np.nan
+    is_refused = found["refused"].fillna(value=False).astype(bool)
+    made = found[~is_refused]
+    held = made[made["valid"].astype(bool)]
+    right, honest = held["right"].astype(bool), held["honest"].astype(bool)
+    said = held[held["verdict"] != "bad"].astype({"error": float, "predicted": float, "off": float})
+    both = said.dropna(subset=["error", "predicted"])
+    intervals = int(said["intervals"].sum())
     return {
-        "right": is_right and quality.verdict != "bad",
-        "honest": quality.verdict == "bad" or (not problem.holds and quality.verdict == "fair"),
-        "would_be_right": is_right and not marked,
-        "alarm": quality.verdict == "bad" or marked > 0,
-        "off": max(off, default=0.0),
-        "inside": sum(inside),
-        "intervals": len(inside),
-        "error": float(np.sqrt(np.mean(np.square(errors)))) if errors else np.nan,
-        "predicted": np.nan if quality.predicted_error is None else quality.predicted_error,
-        "seconds": seconds,
-        "reference": method,
-        "worst_width": max(widths, key=lambda width: abs(np.log(width)), default=1.0),
-        "reasons": " ".join(quality.reasons),
-    }
-
-
-def cell(name: str, epsilon: float, runs: int) -> dict[str, object]:
-    """Return the row of one problem at one budget."""
-    problem = ALL[name]
-    emulated = Emulated(problem, epsilon)
-    expected = emulated.strategy.expected_error
-    base = {
         "problem": name,
         "family": problem.family,
         "n": problem.size,
-        "d": emulated.strategy.dimension,
+        "d": int(found["d"].iloc[0]),
         "epsilon": epsilon,
-        "runs": runs,
-        "floor_error": expected,
-    }
-    if expected > 1:
-        return {**base, "refused": runs, "right": 0, "honest": 0, "wrong": 0, "false_alarms": 0}
-    found = pd.DataFrame([one_run(name, emulated, seed) for seed in range(runs)])
-    found.to_csv(_place(name, epsilon, runs, "csv"), index=False)
-    return {**base, **counted(found)}
-
-
-def _place(name: str, epsilon: float, runs: int, ending: str) -> Path:
-    return FOLDER / "cells" / f"{name} {epsilon:g} {runs}.{ending}".replace(" ", "_")
-
-
-def counted(found: pd.DataFrame) -> dict[str, object]:
-    """Return how the runs of a cell ended; those without a reference, with a Pareto k above .5, do not count."""
-    is_held = found["reference"] != "laplace"
-    held = found[is_held]
-    wrong = ~held["right"] & ~held["honest"]
-    return {
-        "refused": 0,
-        "without_reference": int((~is_held).sum()),
-        "right": int(held["right"].sum()),
-        "honest": int((~held["right"] & held["honest"]).sum()),
-        "wrong": int(wrong.sum()),
-        "false_alarms": int((held["alarm"] & held["would_be_right"]).sum()),
-        "worst_own_sds": float(held["off"].where(wrong, 0.0).max()) if len(held) else 0.0,
-        "coverage95": found["inside"].sum() / max(found["intervals"].sum(), 1),
-        "intervals": int(found["intervals"].sum()),
-        "predicted_error": float(np.sqrt((held["predicted"] ** 2).mean())),
-        "measured_error": float(np.sqrt((held["error"] ** 2).mean())),
-        "reference": " ".join(sorted(set(found["reference"]))),
-        "seconds": float(found["seconds"].median()),
+        "runs": len(found),
+        "right": int(right.sum()),
+        "honest": int((~right & honest).sum()),
+        "wrong": int((~right & ~honest).sum()),
+        "refused": int(is_refused.sum()),
+        "false_alarms": int(held["false_alarm"].astype(bool).sum()),
+        "worst_own_sds": said["off"].max() if len(said) else np.nan,
+        "coverage95": said["inside"].sum() / intervals if intervals else np.nan,
+        "floor_error": found["floor"].astype(float).median(),
+        "predicted_error": np.sqrt((both["predicted"] ** 2).mean()) if len(both) else np.nan,
+        "measured_error": np.sqrt((both["error"] ** 2).mean()) if len(both) else np.nan,
+        "reference": " and ".join(sorted({each for each in found["reference"] if isinstance(each, str)})),
+        "seconds": made["seconds"].astype(float).median(),
+        "without_reference": len(made) - len(held),
+        "intervals": intervals,
     }
 
 
 def summarise(table: pd.DataFrame) -> str:
     """Return the whole in a few lines."""
-    runs = table["runs"].sum()
-    feasible = table[(table["predicted_error"] < FEASIBLE) & (table["refused"] == 0)]
+    runs, refused = table["runs"].sum(), table["refused"].sum()
+    feasible = table[table["floor_error"] < FEASIBLE]
     held = table.dropna(subset=["coverage95"])
-    coverage = (held["coverage95"] * held["intervals"]).sum() / held["intervals"].sum()
-    lines = [
-        f"{runs} runs of {table['problem'].nunique()} problems: right {table['right'].sum()}, honest "
-        f"{table['honest'].sum()}, refused {table['refused'].sum()}, wrong {table['wrong'].sum()} "
-        f"({table['wrong'].sum() / runs:.2%}), false alarms {table['false_alarms'].sum() / runs:.2%}",
-        f"of {feasible['runs'].sum()} feasible runs right {feasible['right'].sum() / feasible['runs'].sum():.1%}; "
-        f"95 % intervals hold {coverage:.1%}",
-    ]
-    return "\n".join(lines)
+    of_model = held[[ALL[name].holds for name in held["problem"]]]
+    coverage = (of_model["coverage95"] * of_model["intervals"]).sum() / max(of_model["intervals"].sum(), 1)
+    least = binom.ppf(RARE, of_model["intervals"], 0.95)
+    low = of_model[of_model["coverage95"] * of_model["intervals"] < least - 0.5]
+    return "\n".join(
+        [
+            f"{runs} runs of {table['problem'].nunique()} problems: right {table['right'].sum()}, honest "
+            f"{table['honest'].sum()}, refused {refused}, wrong {table['wrong'].sum()} "
+            f"({table['wrong'].sum() / runs:.2%}), without a reference {table['without_reference'].sum()}; "
+            f"false alarms {table['false_alarms'].sum() / max(runs - refused, 1):.2%} of what was run",
+            f"feasible, the oracle's error below {FEASIBLE}: {feasible['runs'].sum()} runs, right "
+            f"{feasible['right'].sum() / max(feasible['runs'].sum(), 1):.1%}; 95 % intervals hold {coverage:.1%}",
+            f"where they hold too rarely at {RARE:g}, were they independent: "
+            f"{', '.join(f'{one.problem} at {one.epsilon:g}' for one in low.itertuples()) or 'nowhere'}",
+        ]
+    )
 
 
 def main() -> None:
     """Run what is not finished, and write the summary."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--problems", default="", help="only those whose names hold this")
+    parser.add_argument(
+        "--problems", default="", help="only those whose names hold one of these, with semicolons between"
+    )
     parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)))
     parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--time-limit", type=float, default=1e9, help="seconds; runs that have begun are finished")
     arguments = parser.parse_args()
-    cells = FOLDER / "cells"
-    cells.mkdir(parents=True, exist_ok=True)
-    for epsilon in map(float, arguments.epsilons.split(",")):
-        for name in ALL:
-            place = _place(name, epsilon, arguments.runs, "json")
-            if arguments.problems in name and not place.exists():
-                row = cell(name, epsilon, arguments.runs)
-                pd.Series(row).to_json(place)
-                print(pd.Series(row).to_dict(), flush=True)  # noqa: T201
-    rows = [pd.read_json(place, typ="series") for place in sorted(cells.glob("*.json"))]
-    runs_of = [place.with_suffix(".csv") for place in sorted(cells.glob("*.json"))]
-    rows = [
-        {**row, **counted(pd.read_csv(place))} if place.exists() else dict(row)
-        for row, place in zip(rows, runs_of, strict=True)
-    ]
-    table = pd.DataFrame(rows).sort_values(["problem", "epsilon"])
-    table.to_csv(FOLDER / "summary.csv", index=False, float_format="%.4g")
+    wanted = [part.strip() for part in arguments.problems.split(";")]
+    names = [name for name in ALL if any(part in name for part in wanted)]
+    epsilons = tuple(map(float, arguments.epsilons.split(",")))
+    left = work_through(do, units(names, epsilons, arguments.runs), arguments.workers, arguments.time_limit)
+    rows = [row(name, epsilon, arguments.runs) for name in ALL for epsilon in EPSILONS]
+    table = pd.DataFrame([each for each in rows if each is not None], columns=COLUMNS)
+    if table.empty:
+        return
+    table.sort_values(["problem", "epsilon"]).to_csv(store.FOLDER / "summary.csv", index=False, float_format="%.4g")
     print(summarise(table))  # noqa: T201
+    print(f"{len(left)} of the units were not begun or given up")  # noqa: T201
 
 
 if __name__ == "__main__":
