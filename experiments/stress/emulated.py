@@ -20,8 +20,8 @@ import numpy as np
 import dpmcmc as dp
 from dpmcmc.enclave.oracle import Noisy
 from dpmcmc.fitting import prepare_fit
-from dpmcmc.fitting.strategies.chains import PilotedChains
 from dpmcmc.fitting.budget_split import noise_of_share
+from dpmcmc.fitting.strategies.chains import PilotedChains
 from dpmcmc.model import from_numpyro
 from dpmcmc.run.plan import prior_draws
 from dpmcmc.run.program import Layout

@@ -175,7 +175,7 @@ def summarise(table: pd.DataFrame) -> str:
     runs, refused = table["runs"].sum(), table["refused"].sum()
     feasible = table[table["floor_error"] < FEASIBLE]
     held = table.dropna(subset=["coverage95"])
-    of_model = held[[ALL[name].holds for name in held["problem"]]]
+    of_model = held[np.array([ALL[name].holds for name in held["problem"]], bool)]
     coverage = (of_model["coverage95"] * of_model["intervals"]).sum() / max(of_model["intervals"].sum(), 1)
     least = binom.ppf(RARE, of_model["intervals"], 0.95)
     low = of_model[of_model["coverage95"] * of_model["intervals"] < least - 0.5]
