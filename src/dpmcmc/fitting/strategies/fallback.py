@@ -1,4 +1,4 @@
-"""Where paid releases led placeholder, the prior is left: what was paid for ends in draws all the same, and says so."""
+"""Where paid releases led nowhere, the prior is left: what was paid for ends in draws all the same, and says so."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,5 +40,5 @@ def prior_draws_instead(
     draws = {name: values.reshape(*shape, *values.shape[1:]) for name, values in named.items()}
     none = {"data": 0.0, "privacy": 0.0, "prior": 1.0}
     grades = {name: Grade("bad", ("It is the prior's.",), none) for name in coordinates(draws)}
-    reason = f"The releases led placeholder ({said}): these are draws from the prior."
+    reason = f"The releases led nowhere ({said}): these are draws from the prior."
     return Drawn(draws, np.ones(shape, bool), 0, settings, Quality("bad", (reason,), grades))
