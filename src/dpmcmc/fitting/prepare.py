@@ -229,10 +229,11 @@ def _strategy(
     # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
     of_start, of_scales = jax.random.split(jax.random.key(0))
     layout, begin = _begin(model, init, of_start)
-    if sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None:
-        questions = centred_questions(model, data, budget, layout, begin)
+    observed = model.observed
+    if sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None and observed is not None:
+        questions = centred_questions(observed, data, budget, layout, begin)
         if questions is not None:
-            return CentredScores(model, questions, data, layout, begin, num_steps or DRAWS, num_chains)
+            return CentredScores(model, observed, questions, data, layout, begin, num_steps or DRAWS, num_chains)
     facts = ProblemSize(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
     sketch = sketch_strategy(sampler, model, data, layout, facts, budget, num_steps, num_chains)
     if sketch is not None:

@@ -32,7 +32,7 @@ SEEN = 2.0
 """Counts of less than so many standard deviations of their noise may be nothing else."""
 
 BELIEVED = 4.0
-"""Counts of more than so many standard deviations of their noise are believed as they stand, gaps before them or not."""
+"""Counts of more than so many standard deviations of their noise are believed as they stand, after a gap too."""
 
 LONGEST = 2.0
 """How long scores beyond the longest clip are taken to be, in longest clips."""

@@ -224,18 +224,15 @@ def is_whole(observed: Observed, log_likelihood: Callable[[Any, Any], jax.Array]
         return False
     known = np.isfinite(second)
     if not known.any():  # made-up counts do not add up to a total, say
-        return (
-            all(site.example.event_shape for site in observed.sites) and number_of_terms(observed, position, rows) == 1
-        )
+        return all(site.example.event_shape for site in observed.sites) and _is_one_term(observed, position, rows)
     off = np.abs(first[known] - second[known])
     return bool(np.all(off <= SAME * np.maximum(np.abs(second[known]), 1.0)))
 
 
-def number_of_terms(observed: Observed, position: Any, rows: Any) -> int:
-    """Return how many numbers, or vectors, are observed of a record."""
+def _is_one_term(observed: Observed, position: Any, rows: Any) -> bool:
+    """Say whether one number, or one vector, is observed of a record."""
     record = jax.tree.map(lambda leaf: leaf[0], rows)
-    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), position)
-    return sum(law.is_there.shape[0] for law in jax.eval_shape(observed.at, zero, record))
+    return sum(law.is_there.shape[0] for law in jax.eval_shape(observed.at, position, record)) == 1
 
 
 def _as_rows(record: Any) -> Any:
@@ -247,7 +244,7 @@ def _of_site(name: str, site: Any, forms: dict[str, _Form]) -> LawOfRecord:
         raise _NoTerms
     law, mask = _bare(site["fn"], jnp.ones((), bool))
     try:
-        shape = jnp.broadcast_shapes(law.batch_shape, site["fn"].batch_shape + _independent(site["fn"]))
+        shape = np.broadcast_shapes(law.batch_shape, site["fn"].batch_shape + _independent(site["fn"]))
         law, number = _with_batch(law, shape), prod(shape)
         response = jnp.broadcast_to(site["value"], shape + law.event_shape).reshape(number, *law.event_shape)
         mask = jnp.broadcast_to(mask, shape).reshape(number)
@@ -291,7 +288,7 @@ def _bare(law: Any, mask: jax.Array) -> tuple[Any, jax.Array]:
     if isinstance(law, ExpandedDistribution):
         return _bare(law.base_dist, mask)
     if isinstance(law, MaskedDistribution):
-        own = jnp.asarray(True if law._mask is None else law._mask, bool)
+        own = jnp.asarray(vars(law)["_mask"], bool)
         return _bare(law.base_dist, mask & own)
     if isinstance(law, Independent):
         inner = mask.reshape(mask.shape + (1,) * law.reinterpreted_batch_ndims) if mask.ndim else mask
@@ -343,7 +340,7 @@ def _with_batch(law: Any, shape: tuple[int, ...], *, first: bool = False, inner:
     made = type(law).tree_unflatten(
         tuple(vars(law).get(name) for name in type(law).gather_pytree_aux_fields()), tuple(parts)
     )
-    made._batch_shape = (*shape, *inner)
+    vars(made)["_batch_shape"] = (*shape, *inner)
     return made
 
 

@@ -140,8 +140,8 @@ class PilotedChains:
             said += [f"{move} of the posterior's standard deviations." for move in moves]
         grades: dict[str, Grade] = {}
         if self.choice.recipe.is_iid:
-            shares = {"data": 1 / (1 + error**2), "privacy": error**2 / (1 + error**2)}
-            grades = {name: Grade(shares=shares) for name in coordinates(drawn)}
+            of_all = {"data": 1 / (1 + error**2), "privacy": error**2 / (1 + error**2)}
+            grades = {name: Grade(shares=of_all) for name in coordinates(drawn)}
         if not all(np.isfinite(values).all() for values in drawn.values()):
             said.append("Draws are not finite.")
             verdicts.append("bad")

@@ -137,7 +137,7 @@ class SummedLaws:
     def _program(self, shares: tuple[float, float], times: int) -> CentredSums:
         return CentredSums(self.observed, self.layout, Sum(1.0, noise_of_share(sum(shares), times, self.budget)))
 
-    @cached_property
+    @property
     def shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """What of the budget goes to scores and to slopes, in the pilot and in the last releases."""
         size = self.data.facts.size

@@ -165,7 +165,7 @@ def bounded(site: TermLaws, radius: Any) -> Bounded:
 
 
 def _bounded(term: TermLaws, radius: Any) -> Bounded:
-    radius = jnp.maximum(radius * term.share, 1e-20)
+    radius = jnp.maximum(radius * term.share, 1e-12)  # a place without a row has no share
 
     def kept(score: jax.Array) -> tuple[jax.Array, jax.Array]:
         square = jnp.maximum(score @ term.gram @ score, 0.0)

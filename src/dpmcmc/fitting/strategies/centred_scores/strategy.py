@@ -39,12 +39,9 @@ SLOPE_NOISE = 0.07
 
 
 def centred_questions(
-    model: Model, data: PrivateData, budget: Budget, layout: Layout, begin: Begin
+    observed: Observed, data: PrivateData, budget: Budget, layout: Layout, begin: Begin
 ) -> Questions | None:
     """Return how centred scores of a model are asked for, if their means under it are known."""
-    observed = model.observed
-    if observed is None:
-        return None
     if all(laws.is_known(site.example) for site in observed.sites):
         return SummedLaws(observed, data, budget, layout)
     return simulated(observed, data, budget, layout, np.asarray(begin.centre, float))
@@ -55,6 +52,7 @@ class CentredScores:
     """A fit of a NumPyro model with an observed site."""
 
     model: Model
+    observed: Observed
     questions: Questions
     data: PrivateData
     layout: Layout
@@ -81,12 +79,6 @@ class CentredScores:
     def event(self) -> Event:
         """Everything that the run releases."""
         return self.questions.event
-
-    @property
-    def observed(self) -> Observed:
-        """What the model observes of a record."""
-        assert self.model.observed is not None
-        return self.model.observed
 
     @property
     def course(self) -> str:
