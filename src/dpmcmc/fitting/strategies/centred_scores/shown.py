@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 from numpyro.distributions import biject_to, constraints
 
 from dpmcmc.enclave import PrivateData
-from dpmcmc.fitting.strategies.centred_scores.laws import is_known
+from dpmcmc.fitting.strategies.centred_scores.laws import TRUNCATED, is_known
 from dpmcmc.fitting.strategies.weighted_scores.newton import Whitening
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model import made_up
@@ -92,6 +92,9 @@ def unconstrained(law: Any) -> jax.Array:
             unconstrained(law.component_distribution),
         ]
         return jnp.concatenate(parts)
+    if isinstance(law, TRUNCATED):
+        ends = [jnp.ravel(jnp.asarray(vars(law)[name], float)) for name in ("low", "high") if name in vars(law)]
+        return jnp.concatenate([unconstrained(law.base_dist), *ends])
     found: list[jax.Array] = []
     for name, constraint in law.arg_constraints.items():
         value = getattr(law, name, None)  # some keep another form of it, and compute it
