@@ -131,7 +131,7 @@ def is_right(model, records, drawn) -> None:
 def test_several_numbers_of_a_record(name: str) -> None:
     emulated = Emulated(problem(name), 4.0)
     assert isinstance(emulated.strategy, CentredScores)
-    assert isinstance(emulated.strategy.questions, Simulated) == (name in {"normal vector", "counts"})
+    assert isinstance(emulated.strategy.questions, Simulated) == (name in {"items", "normal vector", "counts"})
     records = emulated.records(0)
     is_right(emulated.model, records, emulated.fit(records, 0))
 

@@ -8,10 +8,10 @@ mean zero under the model, and bounded scores differ from them in the long ones 
 the variance of the score.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from dpmcmc.fitting.strategies.centred_scores.steps import Prior
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_SHARE, RESIDUALS_SHARE
 from dpmcmc.fitting.strategies.weighted_scores.residuals import p_value
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.missing_cells import is_hidden
 from dpmcmc.model.observed import LawOfRecord, Observed
 from dpmcmc.run.program import Layout
 
@@ -237,7 +238,7 @@ class Simulator:
             number, batch = number + BATCH, batch + 1
             if number >= least:
                 means = _means(total, number, float(asked.radius), np.asarray(asked.radii, float))
-                bias = np.sqrt(size * np.trace(means.mean_error) / max(np.trace(means.slope), 1e-30))
+                bias = np.sqrt(size * max(np.trace(means.mean_error), 0.0) / max(np.trace(means.slope), 1e-30))
                 if bias <= tolerance or number >= MOST_DRAWS or not np.isfinite(bias):
                     return means
 
@@ -387,13 +388,27 @@ class Simulated:
         return p_value((counts - number * expected)[seen], noise, number, expected[seen]) if seen.any() else 1.0
 
 
+def is_one_term(observed: Observed, layout: Layout, record: Any) -> bool:
+    """Say whether one number, or one vector, is observed of a record."""
+    centre = jax.ShapeDtypeStruct((layout.dimension,), jnp.float32)
+    found = jax.eval_shape(lambda vector, record: observed.at(layout.unravel(vector), record), centre, record)
+    return sum(law.is_there.shape[0] for law in found) == 1
+
+
+def _may_lack_cells(record: Any) -> bool:
+    return isinstance(record, Mapping) and any(is_hidden(str(name)) for name in cast(Mapping[Any, Any], record))
+
+
 def simulated(observed: Observed, data: PrivateData, budget: Budget, layout: Layout, start: Floats) -> Simulated | None:
     """Return the questions of a model without covariates, or None where simulation is not accurate enough.
 
     It is not where there are too many records, or the law cannot be drawn from, or scores do not have mean zero under
-    it, as where its support depends on the parameters. Reads no record.
+    it, as where its support depends on the parameters. Nor is it where some of several responses may be missing: such
+    records would have to be left out as a whole, though which are missing may depend on the others. Reads no record.
     """
     if observed.has_covariates or observed.is_chained or observed.is_of_persons:
+        return None
+    if _may_lack_cells(data.facts.record) and not is_one_term(observed, layout, data.facts.record):
         return None
     if DRAWS_A_RECORD * data.facts.size > MOST_DRAWS:
         return None

@@ -16,7 +16,7 @@ from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.centred_scores import draws, laws
 from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_STEPS, Questions, SummedLaws, single
 from dpmcmc.fitting.strategies.centred_scores.shown import displacement, hidden_directions, linear_displacement
-from dpmcmc.fitting.strategies.centred_scores.simulation import simulated
+from dpmcmc.fitting.strategies.centred_scores.simulation import is_one_term, simulated
 from dpmcmc.fitting.strategies.centred_scores.steps import Prior, Steps
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
@@ -42,9 +42,12 @@ def centred_questions(
     observed: Observed, data: PrivateData, budget: Budget, layout: Layout, begin: Begin
 ) -> Questions | None:
     """Return how centred scores of a model are asked for, if their means under it are known."""
-    if all(laws.is_known(site.example) for site in observed.sites):
+    is_known = all(laws.is_known(site.example) for site in observed.sites)
+    if is_known and is_one_term(observed, layout, data.facts.record):
         return SummedLaws(observed, data, budget, layout)
-    return simulated(observed, data, budget, layout, np.asarray(begin.centre, float))
+    # terms that divide a radius between them are noisier than a record that is bounded as a whole
+    found = simulated(observed, data, budget, layout, np.asarray(begin.centre, float))
+    return SummedLaws(observed, data, budget, layout) if found is None and is_known else found
 
 
 @dataclass(frozen=True, eq=False)

@@ -160,8 +160,8 @@ FEW_POINTS = 0.01
 """The effective share of the points below which draws are not to be relied on."""
 
 
-MORE_CUT = 4.0
-"""Standard deviations by which more records may be cut than made-up ones are."""
+MORE_CUT = 3.1
+"""Standard deviations by which more records may be cut than made-up ones are: by chance one run in a thousand."""
 
 
 def _quality(fine: Sketch, points: Points, surprise: float) -> Quality:
