@@ -148,7 +148,7 @@ def _mixture(cell: Cell, problem: zoo.Problem, rng: np.random.Generator) -> dict
     begun = time.perf_counter()
     prepared = prepare_fit(problem.model, data, epsilon=cell["epsilon"], sampler="sketch", even_if_useless=True)
     with data.reserve(prepared.event) as paid:
-        posterior, points = prepared.strategy.stages.run(paid, rng)  # pyright: ignore[reportAttributeAccessIssue]
+        posterior, points, _ = prepared.strategy.stages.run(paid, rng)  # pyright: ignore[reportAttributeAccessIssue]
     seconds = time.perf_counter() - begun
     draws = points.draw(rng, cell["most_draws"])
     return {

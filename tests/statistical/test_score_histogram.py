@@ -67,6 +67,40 @@ def test_noise_alone_does_not_lengthen_the_clip() -> None:
     assert np.mean(found > 1.0) < 0.05
 
 
+RARE_OUTCOMES = np.array([6, 2, 1, 0, 0, 24, 96, 179, 256, 186, 72, 12.0])
+"""One in a hundred of a logistic regression: nearly all scores are short, the others far beyond a gap."""
+
+
+def released(counts: np.ndarray, share: float, deviation: float, rng) -> HistogramRelease:
+    directions = np.zeros((len(counts), DIMENSION))
+    directions[:, 1] = share * counts
+    noisy = counts + deviation * rng.normal(size=counts.shape)
+    pointing = directions + deviation * rng.normal(size=directions.shape)
+    return HistogramRelease(jnp.asarray(noisy), jnp.asarray(pointing), jnp.asarray(deviation**2))
+
+
+def test_long_scores_beyond_a_gap_are_believed() -> None:
+    """256 records are 15 standard deviations: clips are long then, and where one is not the bias is foretold.
+
+    At the shortest clip it was 24 posterior standard deviations in length, 11 root mean square over five coordinates.
+    """
+    reach = ScoreHistogram(MODEL, Layout.of(jnp.zeros(DIMENSION)), Sum(LENGTH, 1.0), FACTS)
+    rng = np.random.default_rng(4)
+    assert np.median(stretches(4.0, RARE_OUTCOMES, 0.9)) > 2.0
+    found = [released(RARE_OUTCOMES, 0.9, 17.0, rng) for _ in range(REPEATS)]
+    short = np.array([reach.bias(one, CLIP_SCALES[0]) for one in found])
+    assert short.min() > 3
+    assert np.mean([reach.bias(one, CLIP_SCALES[-1]) for one in found]) < 0.5
+
+
+def test_noise_alone_foretells_no_bias() -> None:
+    """Of twelve bins one is believed by chance once in 1,500 histograms: of 200, five or more in one of a billion."""
+    reach = ScoreHistogram(MODEL, Layout.of(jnp.zeros(DIMENSION)), Sum(LENGTH, 1.0), FACTS)
+    rng = np.random.default_rng(5)
+    found = [reach.bias(released(0 * RARE_OUTCOMES, 0.0, 17.0, rng), 1.0) for _ in range(REPEATS)]
+    assert np.sum(np.array(found) > 0.5) < 5
+
+
 @pytest.mark.parametrize(("beyond", "is_lost"), [(0.0, False), (0.02, False), (0.5, True)])
 def test_a_pilot_that_failed_is_noticed(beyond: float, is_lost: bool) -> None:
     """Noise of 100 records; the limit is 4 standard deviations of it above a tenth of the records."""

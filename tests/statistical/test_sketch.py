@@ -175,3 +175,21 @@ def test_a_prior_that_cannot_be_drawn_from_is_refused() -> None:
     model = dp.Model(lambda theta: 0.0 * jnp.sum(theta), normal_model().log_likelihood)
     with pytest.raises(InvalidArgument, match=r"give the model sample_prior=.*Nothing was charged"):
         prepare_fit(model, vault(), epsilon=8.0, sampler="sketch", init=jnp.zeros(2))
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_more_records_that_are_cut_than_the_model_says_are_noticed(heavy) -> None:
+    """Of records that follow the model the count is above four standard deviations in one of 30,000 runs.
+
+    A tenth of the heavy ones is at the bounds, three to four of their standard deviations from the mean.
+    """
+    rng = np.random.default_rng(6)
+    rows = records()
+    if heavy:
+        rows = np.where(rng.random(len(rows)) < 0.1, 12 * np.sign(rng.standard_normal(len(rows))), 0.2 * rows)
+    data = dp.PrivateData.without_guarantee(rows.astype(np.float32), bounds=BOUNDS)
+    fit = prepare_fit(normal_model(), data, epsilon=8.0, sampler="sketch", num_steps=300, insecure_seed=3)
+    posterior = fit.run(progress=False)
+    surprise = posterior.settings["stages"][0]["cut_surprise"]
+    assert (surprise > 4) == heavy
+    assert posterior.quality.verdict == "bad" or not heavy

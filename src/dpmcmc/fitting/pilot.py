@@ -6,7 +6,7 @@ coordinates in which the posterior is round, with clips that suit the records.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -163,6 +163,17 @@ LOST = "The pilot did not find the posterior: scores of many records are too lon
 """What is said where only paid releases can tell that what was found is not near the posterior."""
 
 
+class Found(NamedTuple):
+    """What a pilot finds."""
+
+    approximation: GaussianApproximation
+    clip_scale: float
+    """How much longer than usual clips should be."""
+    is_lost: bool
+    bias: float
+    """How far such clips move the posterior, in its standard deviations, as far as the score histogram tells."""
+
+
 @dataclass(frozen=True)
 class Pilot:
     """Newton steps with clips from made-up records, more of them in whitened coordinates, and a look at the scores."""
@@ -196,12 +207,10 @@ class Pilot:
         prices = [data.price(part, somewhere, model=self.approach.model) for part in parts]
         return sum(prices[1:], start=prices[0])
 
-    def run(self, paid: Session, left: float) -> tuple[GaussianApproximation, float, bool]:
-        """Return the approximation, how much longer than usual clips should be, and whether it is lost.
-
-        Gradients may still cost `left`.
-        """
+    def run(self, paid: Session, left: float) -> Found:
+        """Return what it finds. Gradients may still cost `left`."""
         model = self.approach.model
         approximation = paid.run(self.refine, paid.run(self.approach, self.start, model=model), model=model)  # line 1
         long = paid.run(self.reach, approximation, model=model)
-        return approximation, self.reach.clip_scale(long, left), self.reach.is_lost(long)  # line 2
+        clip_scale = self.reach.clip_scale(long, left)  # line 2
+        return Found(approximation, clip_scale, self.reach.is_lost(long), self.reach.bias(long, clip_scale))

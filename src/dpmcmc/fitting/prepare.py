@@ -20,7 +20,7 @@ from dpmcmc.fitting.choice import choose
 from dpmcmc.fitting.models import as_model
 from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.fitting.recipes import RECIPES
-from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, observed_distribution
+from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, centred_questions
 from dpmcmc.fitting.strategies.chains import PilotedChains
 from dpmcmc.fitting.strategies.sketch.strategy import NAME as SKETCH
 from dpmcmc.fitting.strategies.sketch.strategy import sketch_strategy
@@ -229,9 +229,11 @@ def _strategy(
     # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
     of_start, of_scales = jax.random.split(jax.random.key(0))
     layout, begin = _begin(model, init, of_start)
-    site = observed_distribution(model)
-    if sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None and site is not None:
-        return CentredScores(model, site, data, budget, layout, begin, num_steps or DRAWS, num_chains)
+    observed = model.observed
+    if sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None and observed is not None:
+        questions = centred_questions(observed, data, budget, layout, begin)
+        if questions is not None:
+            return CentredScores(model, observed, questions, data, layout, begin, num_steps or DRAWS, num_chains)
     facts = ProblemSize(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
     sketch = sketch_strategy(sampler, model, data, layout, facts, budget, num_steps, num_chains)
     if sketch is not None:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
+from scipy import optimize, stats
 
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.problem_size import ProblemSize
@@ -30,6 +30,12 @@ DECAY = 0.7
 
 SEEN = 2.0
 """Counts of less than so many standard deviations of their noise may be nothing else."""
+
+BELIEVED = 4.0
+"""Counts of more than so many standard deviations of their noise are believed as they stand, after a gap too."""
+
+LONGEST = 2.0
+"""How long scores beyond the longest clip are taken to be, in longest clips."""
 
 LENGTH = math.sqrt(2.0)
 """The norm of what a record with a long score adds: one to the count of its bin, and its direction."""
@@ -80,6 +86,24 @@ class ScoreHistogram:
         noise = self.facts.clips_moved * self.facts.gradient_clip * CLIP_SCALES / math.sqrt(2 * left)
         return float(CLIP_SCALES[np.argmin(bias**2 + self.facts.dimension * noise**2)])
 
+    def bias(self, long: HistogramRelease, clip_scale: float) -> float:
+        """Return how far a clip moves the posterior, root mean square over coordinates, in its standard deviations.
+
+        What is cut off the scores of a bin points where these do. Bins are believed where their count, or the sum of
+        their directions, is above its noise, whether those before are empty or not.
+        """
+        counts, directions = np.asarray(long.counts, np.float64), np.asarray(long.directions, np.float64)
+        variance, size = float(long.variance), self.facts.dimension
+        is_seen = counts > BELIEVED * math.sqrt(variance)
+        is_seen |= np.sum(directions**2, axis=1) > variance * stats.chi2.isf(2 * stats.norm.sf(BELIEVED), size)
+        lengths = CLIP_SCALES * math.sqrt(RATIO)
+        lengths[-1] = LONGEST * CLIP_SCALES[-1]
+        cut = np.maximum(lengths - clip_scale, 0.0) * self.facts.gradient_clip
+        seen = np.where(is_seen, cut, 0.0)
+        square = float(np.sum((seen @ directions) ** 2)) - size * variance * float(seen @ seen)
+        fitted = float(cut @ self._aligned(long))
+        return max(math.sqrt(max(square, 0.0)), fitted) / math.sqrt(size)
+
     def is_lost(self, long: HistogramRelease) -> bool:
         """Whether so many scores are longer than the longest clip that the posterior cannot be near."""
         noise = 4 * math.sqrt(float(long.variance))
@@ -92,12 +116,14 @@ class ScoreHistogram:
         be (`SEEN`) falls as fast as the ones before: that takes noise off the counts, above all off those of the
         longest scores, where a few records that are none would count for much. And
         the longer the scores, the more of them point in one direction: where a bin holds too few records to show it,
-        it is taken to be as the shorter ones are.
+        it is taken to be as the shorter ones are. A count far above its noise is believed as it stands (`BELIEVED`):
+        where outcomes are rare, nearly all scores are short and some are very long.
         """
         counts, directions = np.asarray(long.counts, np.float64), np.asarray(long.directions, np.float64)
         shape = DECAY ** np.arange(len(CLIP_SCALES))
         fitted = shape * optimize.isotonic_regression(counts / shape, weights=shape**2, increasing=False).x
         believed = _continued(np.maximum(fitted, 0.0), SEEN * math.sqrt(long.variance))
+        believed = np.where(counts > BELIEVED * math.sqrt(long.variance), np.maximum(counts, believed), believed)
         noise = self.facts.dimension * float(long.variance)
         lengths = np.sqrt(np.maximum(np.sum(directions**2, axis=1) - noise, 0.0))
         share, aligned = 0.0, np.zeros_like(believed)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import jax
 
 from dpmcmc import validation
-from dpmcmc.model.observed import ObservedSite
+from dpmcmc.model.observed import Observed
 
 
 def _unchanged(position: Any) -> Any:
@@ -30,7 +30,7 @@ class Model:
         unconstrain: maps such parameters to a position; what `constrain` undoes.
         sample_prior: ``sample_prior(key)`` draws a position from the prior; None if the prior cannot be drawn from.
         position: shapes and types of a position, as a pytree of `jax.ShapeDtypeStruct`; None if nobody said.
-        observed: the one number of a record that the likelihood is the density of, and its law; None if there is none.
+        observed: the numbers of a record that the likelihood is the density of, and their laws; None if nobody knows.
     """
 
     log_prior: Callable[[Any], jax.Array]
@@ -40,7 +40,7 @@ class Model:
     unconstrain: Callable[[Any], Any] = field(default=_unchanged, kw_only=True)
     sample_prior: Callable[[jax.Array], Any] | None = field(default=None, kw_only=True)
     position: Any = field(default=None, kw_only=True)
-    observed: ObservedSite | None = field(default=None, kw_only=True)
+    observed: Observed | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "temperature", validation.positive("temperature", self.temperature))

@@ -8,18 +8,16 @@ model is examined on made-up rows, and refused, with the site and the reason, if
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from dpmcmc import missing_cells
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import made_up
 from dpmcmc.model.model import Model
 from dpmcmc.model.numpyro_sites import at_position, draw, evaluate, examine, unconstrained
-from dpmcmc.model.observed import LawOfRecord, ObservedSite, find_observed
+from dpmcmc.model.observed import Observed, Reads, find_observed, find_reads, is_there, is_whole, without_marks
 from dpmcmc.model.replay import replay
 from dpmcmc.model.separation import FEW, MORE, find_data_plate, refuse_sites, separate
 
@@ -35,7 +33,8 @@ def from_numpyro(
     """Return a NumPyro model as a `Model` over the dictionary of its latent sites, in unconstrained space.
 
     ``constrain`` returns the latent sites and those deterministic ones that read no record; ``sample_prior`` is None if
-    the prior cannot be drawn from (an improper, masked or scaled site, a factor outside the data plate).
+    the prior cannot be drawn from (an improper, masked or scaled site, a factor outside the data plate). An observed
+    site whose response was missing in the table, or whose law reads a response that was, adds nothing.
 
     Args:
         model: a NumPyro model, called with keyword arguments.
@@ -78,24 +77,40 @@ def from_numpyro(
     def log_prior(position: Any) -> jax.Array:
         return _total(evaluate(call, position, nobody, plate).prior)
 
-    def likelihood(position: Any, record: Any) -> jax.Array:
+    def likelihood(position: Any, record: Any) -> dict[str, jax.Array]:
         row = jax.tree.map(lambda leaf: leaf[None], record)
-        return _total(evaluate(call, position, row, plate).likelihood)
+        return {name: jnp.sum(term) for name, term in evaluate(call, position, row, plate).likelihood.items()}
 
-    replayed = replay(likelihood, position=position, record=record)
+    in_plate = [name for name, site in few.sites.items() if plate in site.plates]
+    names = [name for name in in_plate if few.sites[name].kind == "observed"]
+    has_factors = any(few.sites[name].kind == "factor" for name in in_plate)
+
+    def sites(position: Any, rows: Any) -> Mapping[str, Any]:
+        return at_position(call, position, rows)
+
+    reads = find_reads(sites, names, position, record)
+    required = _required(reads, record, getattr(data, "schema", None))
+    replayed = replay(lambda position, record: _total(likelihood(position, record)), position=position, record=record)
+    by_site = replay(likelihood, position=position, record=record)
 
     def log_likelihood(position: Any, record: Any) -> jax.Array:
-        return replayed(position, _columns(record))
+        columns = without_marks(record)
+        if not any(required.values()) or not isinstance(record, Mapping) or len(columns) == len(record):
+            return replayed(position, columns)
+        terms = by_site(position, columns)
+        there = {name: is_there(required.get(name, ()), record) for name in terms}
+        return _total({name: jnp.where(there[name], term, 0.0) for name, term in terms.items()})
 
     def constrain(position: Any) -> dict[str, Any]:
         terms = evaluate(call, position, nobody, plate)
         return {**terms.latent, **{name: terms.deterministic[name] for name in readable}}
 
-    terms = [name for name, site in few.sites.items() if plate in site.plates and site.kind in {"observed", "factor"}]
-    site = None
-    if len(terms) == 1 and few.sites[terms[0]].kind == "observed":
-        found = find_observed(lambda position, rows: at_position(call, position, rows), terms[0], position, record)
-        site = None if found is None else replace(found, at=_of_columns(found))
+    observed: Observed | None = None
+    if names and not has_factors:
+        observed = find_observed(sites, reads, required, position, record)
+        rows = jax.tree.map(lambda *tables: jnp.concatenate(tables), *made_up.tables(record, bounds, FEW))
+        if observed is not None and not is_whole(observed, log_likelihood, position, rows):
+            observed = None
     invert = replay(lambda values: unconstrained(call, values, nobody), parameters=values)
     outside = [site for site in few.sites.values() if site.kind in {"observed", "factor"} and plate not in site.plates]
     drawable = not outside and all(site.drawable for site in latent.values())
@@ -107,13 +122,27 @@ def from_numpyro(
         unconstrain=lambda parameters: invert(_only(parameters, values)),
         sample_prior=jax.jit(lambda key: draw(call, key, nobody)) if drawable else None,
         position=position,
-        observed=site,
+        observed=observed,
     )
 
 
-def _of_columns(site: ObservedSite) -> Callable[[Any, Any], LawOfRecord]:
-    """Return the law of a record from which what a table says of missing cells is left out."""
-    return lambda position, record: site.at(position, _columns(record))
+def _required(reads: Mapping[str, Reads], record: Any, schema: Any) -> dict[str, tuple[str, ...]]:
+    """Return the columns without which each site says nothing: its response, and responses that its law reads.
+
+    Columns in which missing is a category like any other are none of them.
+    """
+    if not isinstance(record, Mapping):
+        return dict.fromkeys(reads, ())
+    columns = sorted(map(str, record))  # as JAX orders the leaves of a mapping
+    if len(columns) != len(jax.tree.leaves(record)):
+        return dict.fromkeys(reads, ())
+    responses = frozenset[int]().union(*(each.response for each in reads.values()))
+    found: dict[str, tuple[str, ...]] = {}
+    for name, each in reads.items():
+        needed = [columns[place] for place in sorted(each.response | (each.law & responses))]
+        kinds = {} if schema is None else schema.columns
+        found[name] = tuple(one for one in needed if one not in kinds or kinds[one].missing != "category")
+    return found
 
 
 def _facts(data: Any) -> tuple[Any, Mapping[str, tuple[float, float]]]:
@@ -123,19 +152,11 @@ def _facts(data: Any) -> tuple[Any, Mapping[str, tuple[float, float]]]:
     if not jax.tree.leaves(record):
         raise InvalidArgument("data holds no array; expected a PrivateData, or the shapes of one record")
     try:
-        return jax.tree.map(_shape, _columns(record)), bounds
+        return jax.tree.map(_shape, without_marks(record)), bounds
     except TypeError as error:
         raise InvalidArgument(
             f"data is a {type(data).__name__}; expected a PrivateData, or the shapes of one record"
         ) from error
-
-
-def _columns(record: Any) -> Any:
-    """Return a record without what a table says of missing cells: a NumPyro model knows columns alone."""
-    if not isinstance(record, Mapping):
-        return record
-    named = cast(Mapping[Any, Any], record)
-    return {name: leaf for name, leaf in named.items() if not missing_cells.is_hidden(str(name))}
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -1,85 +1,271 @@
-"""The observed site of a NumPyro model: the law of a record's response, given the rest of the record.
+"""The observed sites of a NumPyro model: the laws of a record's responses, given the rest of the record.
 
-With the law one knows the mean of any function of the response under the model, such as that of a bounded score. Models
-have such a site here if exactly one number of each record is observed, without mask, scale or factor beside it, and if
-what the law is made of does not read that number.
+With the law one knows the mean of any function of the response under the model, such as that of a bounded score. A site
+may observe several numbers that are independent given its parameters, the components of a vector, say: each is a term
+of its own. Masked terms are not there, and neither are missing responses of a table. The law of a site may read the
+response of another one, which it is then conditional on, as long as there is an order in which none reads a later one;
+it may not read its own. Factors and scales have no law.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
-from numpyro.distributions import ExpandedDistribution, Independent
+import numpy as np
+from numpyro.distributions import Distribution, ExpandedDistribution, Independent, MaskedDistribution, MixtureSameFamily
 
+from dpmcmc.model.missing import is_missing
 from dpmcmc.model.replay import replay
 
 Sites = Callable[[Any, Any], Mapping[str, Any]]
 """``sites(position, rows)``: the sites of a model at a position, as NumPyro's `trace` has them."""
 
+MOST_TERMS = 64
+"""The most numbers of a record, or of all rows of a person, that are told apart."""
+
+SAME = 1e-3
+"""How far the densities of all terms together may be from the likelihood, relative to one or to its size."""
+
 
 class LawOfRecord(NamedTuple):
-    """The parameters of a record's law, the numbers that it has besides, and the response itself."""
+    """The laws of the numbers that a site observes of a record, along the first axis, and the numbers themselves."""
 
     parameters: jax.Array
-    """Real ones, one after the other."""
+    """Real ones, one after the other: (terms, parameters)."""
     others: tuple[jax.Array, ...]
     """Whole numbers, such as numbers of trials."""
     response: jax.Array
+    is_there: jax.Array
+    """Whether a term counts: it is not masked, and its response is not missing."""
+    is_row: jax.Array
+    """Whether its row is there, which for all but persons it always is."""
 
 
 @dataclass(frozen=True, eq=False)
 class ObservedSite:
-    """The one number that a model observes of each record."""
+    """How the law of one number of a site is put together."""
 
-    at: Callable[[Any, Any], LawOfRecord]
-    """``at(position, record)``."""
     law: Callable[[jax.Array, Sequence[jax.Array]], Any]
     """``law(parameters, others)``: a NumPyro distribution, with a batch of one."""
     example: Any
     """The same distribution, with shapes in the place of its numbers."""
 
 
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """All that a model observes of a record.
+
+    Attributes:
+        sites: how the laws are put together.
+        at: ``at(position, record)``, for each site.
+        is_chained: whether the law of a site reads the response of another.
+        has_covariates: whether a law or a mask reads the record at all.
+        is_of_persons: whether a record is a person with several rows.
+    """
+
+    sites: tuple[ObservedSite, ...]
+    at: Callable[[Any, Any], tuple[LawOfRecord, ...]]
+    is_chained: bool
+    has_covariates: bool
+    is_of_persons: bool = False
+
+    def of_rows(self, rows_of: Callable[[Any], tuple[Any, jax.Array]]) -> Self:
+        """Return what is observed of a person.
+
+        Args:
+            rows_of: the person's rows, along the first axis, and which of its places hold one.
+        """
+
+        def of_person(position: Any, person: Any) -> tuple[LawOfRecord, ...]:
+            rows, present = rows_of(person)
+            found = jax.vmap(self.at, in_axes=(None, 0))(position, rows)
+
+            def joined(leaf: jax.Array) -> jax.Array:
+                return leaf.reshape(-1, *leaf.shape[2:])
+
+            def one(law: LawOfRecord) -> LawOfRecord:
+                is_row = jnp.broadcast_to(present[:, None], law.is_there.shape)
+                return jax.tree.map(joined, law._replace(is_there=law.is_there & is_row, is_row=is_row))
+
+            return tuple(map(one, found))
+
+        return replace(self, at=of_person, is_of_persons=True)
+
+
 class _Form(NamedTuple):
-    """How a distribution is put together from its arrays."""
+    """How the law of one term is put together from its arrays."""
 
     structure: Any
     shapes: list[tuple[int, ...]]
     is_real: list[bool]
 
 
-def find_observed(sites: Sites, name: str, position: Any, record: Any) -> ObservedSite | None:
-    """Return the observed site of that name, or None if it is not the law of one number.
+class _NoTerms(Exception):
+    """A distribution cannot be taken apart into terms."""
+
+
+class Reads(NamedTuple):
+    """Which leaves of a record, by their places, a site reads for its law and for its response."""
+
+    law: frozenset[int]
+    response: frozenset[int]
+
+
+def find_reads(sites: Sites, names: Sequence[str], position: Any, record: Any) -> dict[str, Reads]:
+    """Return what each observed site of a model reads of a record."""
+
+    def of_record(position: Any, record: Any) -> list[Any]:
+        found = sites(position, _as_rows(record))
+        laws = [(jax.tree.leaves(found[name]["fn"]), found[name]["scale"]) for name in names]
+        return [(law, found[name]["value"]) for law, name in zip(laws, names, strict=True)]
+
+    traced, shapes = jax.make_jaxpr(of_record, return_shape=True)(position, record)
+    sources = _sources(traced.jaxpr, len(jax.tree.leaves(record)))
+    start, reads = 0, {}
+    for name, (law, response) in zip(names, shapes, strict=True):
+        ends = start + len(jax.tree.leaves(law)), start + len(jax.tree.leaves(law)) + len(jax.tree.leaves(response))
+        parts = sources[start : ends[0]], sources[ends[0] : ends[1]]
+        reads[name] = Reads(*(frozenset[int]().union(*part) for part in parts))
+        start = ends[1]
+    return reads
+
+
+def find_observed(
+    sites: Sites,
+    reads: Mapping[str, Reads],
+    required: Mapping[str, Sequence[str]],
+    position: Any,
+    record: Any,
+) -> Observed | None:
+    """Return what a model observes of a record, or None if its likelihood is not made of laws of responses.
 
     Args:
         sites: the sites of the model.
-        name: of the only observed site in the data plate.
+        reads: what the observed sites in the data plate read, by their names; all of them.
+        required: the columns without which a site says nothing, by the names of sites.
         position: the shapes of a position.
         record: the shapes of a record.
     """
-    forms: list[_Form] = []
-
-    def of_record(position: Any, record: Any) -> LawOfRecord | None:
-        site = sites(position, jax.tree.map(lambda leaf: leaf[None], record))[name]
-        law = _bare(site["fn"])
-        if law.event_dim or site["scale"] is not None or jnp.size(site["value"]) != 1 or prod(law.batch_shape) != 1:
-            return None
-        leaves, structure = jax.tree.flatten(law)
-        arrays = [jnp.asarray(leaf) for leaf in leaves]
-        is_real = [bool(jnp.issubdtype(array.dtype, jnp.floating)) for array in arrays]
-        forms.append(_Form(structure, [array.shape for array in arrays], is_real))
-        reals = [jnp.ravel(array) for array, real in zip(arrays, is_real, strict=True) if real]
-        others = tuple(array for array, real in zip(arrays, is_real, strict=True) if not real)
-        response = jnp.reshape(site["value"], law.batch_shape)
-        return LawOfRecord(jnp.concatenate(reals) if reals else jnp.zeros(0), others, response)
-
-    traced, shapes = jax.make_jaxpr(of_record, return_shape=True)(position, record)
-    if shapes is None or not shapes.parameters.size or _reads_response(traced.jaxpr, len(jax.tree.leaves(record))):
+    if not _has_order(list(reads.values())):
         return None
-    form = forms[0]
+    forms: dict[str, _Form] = {}
 
+    def of_record(position: Any, record: Any) -> tuple[LawOfRecord, ...]:
+        found = sites(position, _as_rows(record))
+        return tuple(_of_site(name, found[name], forms) for name in reads)
+
+    try:
+        shapes = jax.eval_shape(of_record, position, record)
+    except _NoTerms:
+        return None
+    if sum(each.response.shape[0] for each in shapes) > MOST_TERMS or not all(each.parameters.size for each in shapes):
+        return None
+    replayed = replay(of_record, position=position, record=record)
+    names = list(reads)
+
+    def at(position: Any, record: Any) -> tuple[LawOfRecord, ...]:
+        found = replayed(position, without_marks(record))
+        there = [is_there(required[name], record) for name in names]
+        return tuple(law._replace(is_there=law.is_there & own) for law, own in zip(found, there, strict=True))
+
+    made = tuple(_site(forms[name], shape) for name, shape in zip(names, shapes, strict=True))
+    responses = frozenset[int]().union(*(each.response for each in reads.values()))
+    return Observed(
+        made,
+        at,
+        is_chained=any(each.law & responses for each in reads.values()),
+        has_covariates=any(each.law for each in reads.values()),
+    )
+
+
+def is_there(columns: Iterable[str], record: Any) -> jax.Array:
+    """Say whether none of some columns was missing in a row of a table."""
+    found = jnp.bool_(True)
+    for column in columns:
+        found = found & ~is_missing(column, record)
+    return found
+
+
+def without_marks(record: Any) -> Any:
+    """Return a record without what a table says of missing cells: a NumPyro model knows columns alone."""
+    from dpmcmc.missing_cells import is_hidden
+
+    if not isinstance(record, Mapping):
+        return record
+    return {name: leaf for name, leaf in record.items() if not is_hidden(str(name))}
+
+
+def is_whole(observed: Observed, log_likelihood: Callable[[Any, Any], jax.Array], position: Any, rows: Any) -> bool:
+    """Say whether the densities of all terms add up to the likelihood, on made-up rows at made-up positions."""
+    number = len(jax.tree.leaves(rows)[0])
+    random = np.random.default_rng(0)
+    positions = jax.tree.map(
+        lambda leaf: jnp.asarray(random.normal(0, 0.3, (number, *leaf.shape)), leaf.dtype), position
+    )
+
+    def both(position: Any, row: Any) -> tuple[jax.Array, jax.Array]:
+        total = jnp.zeros(())
+        for site, found in zip(observed.sites, observed.at(position, row), strict=True):
+
+            def density(parameters: Any, others: Any, response: Any, site: ObservedSite = site) -> jax.Array:
+                return jnp.sum(site.law(parameters, others).log_prob(response[None]))
+
+            terms = jax.vmap(density)(found.parameters, found.others, found.response)
+            total = total + jnp.sum(jnp.where(found.is_there, terms, 0.0))
+        return total, log_likelihood(position, row)
+
+    try:
+        once = jax.jit(jax.vmap(both), compiler_options={"xla_backend_optimization_level": 0})  # compiled for one use
+        first, second = (np.asarray(each, float) for each in once(positions, rows))
+    except (TypeError, ValueError, NotImplementedError, AttributeError):
+        return False
+    known = np.isfinite(second)
+    if not known.any():  # made-up counts do not add up to a total, say
+        return all(site.example.event_shape for site in observed.sites) and _is_one_term(observed, position, rows)
+    off = np.abs(first[known] - second[known])
+    return bool(np.all(off <= SAME * np.maximum(np.abs(second[known]), 1.0)))
+
+
+def _is_one_term(observed: Observed, position: Any, rows: Any) -> bool:
+    """Say whether one number, or one vector, is observed of a record."""
+    record = jax.tree.map(lambda leaf: leaf[0], rows)
+    return sum(law.is_there.shape[0] for law in jax.eval_shape(observed.at, position, record)) == 1
+
+
+def _as_rows(record: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[None], record)
+
+
+def _of_site(name: str, site: Any, forms: dict[str, _Form]) -> LawOfRecord:
+    if site["scale"] is not None:
+        raise _NoTerms
+    law, mask = _bare(site["fn"], jnp.ones((), bool))
+    try:
+        shape = np.broadcast_shapes(law.batch_shape, site["fn"].batch_shape + _independent(site["fn"]))
+        law, number = _with_batch(law, shape), prod(shape)
+        response = jnp.broadcast_to(site["value"], shape + law.event_shape).reshape(number, *law.event_shape)
+        mask = jnp.broadcast_to(mask, shape).reshape(number)
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise _NoTerms from error
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(law)]
+    is_real = [bool(jnp.issubdtype(leaf.dtype, jnp.floating)) for leaf in leaves]
+    one = _with_batch(law, (1,), first=True)
+    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(one)]
+    forms[name] = _Form(jax.tree.structure(one), shapes, is_real)
+    by_term = [
+        jnp.broadcast_to(leaf, (number,)) if not shape else leaf.reshape(number, -1)
+        for leaf, shape in zip(leaves, shapes, strict=True)
+    ]
+    reals = [leaf.reshape(number, -1) for leaf, real in zip(by_term, is_real, strict=True) if real]
+    others = tuple(leaf for leaf, real in zip(by_term, is_real, strict=True) if not real)
+    parameters = jnp.concatenate(reals, axis=1) if reals else jnp.zeros((number, 0))
+    return LawOfRecord(parameters, others, response, mask, jnp.ones(number, bool))
+
+
+def _site(form: _Form, shapes: LawOfRecord) -> ObservedSite:
     def law(parameters: jax.Array, others: Sequence[jax.Array]) -> Any:
         leaves: list[jax.Array] = []
         start, rest = 0, iter(others)
@@ -88,23 +274,103 @@ def find_observed(sites: Sites, name: str, position: Any, record: Any) -> Observ
                 leaves.append(parameters[start : start + prod(shape)].reshape(shape))
                 start += prod(shape)
             else:
-                leaves.append(next(rest))
+                leaves.append(jnp.reshape(next(rest), shape))
         return jax.tree.unflatten(form.structure, leaves)
 
-    example = jax.eval_shape(law, shapes.parameters, shapes.others)
-    return ObservedSite(replay(of_record, position=position, record=record), law, example)
+    def of_term(leaf: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+
+    return ObservedSite(law, jax.eval_shape(law, of_term(shapes.parameters), tuple(map(of_term, shapes.others))))
 
 
-def _bare(law: Any) -> Any:
-    """Return a distribution without layers that only say how large its batch is."""
-    while isinstance(law, ExpandedDistribution) and prod(law.batch_shape) == prod(law.base_dist.batch_shape):
-        law = law.base_dist
-    is_idle = isinstance(law, Independent) and prod(law.event_shape) == 1
-    return _bare(law.base_dist) if is_idle else law
+def _bare(law: Any, mask: jax.Array) -> tuple[Any, jax.Array]:
+    """Return a distribution without layers that say how large its batch is and which of it is masked, and the mask."""
+    if isinstance(law, ExpandedDistribution):
+        return _bare(law.base_dist, mask)
+    if isinstance(law, MaskedDistribution):
+        own = jnp.asarray(vars(law)["_mask"], bool)
+        return _bare(law.base_dist, mask & own)
+    if isinstance(law, Independent):
+        inner = mask.reshape(mask.shape + (1,) * law.reinterpreted_batch_ndims) if mask.ndim else mask
+        return _bare(law.base_dist, inner)
+    return law, mask
 
 
-def _reads_response(jaxpr: Any, num_leaves: int) -> bool:
-    """Say whether the parameters of a law are computed from an array that its response is computed from."""
+def _independent(law: Any) -> tuple[int, ...]:
+    """Return the axes of an event whose entries are independent."""
+    if isinstance(law, Independent):
+        own = law.base_dist.batch_shape
+        return own[len(own) - law.reinterpreted_batch_ndims :] + _independent(law.base_dist)
+    if isinstance(law, (ExpandedDistribution, MaskedDistribution)):
+        return _independent(law.base_dist)
+    return ()
+
+
+def _with_batch(law: Any, shape: tuple[int, ...], *, first: bool = False, inner: tuple[int, ...] = ()) -> Any:
+    """Return a distribution all of whose arrays have a batch shape, or a batch of one with the first of each.
+
+    Args:
+        law: with a batch that broadcasts to `shape`.
+        shape: of the batch.
+        first: take the first entry of a batch that was brought to a shape before.
+        inner: further axes of a batch that belong to one number, the components of a mixture.
+    """
+    depth = len(law.batch_shape) - len(inner)
+    fields = type(law).gather_pytree_data_fields()
+    parts: list[Any] = []
+    for name in fields:
+        value = vars(law).get(name)
+        if isinstance(value, Distribution):
+            own = inner
+            if isinstance(law, MixtureSameFamily) and name == "_component_distribution":
+                own = (*inner, law.mixture_size)
+            parts.append(_with_batch(value, shape, first=first, inner=own))
+            continue
+
+        def moved(leaf: Any, event_dim: int = _event_dim(law, name)) -> Any:
+            if jnp.ndim(leaf) == 0:
+                return leaf
+            leaf = jnp.asarray(leaf)
+            event = leaf.shape[leaf.ndim - event_dim :]
+            if first:
+                return leaf.reshape(-1, *leaf.shape[depth:])[:1] if leaf.ndim > event_dim else leaf
+            return jnp.broadcast_to(leaf, (*shape, *inner, *event))
+
+        parts.append(jax.tree.map(moved, value))
+    made = type(law).tree_unflatten(
+        tuple(vars(law).get(name) for name in type(law).gather_pytree_aux_fields()), tuple(parts)
+    )
+    vars(made)["_batch_shape"] = (*shape, *inner)
+    return made
+
+
+def _event_dim(law: Any, name: str) -> int:
+    """Return how many axes of a parameter belong to one number: those of an ordered vector, say."""
+    for kind in type(law).__mro__:
+        constraint = vars(kind).get("arg_constraints", {}).get(name)
+        if constraint is not None:
+            return constraint.event_dim
+    return 0
+
+
+def _has_order(reads: Sequence[Reads]) -> bool:
+    """Say whether sites can be ordered so that no law reads its own response, or one of a later site."""
+    if not all(each.response for each in reads):
+        return False
+    if sum(len(each.response) for each in reads) != len(frozenset[int]().union(*(each.response for each in reads))):
+        return False  # two sites observe the same column
+    left = list(reads)
+    while left:
+        open_ones = frozenset[int]().union(*(each.response for each in left))
+        settled = [each for each in left if not each.law & open_ones]
+        if not settled:
+            return False
+        left = [each for each in left if each.law & open_ones]
+    return True
+
+
+def _sources(jaxpr: Any, num_leaves: int) -> list[frozenset[int]]:
+    """Return for each result of a jaxpr from which of its last arguments it is computed."""
     sources: dict[Any, frozenset[int]] = {}
     for place, variable in enumerate(jaxpr.invars[len(jaxpr.invars) - num_leaves :]):
         sources[variable] = frozenset([place])
@@ -115,5 +381,4 @@ def _reads_response(jaxpr: Any, num_leaves: int) -> bool:
     for equation in jaxpr.eqns:
         union = frozenset[int]().union(*(read(atom) for atom in equation.invars))
         sources.update(dict.fromkeys(equation.outvars, union))
-    *law, response = jaxpr.outvars
-    return bool(read(response).intersection(*[frozenset[int]().union(*(read(atom) for atom in law))]))
+    return [read(atom) for atom in jaxpr.outvars]

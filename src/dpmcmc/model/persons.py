@@ -21,15 +21,19 @@ def per_person(model: Model) -> Model:
     place always holds a row.
     """
 
-    def log_likelihood(position: Any, person: Any) -> jax.Array:
+    def rows_of(person: Any) -> tuple[dict[str, jax.Array], jax.Array]:
         if not isinstance(person, Mapping) or PRESENT not in person or len(person) < 2:
             raise InvalidArgument(f"a record of per_person(model) must be a mapping of leaves, one of them {PRESENT!r}")
         present = person[PRESENT] > 0
-        rows = {name: _present_rows(leaf, present) for name, leaf in person.items() if name != PRESENT}
+        return {name: _present_rows(leaf, present) for name, leaf in person.items() if name != PRESENT}, present
+
+    def log_likelihood(position: Any, person: Any) -> jax.Array:
+        rows, present = rows_of(person)
         terms = jax.vmap(model.log_likelihood, in_axes=(None, 0))(position, rows)
         return jnp.sum(jnp.where(present, terms, 0.0))
 
-    return replace(model, log_likelihood=log_likelihood, observed=None)
+    observed = None if model.observed is None else model.observed.of_rows(rows_of)
+    return replace(model, log_likelihood=log_likelihood, observed=observed)
 
 
 def _present_rows(leaf: jax.Array, present: jax.Array) -> jax.Array:

@@ -30,8 +30,8 @@ from dpmcmc.fitting import RECIPES
 from dpmcmc.fitting.budget_split import event_after, least_error, noise_after, pilot_event, usual
 from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.fitting.recipes import Recipe
+from dpmcmc.fitting.strategies.centred_scores.questions import usual_variance
 from dpmcmc.fitting.strategies.centred_scores.strategy import NAME as WEIGHTED
-from dpmcmc.fitting.strategies.centred_scores.strategy import usual_variance
 from dpmcmc.fitting.strategies.weighted_scores.budget import Split
 
 WALK_EFFICIENCY = 0.083

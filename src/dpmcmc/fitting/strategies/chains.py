@@ -12,14 +12,16 @@ from dpmcmc.accounting import Budget, Event
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
 from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.enclave import PrivateData, Session
+from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.budget_split import USUAL_CLIP_SCALE, mean_loss, remedy
 from dpmcmc.fitting.choice import Choice
 from dpmcmc.fitting.pilot import LOST, Pilot, Refinement
 from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
-from dpmcmc.fitting.whitening import GaussianApproximation, placeholder, whitened
+from dpmcmc.fitting.whitening import Begin, GaussianApproximation, placeholder, whitened
 from dpmcmc.model import Model
-from dpmcmc.run.plan import Plan, make_plan, parameters, settings
+from dpmcmc.run.plan import Plan, make_plan, parameters, settings, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
 
@@ -93,8 +95,20 @@ class PilotedChains:
         return self.choice.words
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
-        """Run the pilot and the sampler, or as much of it as there is time for."""
-        sampling, facts, reasons = self._found(paid, seed)
+        """Run the pilot and the sampler, or as much of it as there is time for; what was paid for ends in draws."""
+        try:
+            return self._drawn(paid, watcher, is_interrupted, seed)
+        except DpmcmcError:
+            raise  # the vault's own refusals, and interrupts, are no matter of numbers
+        except NUMERICAL as error:
+            shape = (self.num_chains, self.num_steps)
+            made = {"num_chains": self.num_chains, "temperature": self.model.temperature}
+            made |= {"stages": [{"kernel": self.name, "num_steps": self.num_steps}], "pilot": self.pilot.settings}
+            begin = Begin(self.pilot.start.centre, self.pilot.approach.scales)
+            return prior_draws_instead(self.model, shape, {**made, **surroundings(self.data, paid.entry)}, error, begin)
+
+    def _drawn(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
+        sampling, facts, reasons, bias = self._found(paid, seed)
         vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted)
         drawn = parameters(sampling.model, sampling.layout, vectors)
         error = self.expected_error * facts.clip_scale / USUAL_CLIP_SCALE  # noise is as long as the clips
@@ -105,41 +119,48 @@ class PilotedChains:
             {
                 **settings(sampling, self.data, paid.entry),
                 "error_found": error,
+                "clipping_bias": bias,
                 "pilot": {
                     **self.pilot.settings,
                     "clip_scale": facts.clip_scale,
                     "refinement": repr(self._refinement(facts)),
                 },
             },
-            self._quality(drawn, reasons, error),
+            self._quality(drawn, reasons, error, bias),
         )
 
-    def _quality(self, drawn: Mapping[str, np.ndarray], reasons: Sequence[str], error: float) -> Quality:
+    def _quality(self, drawn: Mapping[str, np.ndarray], reasons: Sequence[str], error: float, bias: float) -> Quality:
         """Return what the releases of the pilot say; of independent draws also where their variance comes from."""
         said, verdicts = list(reasons), ["bad" for _ in reasons]
-        if error > FAIR_ERROR:
-            verdicts.append("fair" if error <= BAD_ERROR else "bad")
-            said.append(
-                f"The noise of privacy moves the means by about {error:.2g} of the posterior's standard deviations."
-            )
+        predicted = float(np.hypot(error, bias))
+        if not predicted <= FAIR_ERROR:
+            verdicts.append("fair" if predicted <= BAD_ERROR else "bad")
+            moves = [f"The noise of privacy moves the means by about {error:.2g}"] if error > bias else []
+            moves += [f"Clipped scores move the means by about {bias:.2g}"] if not bias <= error / 2 else []
+            said += [f"{move} of the posterior's standard deviations." for move in moves]
         grades: dict[str, Grade] = {}
         if self.choice.recipe.is_iid:
-            shares = {"data": 1 / (1 + error**2), "privacy": error**2 / (1 + error**2)}
-            grades = {name: Grade(shares=shares) for name in coordinates(drawn)}
+            of_all = {"data": 1 / (1 + error**2), "privacy": error**2 / (1 + error**2)}
+            grades = {name: Grade(shares=of_all) for name in coordinates(drawn)}
         if not all(np.isfinite(values).all() for values in drawn.values()):
             said.append("Draws are not finite.")
             verdicts.append("bad")
-        return Quality(worst(verdicts), tuple(said), grades, error)
+        verdict = worst(verdicts)
+        if verdict == "bad":
+            grades = {
+                name: Grade("bad", (), grades[name].shares if name in grades else {}) for name in coordinates(drawn)
+            }
+        return Quality(verdict, tuple(said), grades, predicted if np.isfinite(predicted) else None)
 
     @property
     def _layout(self) -> Layout:
         return self.pilot.approach.layout
 
-    def _found(self, paid: Session, seed: int) -> tuple[Plan, ProblemSize, list[str]]:
-        """Run pilot and refinement; return the sampler's run that follows, the clips, and what went wrong."""
+    def _found(self, paid: Session, seed: int) -> tuple[Plan, ProblemSize, list[str], float]:
+        """Run pilot and refinement; return the sampler's run, the clips, what went wrong, and the bias of clipping."""
         # a chain has to cross the posterior several times over: noise hurts it twice as much as one release
         left = (1 - self.pilot.share) * mean_loss(self.budget) * (1 if self.choice.recipe.is_iid else 1 / 4)
-        approximation, clip_scale, is_lost = self.pilot.run(paid, left)
+        approximation, clip_scale, is_lost, bias = self.pilot.run(paid, left)
         facts = replace(self.facts, clip_scale=clip_scale)
         moved, missed = paid.run(
             self._refinement(facts), jnp.zeros(facts.dimension), model=self._whitened(approximation)
@@ -153,7 +174,7 @@ class PilotedChains:
         if not self._has_prior(refined):  # what was paid for ends in draws all the same
             reasons.append("The last gradients lead to where there is no prior; the pilot's own place is taken.")
             refined = approximation
-        return self._plan(refined, facts, seed), facts, list(dict.fromkeys(reasons))
+        return self._plan(refined, facts, seed), facts, list(dict.fromkeys(reasons)), bias
 
     def _has_prior(self, approximation: GaussianApproximation) -> bool:
         value, gradient = jax.value_and_grad(self._whitened(approximation).log_prior)(jnp.zeros(self._layout.dimension))

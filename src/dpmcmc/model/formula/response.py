@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from dpmcmc import missing_cells, validation
+from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Category, Columns, Record
 from dpmcmc.model.formula.families import FAMILIES
+from dpmcmc.model.missing import is_missing
 from dpmcmc.schema import MISSING_CATEGORY, Column
 
 
@@ -47,10 +48,10 @@ class Response:
 
     def is_there(self, record: Record) -> jax.Array:
         """Say whether a row of a table has a response. Records that say nothing of missing cells have one."""
-        is_missing = jnp.bool_(False)
+        missing = jnp.bool_(False)
         for name in self.required:
-            is_missing = is_missing | _is_missing(name, record)
-        return ~is_missing
+            missing = missing | is_missing(name, record)
+        return ~missing
 
     def stored(self, value: jax.Array) -> jax.Array:
         """Return drawn responses as a table holds them: within the bounds, and whole where they must be."""
@@ -96,19 +97,6 @@ def read_response(name: str, trials: str | None, family: str, columns: Columns, 
     parts = (name, number) if isinstance(number, str) else (name,)
     required = tuple(part for part in parts if columns[part].missing != "category")
     return Response(name, column.kind, (lower, upper), classes, centre, half, number, most, read, read_trials, required)
-
-
-def _is_missing(name: str, record: Record) -> jax.Array:
-    """Say whether the cell of a column was missing, as far as the record says."""
-    if not any(map(missing_cells.is_hidden, record)):
-        return jnp.bool_(False)
-    leaf, bit = missing_cells.places(record)[name]
-    if leaf not in record:
-        raise InvalidArgument(
-            f"the record has {len(missing_cells.places(record))} columns, and says of others which cells were missing; "
-            "give the model the record as the table has it"
-        )
-    return (jnp.asarray(record[leaf]).astype(jnp.int32) & 2**bit) != 0
 
 
 def _classes(column: Column, category: Category | None) -> tuple[str, ...]:

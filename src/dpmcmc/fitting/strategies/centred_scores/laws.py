@@ -85,6 +85,44 @@ def _beta(law: Any) -> Line:
     return Line(jnp.log(up / down), jnp.maximum(core, 1 / up), jnp.maximum(core, 1 / down), _expit)
 
 
+def _excess(law: Any, distance: Any) -> tuple[Any, Any]:
+    """Return how far beyond an end a law that was cut off there usually is, and how wide in the logarithm of that.
+
+    Args:
+        law: before it was cut off.
+        distance: from the end to its centre, negative where that is cut off.
+    """
+    beyond = jnp.where(distance > 0, distance + law.scale, law.scale**2 / (law.scale + jnp.maximum(-distance, 0.0)))
+    return beyond, jnp.clip(law.scale / beyond, 0.0, 1.0)
+
+
+def _left_truncated(law: Any) -> Line:
+    beyond, width = _excess(law.base_dist, law.base_dist.loc - law.low)
+    return Line(jnp.log(beyond), 1.3 * width, 0.8 * width, lambda places: (law.low + jnp.exp(places), places))
+
+
+def _right_truncated(law: Any) -> Line:
+    beyond, width = _excess(law.base_dist, law.high - law.base_dist.loc)
+    return Line(-jnp.log(beyond), 0.8 * width, 1.3 * width, lambda places: (law.high - jnp.exp(-places), -places))
+
+
+def _truncated(law: Any) -> Line:
+    base, whole = law.base_dist, law.high - law.low
+    above, below = _excess(base, base.loc - law.low)[0], _excess(base, law.high - base.loc)[0]
+    share = jnp.clip(above / (above + below), 1e-6, 1 - 1e-6)
+    width = jnp.clip(jnp.minimum(base.scale, whole) / (whole * share * (1 - share)), 0.0, 1.3)
+
+    def back(places: Any) -> tuple[Any, Any]:
+        inner, jacobian = _expit(places)
+        return law.low + whole * inner, jacobian + jnp.log(whole)
+
+    return Line(jnp.log(share) - jnp.log1p(-share), width, width, back)
+
+
+TRUNCATED = (dist.LeftTruncatedDistribution, dist.RightTruncatedDistribution, dist.TwoSidedTruncatedDistribution)
+_CUT_OFF = (dist.Normal, dist.Cauchy, dist.Laplace, dist.Logistic)
+"""Laws that may be truncated: their distribution functions are no loops."""
+
 _LINES: Mapping[type, Callable[[Any], Line]] = {
     dist.Normal: _location,
     dist.StudentT: _location,
@@ -101,6 +139,9 @@ _LINES: Mapping[type, Callable[[Any], Line]] = {
     dist.HalfNormal: lambda law: Line(jnp.log(law.scale), 1.0, 0.5, _exp),
     dist.HalfCauchy: lambda law: Line(jnp.log(law.scale), 1.0, 1.0, _exp),
     dist.Beta: _beta,
+    dist.LeftTruncatedDistribution: _left_truncated,
+    dist.RightTruncatedDistribution: _right_truncated,
+    dist.TwoSidedTruncatedDistribution: _truncated,
 }
 """How laws of numbers are mapped to the real line; a new one is a line here."""
 
@@ -131,6 +172,8 @@ def is_known(law: Any) -> bool:
     """Say whether there are nodes for a distribution."""
     if isinstance(law, dist.MixtureSameFamily):
         return is_known(law.component_distribution) and not _is_finite(law.component_distribution)
+    if isinstance(law, TRUNCATED):
+        return type(law.base_dist) in _CUT_OFF
     return type(law) in _LINES or isinstance(law, _COUNTS) or _is_finite(law)
 
 
@@ -193,13 +236,13 @@ def _counts(law: Any) -> Nodes:
 def _log_prob(law: Any, values: Any) -> jax.Array:
     """Return log-densities, minus infinity off the support."""
     inside = law.support(values) if not law.support.is_discrete else _is_count(law, values)
-    safe = jnp.where(inside, values, jnp.clip(jnp.round(jnp.asarray(law.mean)), 0.0)) if not _is_real(law) else values
+    safe = jnp.where(inside, values, jnp.clip(jnp.round(jnp.asarray(law.mean)), 0.0)) if not _is_plain(law) else values
     logs = law.log_prob(safe)
     return jnp.where(inside & jnp.isfinite(logs), logs, -jnp.inf)
 
 
-def _is_real(law: Any) -> bool:
-    return law.support is dist.constraints.real
+def _is_plain(law: Any) -> bool:
+    return law.support is dist.constraints.real or isinstance(law, TRUNCATED)
 
 
 def _is_count(law: Any, values: Any) -> jax.Array:

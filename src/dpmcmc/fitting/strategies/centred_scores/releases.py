@@ -1,12 +1,15 @@
 """What a fit by centred scores asks of the records.
 
-The score s of a record, in whitened coordinates, is shortened to at most `radius` by a smooth function of its length,
-and its mean under the model, given everything but the response, is taken off: what is left has mean zero at the truth
-whatever the radius (Hampel's optimal bounded scores). A weight that does not look at the response makes up for the
-length of the mean, so that every record adds at most `radius`, and a slope of at most `slope_radius`.
+The score s of a number that is observed, in whitened coordinates, is shortened to at most a radius by a smooth function
+of its length, and its mean under the model, given everything but the response, is taken off: what is left has mean zero
+at the truth whatever the radius (Hampel's optimal bounded scores). A weight that does not look at the response makes up
+for the length of the mean. The terms of a record, numbers of it or of a person's rows, divide `radius` between them, so
+that every record adds at most `radius`, and a slope of at most `slope_radius`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +19,7 @@ import numpy as np
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.strategies.centred_scores import laws
 from dpmcmc.fitting.strategies.weighted_scores.releases import OFF_DIAGONAL
-from dpmcmc.model.observed import ObservedSite
+from dpmcmc.model.observed import LawOfRecord, Observed, ObservedSite
 from dpmcmc.run.program import Layout
 
 RADII = 1.5 ** np.arange(-3.0, 9.0)
@@ -63,8 +66,11 @@ class Answer(NamedTuple):
     """Of slope and variance, at each of the radii to choose from: (2, radii)."""
 
 
-class RecordLaw(NamedTuple):
-    """The law of one record's response in the parameters of its distribution."""
+class TermLaws(NamedTuple):
+    """The laws of the numbers that a site observes of a record, in the parameters of their distributions.
+
+    The first axis is that of the terms.
+    """
 
     moves: jax.Array
     """How they move with the whitened coordinates."""
@@ -78,61 +84,106 @@ class RecordLaw(NamedTuple):
     below: jax.Array
     response: jax.Array
     is_there: jax.Array
-    """Whether the response is one that the law can have."""
+    """Whether a term counts, and the response is one that the law can have."""
+    share: jax.Array
+    """Of the radius of the record: they add up to one, over all terms of all sites."""
 
 
-def record_law(site: ObservedSite, layout: Layout, centre: Any, factor: Any, record: Any) -> RecordLaw:
-    """Return the law of one record's response at a point, in coordinates position = centre + factor z."""
-    found = site.at(layout.unravel(centre), record)
+def term_laws(observed: Observed, layout: Layout, centre: Any, factor: Any, record: Any) -> list[TermLaws]:
+    """Return the laws of one record's responses at a point, in coordinates position = centre + factor z."""
+    found = observed.at(layout.unravel(centre), record)
+    sizes = [law.parameters.size for law in found]
 
     def parameters(vector: jax.Array) -> jax.Array:
-        return site.at(layout.unravel(vector), record).parameters
+        return jnp.concatenate([jnp.ravel(law.parameters) for law in observed.at(layout.unravel(vector), record)])
 
+    jacobian = jax.jacrev if sum(sizes) <= layout.dimension else jax.jacfwd
+    all_moves = jacobian(parameters)(centre) @ factor
+    laws_of_sites: list[TermLaws] = []
+    start = 0
+    for site, law, size in zip(observed.sites, found, sizes, strict=True):
+        moves = all_moves[start : start + size].reshape(*law.parameters.shape, layout.dimension)
+        laws_of_sites.append(jax.vmap(partial(_of_term, site))(law, moves))
+        start += size
+    shares = _shares(observed, found, laws_of_sites)
+    return [each._replace(share=share) for each, share in zip(laws_of_sites, shares, strict=True)]
+
+
+def _of_term(site: ObservedSite, found: LawOfRecord, moves: jax.Array) -> TermLaws:
     def log_density(parameters: jax.Array, value: jax.Array) -> jax.Array:
         return jnp.sum(site.law(parameters, found.others).log_prob(value))
 
-    jacobian = jax.jacrev if len(found.parameters) <= layout.dimension else jax.jacfwd
-    moves = jacobian(parameters)(centre) @ factor
-    law = site.law(found.parameters, found.others)
+    law, response = site.law(found.parameters, found.others), found.response[None]
     values, weights, below = laws.nodes(law)
     weights = weights.reshape(-1)
     scores = jax.vmap(jax.grad(log_density), in_axes=(None, 0))(found.parameters, values)
     scores = jnp.where((weights > 0)[:, None] & jnp.isfinite(scores), scores, 0.0)
-    own = jax.grad(log_density)(found.parameters, found.response)
-    is_there = jnp.all(law.support(found.response)) & jnp.all(jnp.isfinite(own)) & jnp.all(jnp.isfinite(moves))
-    return RecordLaw(moves, moves @ moves.T, own, scores, weights, values, below, found.response, is_there)
+    own = jax.grad(log_density)(found.parameters, response)
+    is_finite = jnp.all(jnp.isfinite(moves))
+    moves = jnp.where(is_finite, moves, 0.0)
+    is_there = found.is_there & jnp.all(law.support(response)) & jnp.all(jnp.isfinite(own)) & is_finite
+    nothing = jnp.zeros(())
+    return TermLaws(moves, moves @ moves.T, own, scores, weights, values, below, response, is_there, nothing)
+
+
+def _shares(observed: Observed, found: Sequence[LawOfRecord], sites: Sequence[TermLaws]) -> list[jax.Array]:
+    """Return how the radius of a record is divided between its terms, whose scores have means of zero one by one.
+
+    A share that looked at a response, or at whether another response is there, which may depend on one, would give the
+    terms another mean. Where no law reads a response shares follow the usual lengths of scores, else they are equal.
+    """
+
+    def usual(site: TermLaws) -> jax.Array:
+        square = jnp.einsum("tn,tnp,tpq,tnq->t", site.weights, site.scores, site.gram, site.scores)
+        return jnp.sqrt(jnp.where(jnp.isfinite(square), jnp.maximum(square, 0.0), 0.0))
+
+    rows = [law.is_row.astype(jnp.float32) for law in found]
+    lengths = rows if observed.is_chained else [row * usual(site) for row, site in zip(rows, sites, strict=True)]
+    total = sum(jnp.sum(length) for length in lengths)
+    count = sum(jnp.sum(row) for row in rows)
+    return [
+        jnp.where(total > 1e-20, length / jnp.maximum(total, 1e-20), row / count)
+        for length, row in zip(lengths, rows, strict=True)
+    ]
 
 
 class Bounded(NamedTuple):
-    """The centred score of a record at a radius, in the parameters of its distribution, without the last weight."""
+    """The centred scores of the terms of a site at a radius, in the parameters of the distributions."""
 
     score: jax.Array
     slope: jax.Array
     weight: jax.Array
+    """By which they are still to be multiplied."""
     slope_trace: jax.Array
+    """Multiplied by it."""
     variance_trace: jax.Array
 
 
-def bounded(record: RecordLaw, radius: Any) -> Bounded:
-    """Return the score of one record, shortened to a radius and centred."""
+def bounded(site: TermLaws, radius: Any) -> Bounded:
+    """Return the scores of the terms of a site, each shortened to its share of a radius, and centred."""
+    return jax.vmap(_bounded, in_axes=(0, None))(site, radius)
+
+
+def _bounded(term: TermLaws, radius: Any) -> Bounded:
+    radius = jnp.maximum(radius * term.share, 1e-12)  # a place without a row has no share
 
     def kept(score: jax.Array) -> tuple[jax.Array, jax.Array]:
-        square = jnp.maximum(score @ record.gram @ score, 0.0)
+        square = jnp.maximum(score @ term.gram @ score, 0.0)
         return (1 + (square / radius**2) ** 2) ** -0.25, square
 
-    shares, squares = jax.vmap(kept)(record.scores)
+    shares, squares = jax.vmap(kept)(term.scores)
     # scores have mean zero: what their rule makes of it is taken off, so that a bound that cuts nothing shifts nothing
-    means = (record.weights * (shares - record.weights @ shares)) @ record.scores
-    of_mean = jnp.sqrt(jnp.maximum(means @ record.gram @ means, 0.0))
+    means = (term.weights * (shares - term.weights @ shares)) @ term.scores
+    of_mean = jnp.sqrt(jnp.maximum(means @ term.gram @ means, 0.0))
     weight = radius / (radius + of_mean)
-    slope = (record.scores * (record.weights * shares)[:, None]).T @ record.scores
-    variance = record.weights @ (shares**2 * squares) - of_mean**2
-    score = kept(record.own)[0] * record.own - means
+    slope = (term.scores * (term.weights * shares)[:, None]).T @ term.scores
+    variance = term.weights @ (shares**2 * squares) - of_mean**2
+    score = kept(term.own)[0] * term.own - means
     return Bounded(
         score,
         slope,
         weight,
-        weight * (record.weights @ (shares * squares)),
+        weight * (term.weights @ (shares * squares)),
         weight**2 * jnp.maximum(variance, 0.0),
     )
 
@@ -141,7 +192,7 @@ def bounded(record: RecordLaw, radius: Any) -> Bounded:
 class CentredSums:
     """The centred scores and their slope, in one release: ``ask(oracle, asked)``."""
 
-    site: ObservedSite
+    observed: Observed
     layout: Layout
     sums: Sum
 
@@ -158,17 +209,22 @@ class CentredSums:
         return Answer(score, sd * score_unit, slope, sd * slope_unit, side[0], side[1:].reshape(2, -1))
 
     def _blocks(self, asked: Asked, record: Any) -> jax.Array:
-        one = record_law(self.site, self.layout, asked.centre, asked.factor, record)
-        at = bounded(one, asked.radius)
-        others = jax.vmap(lambda radius: bounded(one, radius))(asked.radii)
-        weight = at.weight * jnp.minimum(1.0, asked.slope_radius / jnp.maximum(at.slope_trace, 1e-30))
-        cut = jnp.minimum(1.0, asked.slope_radius / jnp.maximum(others.slope_trace, 1e-30))
-        slope = one.moves.T @ (weight * at.slope) @ one.moves
-        variance = at.variance_trace * (weight / at.weight) ** 2
-        side = jnp.concatenate([variance[None], cut * others.slope_trace, cut**2 * others.variance_trace])
+        sites = term_laws(self.observed, self.layout, asked.centre, asked.factor, record)
+        return sum((self._of_site(asked, site) for site in sites), start=jnp.zeros(()))
+
+    def _of_site(self, asked: Asked, site: TermLaws) -> jax.Array:
+        at = bounded(site, asked.radius)
+        others = jax.vmap(lambda radius: bounded(site, radius))(asked.radii)
+        there, most = site.is_there.astype(jnp.float32), asked.slope_radius * site.share
+        weight = at.weight * jnp.minimum(1.0, most / jnp.maximum(at.slope_trace, 1e-30))
+        cut = jnp.minimum(1.0, most / jnp.maximum(others.slope_trace, 1e-30))
+        score = jnp.einsum("t,tp,tpd->d", weight, jnp.where(site.is_there[:, None], at.score, 0.0), site.moves)
+        slope = jnp.einsum("t,tpq,tpd,tqe->de", weight * there, at.slope, site.moves, site.moves)
+        variance = jnp.sum(there * at.variance_trace * (weight / at.weight) ** 2)
+        traces = jnp.concatenate([(cut * others.slope_trace) @ there, (cut**2 * others.variance_trace) @ there])
+        side = jnp.append(variance, traces)
         score_unit, slope_unit = _units(asked)
-        blocks = [weight * at.score @ one.moves / score_unit, _entries(slope) / slope_unit, SIDE * side / slope_unit]
-        return jnp.where(one.is_there, jnp.concatenate(blocks), 0.0)
+        return jnp.concatenate([score / score_unit, _entries(slope) / slope_unit, SIDE * side / slope_unit])
 
 
 def _units(asked: Asked) -> tuple[jax.Array, jax.Array]:
@@ -189,7 +245,7 @@ class First(NamedTuple):
 class InformationShape:
     """The first release, before anything is known of the scale of scores: ``ask(oracle, centre, factor)``."""
 
-    site: ObservedSite
+    observed: Observed
     layout: Layout
     sums: Sum
 
@@ -203,14 +259,21 @@ class InformationShape:
 
     def _blocks(self, asked: Any, record: Any) -> jax.Array:
         centre, factor = asked
-        one = record_law(self.site, self.layout, centre, factor, record)
-        information = (one.scores * one.weights[:, None]).T @ one.scores
-        trace = jnp.maximum(jnp.sum(information * one.gram), 0.0)
-        shape = _entries(one.moves.T @ information @ one.moves / jnp.maximum(trace, 1e-30))
+        sites = term_laws(self.observed, self.layout, centre, factor, record)
+        information = sum((_information(site) for site in sites), start=jnp.zeros(()))
+        trace = jnp.maximum(jnp.trace(information), 0.0)
+        shape = _entries(information / jnp.maximum(trace, 1e-30))
         lower, upper = np.append(-1.0, LEVELS), np.append(LEVELS, np.inf)
         levels = ((trace > lower) & (trace <= upper)).astype(jnp.float32)
         blocks = jnp.concatenate([jnp.where(trace > 1e-20, shape, 0.0), levels]) / OFF_DIAGONAL
-        return jnp.where(one.is_there, blocks, 0.0)
+        is_there = jnp.any(jnp.concatenate([site.is_there for site in sites]))
+        return jnp.where(is_there, blocks, 0.0)
+
+
+def _information(site: TermLaws) -> jax.Array:
+    """Return what the terms of a site know, in whitened coordinates."""
+    each = jnp.einsum("tn,tnp,tnq->tpq", site.weights, site.scores, site.scores)
+    return jnp.einsum("t,tpq,tpd,tqe->de", site.is_there.astype(jnp.float32), each, site.moves, site.moves)
 
 
 @dataclass(frozen=True)
@@ -220,7 +283,7 @@ class Places:
     Each record adds the bin that its place is in less the probabilities of the bins: zero in the mean if the law holds.
     """
 
-    site: ObservedSite
+    observed: Observed
     layout: Layout
     sums: Sum
 
@@ -231,20 +294,24 @@ class Places:
         return found.value[:BINS] * 2.0, sd * 2.0, found.value[BINS:] * 2.0
 
     def _blocks(self, centre: Any, record: Any) -> jax.Array:
-        one = record_law(self.site, self.layout, centre, jnp.eye(self.layout.dimension), record)
-        values, own = one.values.reshape(-1).astype(jnp.float32), one.response.reshape(()).astype(jnp.float32)
-        below = one.below.reshape(-1)
-        known = jnp.where(jnp.isfinite(below), below, 2.0)
-        edges = jax.vmap(lambda level: jnp.argmin(jnp.abs(known - level)))(
-            np.arange(1.0, BINS, dtype=np.float32) / BINS
-        )
-        # several edges in one place leave the bins between them empty
-        cumulative = jnp.concatenate([jnp.zeros(1), known[edges], jnp.ones(1)])
-        expected = jnp.diff(cumulative)
-        found = jnp.sum(own > values[edges]) == jnp.arange(BINS)
-        blocks = jnp.concatenate([found.astype(jnp.float32) - expected, expected]) / 2.0
-        is_told = jnp.any(jnp.isfinite(below)) & jnp.all(expected > -1e-3) & one.is_there
-        return jnp.where(is_told, blocks, 0.0)
+        sites = term_laws(self.observed, self.layout, centre, jnp.eye(self.layout.dimension), record)
+        blocks = jnp.sum(jnp.concatenate([jax.vmap(_place)(site) for site in sites]), axis=0)
+        number = jnp.sum(jnp.concatenate([site.is_there for site in sites]).astype(jnp.float32))
+        return blocks / (2.0 * jnp.maximum(number, 1.0))
+
+
+def _place(term: TermLaws) -> jax.Array:
+    """Return in which bin a term is, less their probabilities, and these."""
+    values, own = term.values.reshape(-1).astype(jnp.float32), term.response.reshape(()).astype(jnp.float32)
+    below = term.below.reshape(-1)
+    known = jnp.where(jnp.isfinite(below), below, 2.0)
+    edges = jax.vmap(lambda level: jnp.argmin(jnp.abs(known - level)))(PLACES)
+    # several edges in one place leave the bins between them empty
+    cumulative = jnp.concatenate([jnp.zeros(1), known[edges], jnp.ones(1)])
+    expected = jnp.diff(cumulative)
+    found = jnp.sum(own > values[edges]) == jnp.arange(BINS)
+    is_told = jnp.any(jnp.isfinite(below)) & jnp.all(expected > -1e-3) & term.is_there
+    return jnp.where(is_told, jnp.concatenate([found.astype(jnp.float32) - expected, expected]), 0.0)
 
 
 def _entries(matrix: jax.Array) -> jax.Array:

@@ -16,10 +16,11 @@ import numpyro.distributions as dist
 from numpyro.distributions import biject_to, constraints
 
 from dpmcmc.enclave import PrivateData
+from dpmcmc.fitting.strategies.centred_scores.laws import TRUNCATED, is_known
 from dpmcmc.fitting.strategies.weighted_scores.newton import Whitening
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model import made_up
-from dpmcmc.model.observed import ObservedSite
+from dpmcmc.model.observed import Observed
 from dpmcmc.run.program import Layout
 
 RECORDS = 64
@@ -28,15 +29,12 @@ SMALLEST = 1e-4
 
 
 def displacement(
-    site: ObservedSite, data: PrivateData, layout: Layout, point: Floats, whitening: Whitening, scales: Floats
+    observed: Observed, data: PrivateData, layout: Layout, point: Floats, whitening: Whitening, scales: Floats
 ) -> Callable[[Any], jax.Array]:
     """Return ``of(vector)``: the whitened displacement from a point that the laws show; in JAX."""
-    shown = _shown(site, data, layout)
-    base, jacobian, kept = _at(shown, point, scales)
-    inverse = np.zeros(jacobian.T.shape)
-    inverse[:, kept] = np.linalg.pinv(jacobian[kept], rcond=SMALLEST)
-    back = jnp.asarray(whitening.inverse @ (scales[:, None] * inverse), jnp.float32)
-    return lambda vector: back @ jnp.where(kept, shown(vector) - base, 0.0)
+    shown, base, jacobian = _at(observed, data, layout, point, scales)
+    back = jnp.asarray(whitening.inverse @ (scales[:, None] * np.linalg.pinv(jacobian, rcond=SMALLEST)), jnp.float32)
+    return lambda vector: back @ (shown(vector) - base)
 
 
 def linear_displacement(point: Floats, whitening: Whitening) -> Callable[[Any], jax.Array]:
@@ -45,36 +43,45 @@ def linear_displacement(point: Floats, whitening: Whitening) -> Callable[[Any], 
     return lambda vector: back @ (vector - here)
 
 
-def hidden_directions(site: ObservedSite, data: PrivateData, layout: Layout, point: Floats, scales: Floats) -> Floats:
+def hidden_directions(observed: Observed, data: PrivateData, layout: Layout, point: Floats, scales: Floats) -> Floats:
     """Return the directions at a point that change no law, as rows of length one."""
-    _, jacobian, kept = _at(_shown(site, data, layout), point, scales)
-    _, values, rows = np.linalg.svd(jacobian[kept], full_matrices=True)
+    _, _, jacobian = _at(observed, data, layout, point, scales)
+    _, values, rows = np.linalg.svd(jacobian, full_matrices=True)
     values = np.append(values, np.zeros(len(rows) - len(values)))
     found = rows[values <= SMALLEST * values.max(initial=0.0)] * scales
     return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-30)
 
 
-def _shown(site: ObservedSite, data: PrivateData, layout: Layout) -> Callable[[Any], jax.Array]:
-    """Return the laws' parameters on the real line, at made-up records, as a function of a flat position."""
-    rows = jax.tree.map(
-        lambda *tables: jnp.concatenate(tables), *made_up.tables(data.facts.record, data.facts.bounds, RECORDS)
-    )
+def _at(
+    observed: Observed, data: PrivateData, layout: Layout, point: Floats, scales: Floats
+) -> tuple[Callable[[Any], jax.Array], jax.Array, Floats]:
+    """Return the laws' parameters on the real line, at made-up records, as a function of a flat position.
 
-    def shown(vector: Any) -> jax.Array:
-        def of_row(row: Any) -> jax.Array:
-            found = site.at(layout.unravel(vector), row)
-            return unconstrained(site.law(found.parameters, found.others))
+    With it what they are at a point, and how they move there, in widths of the prior. Made-up records at which these
+    are not finite, such as the logarithm of a zero, are left out: a derivative through one would not be a number.
+    """
+    tables = made_up.tables(data.facts.record, data.facts.bounds, RECORDS)
+    rows = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *tables)
 
-        return jnp.ravel(jax.vmap(of_row)(rows))
+    def of_row(vector: Any, row: Any) -> jax.Array:
+        found = observed.at(layout.unravel(vector), row)
+        parts = [
+            jax.vmap(lambda *law, site=site: unconstrained(site.law(*law)))(law.parameters, law.others)
+            if is_known(site.example)
+            else law.parameters
+            for site, law in zip(observed.sites, found, strict=True)
+        ]
+        return jnp.concatenate([jnp.ravel(part) for part in parts])
 
-    return shown
-
-
-def _at(shown: Callable[[Any], jax.Array], point: Floats, scales: Floats) -> tuple[jax.Array, Floats, Any]:
-    """Return what is shown at a point, how it moves in widths of the prior, and which of it is finite."""
     here = jnp.asarray(point, jnp.float32)
-    base, jacobian = shown(here), np.asarray(jax.jacfwd(shown)(here), float) * scales
-    return base, jacobian, np.isfinite(np.asarray(base)) & np.isfinite(jacobian).all(axis=1)
+    base = np.asarray(jax.vmap(of_row, in_axes=(None, 0))(here, rows), float)
+    jacobian = np.asarray(jax.vmap(jax.jacfwd(of_row), in_axes=(None, 0))(here, rows), float) * scales
+    kept = np.isfinite(base).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2))
+    if not kept.any():
+        raise ValueError("the laws are not finite at any made-up record where the steps led")
+    rows = jax.tree.map(lambda leaf: leaf[kept], rows)
+    shown = jax.jit(lambda vector: jnp.ravel(jax.vmap(of_row, in_axes=(None, 0))(vector, rows)))
+    return shown, jnp.asarray(base[kept].ravel(), jnp.float32), jacobian[kept].reshape(-1, len(point))
 
 
 def unconstrained(law: Any) -> jax.Array:
@@ -85,6 +92,9 @@ def unconstrained(law: Any) -> jax.Array:
             unconstrained(law.component_distribution),
         ]
         return jnp.concatenate(parts)
+    if isinstance(law, TRUNCATED):
+        ends = [jnp.ravel(jnp.asarray(vars(law)[name], float)) for name in ("low", "high") if name in vars(law)]
+        return jnp.concatenate([unconstrained(law.base_dist), *ends])
     found: list[jax.Array] = []
     for name, constraint in law.arg_constraints.items():
         value = getattr(law, name, None)  # some keep another form of it, and compute it

@@ -130,6 +130,18 @@ class Told(NamedTuple):
         return Likelihood((gain @ steep + (gain @ steep).T) / 2, gain @ release.score)
 
 
+def begin(first: First, scales: Floats, size: float) -> Floats:
+    """Return what all records know at the start, from the first release in widths of the prior."""
+    counts = np.where(np.asarray(first.levels) > SEEN * float(first.levels_sd), np.asarray(first.levels, float), 0.0)
+    middles = np.append(LEVELS, 4 * LEVELS[-1]) / 2
+    total = float(counts @ middles) if counts.sum() > 0 else size
+    shape = np.asarray(first.shape, float) / size
+    values, vectors = np.linalg.eigh(shape)
+    floor = float(first.shape_sd) * np.sqrt(len(values)) / size
+    inner = (vectors * np.maximum(values, min(floor, 1.0))) @ vectors.T * total
+    return inner / np.outer(scales, scales)
+
+
 @dataclass(frozen=True, eq=False)
 class Steps:
     """Asks and moves."""
@@ -179,19 +191,6 @@ class Steps:
             roots,
         )
         return Told(release, traces)
-
-    def begin(self, first: First) -> Floats:
-        """Return what all records know at the start, from the first release in widths of the prior."""
-        counts = np.where(
-            np.asarray(first.levels) > SEEN * float(first.levels_sd), np.asarray(first.levels, float), 0.0
-        )
-        middles = np.append(LEVELS, 4 * LEVELS[-1]) / 2
-        total = float(counts @ middles) if counts.sum() > 0 else self.size
-        shape = np.asarray(first.shape, float) / self.size
-        values, vectors = np.linalg.eigh(shape)
-        floor = float(first.shape_sd) * np.sqrt(len(values)) / self.size
-        inner = (vectors * np.maximum(values, min(floor, 1.0))) @ vectors.T * total
-        return inner / np.outer(self.prior.scales, self.prior.scales)
 
     def trusted(self, move: Floats, information: Floats, share: float = 1.0) -> Floats:
         """Return a move, shortened where it would go further than a linear answer holds."""

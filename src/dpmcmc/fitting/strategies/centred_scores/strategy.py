@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -10,58 +9,45 @@ import numpy as np
 
 from dpmcmc.accounting import Budget, Event
 from dpmcmc.diagnostics.quality import both, judge_chains
-from dpmcmc.enclave import PrivateData, Session, Sum
+from dpmcmc.diagnostics.summary import coordinates
+from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.centred_scores import draws, laws
-from dpmcmc.fitting.strategies.centred_scores.releases import (
-    LENGTH,
-    RADII,
-    Asked,
-    CentredSums,
-    InformationShape,
-    Places,
-)
+from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_STEPS, Questions, SummedLaws, single
 from dpmcmc.fitting.strategies.centred_scores.shown import displacement, hidden_directions, linear_displacement
-from dpmcmc.fitting.strategies.centred_scores.steps import Lengths, Prior, Steps
+from dpmcmc.fitting.strategies.centred_scores.simulation import is_one_term, simulated
+from dpmcmc.fitting.strategies.centred_scores.steps import Prior, Steps
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import verdict
-from dpmcmc.fitting.strategies.weighted_scores.budget import RESIDUALS_SHARE, USUAL_SLOPE, Split
+from dpmcmc.fitting.strategies.weighted_scores.budget import USUAL_SLOPE
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined, join_all
 from dpmcmc.fitting.strategies.weighted_scores.newton import Release, whiten
-from dpmcmc.fitting.strategies.weighted_scores.residuals import p_value
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.whitening import Begin
 from dpmcmc.model import Model
-from dpmcmc.model.observed import ObservedSite
+from dpmcmc.model.observed import Observed
 from dpmcmc.run.plan import parameters, prior_draws, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
 
 NAME = "private_laplace"
-FIRST_SHARE = 0.03
-PILOT_STEPS, LAST = 12, 3
-SPREAD = 0.6
-"""How much the logarithms of the lengths of scores vary, usually."""
 
 SLOPE_NOISE = 0.07
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in."""
 
 
-def observed_distribution(model: Model) -> ObservedSite | None:
-    """Return the site of a model that observes one number of each record, if its law can be summed over."""
-    site = model.observed
-    return site if site is not None and laws.is_known(site.example) else None
-
-
-def usual_variance(noise: float, unit: float) -> float:
-    """Return the variance of an estimate from usual records at the best radius, in units of the smallest."""
-    radii = RADII * unit
-    held = np.exp(-0.5 * (np.log(RADII) / SPREAD) ** 2)
-    lengths = Lengths(radii, held / held.sum())
-    slopes = lengths.slope(radii)
-    return float(np.min((lengths.variance(radii) + (noise * radii) ** 2) / slopes**2))
+def centred_questions(
+    observed: Observed, data: PrivateData, budget: Budget, layout: Layout, begin: Begin
+) -> Questions | None:
+    """Return how centred scores of a model are asked for, if their means under it are known."""
+    is_known = all(laws.is_known(site.example) for site in observed.sites)
+    if is_known and is_one_term(observed, layout, data.facts.record):
+        return SummedLaws(observed, data, budget, layout)
+    # terms that divide a radius between them are noisier than a record that is bounded as a whole
+    found = simulated(observed, data, budget, layout, np.asarray(begin.centre, float))
+    return SummedLaws(observed, data, budget, layout) if found is None and is_known else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +55,9 @@ class CentredScores:
     """A fit of a NumPyro model with an observed site."""
 
     model: Model
-    site: ObservedSite
+    observed: Observed
+    questions: Questions
     data: PrivateData
-    budget: Budget
     layout: Layout
     begin: Begin
     num_steps: int
@@ -92,51 +78,10 @@ class CentredScores:
         """How many parameters there are."""
         return self.layout.dimension
 
-    @cached_property
-    def split(self) -> Split:
-        """How the budget is divided."""
-        return Split(self.dimension, self.data.facts.clips_moved, True, usual_variance)
-
-    @cached_property
-    def first(self) -> InformationShape:
-        """The first release."""
-        return InformationShape(self.site, self.layout, Sum(1.0, noise_of_share(FIRST_SHARE, 1, self.budget)))
-
-    @cached_property
-    def pilot(self) -> CentredSums:
-        """What a step of the pilot asks."""
-        return self._program(self._pilot_shares, PILOT_STEPS)
-
-    @cached_property
-    def final(self) -> CentredSums:
-        """What the last releases ask."""
-        return self._program(self._final_shares, LAST)
-
-    @cached_property
-    def places(self) -> Places:
-        """The check of the law of the responses."""
-        return Places(self.site, self.layout, Sum(1.0, noise_of_share(RESIDUALS_SHARE, 1, self.budget)))
-
-    @cached_property
-    def _pilot_shares(self) -> tuple[float, float]:
-        return self.split.pilot(self.budget, self.data.facts.size)
-
-    @cached_property
-    def _final_shares(self) -> tuple[float, float]:
-        return self.split.final(self.budget, self.data.facts.size)
-
-    def _program(self, shares: tuple[float, float], times: int) -> CentredSums:
-        return CentredSums(self.site, self.layout, Sum(1.0, noise_of_share(sum(shares), times, self.budget)))
-
     @property
     def event(self) -> Event:
         """Everything that the run releases."""
-        size = self.dimension
-        point, factor = np.ones(size, np.float32), np.eye(size, dtype=np.float32)
-        somewhere = Asked(point, factor, *(np.ones(shape, np.float32) for shape in ((), (), (2,), RADII.shape)))
-        pilot, final = (self.data.price(one, somewhere) for one in (self.pilot, self.final))
-        ends = self.data.price(self.first, point, factor) + self.data.price(self.places, point)
-        return ends + pilot * PILOT_STEPS + final * LAST
+        return self.questions.event
 
     @property
     def course(self) -> str:
@@ -149,20 +94,17 @@ class CentredScores:
     @property
     def reason(self) -> str:
         """Why this strategy was chosen, in words."""
-        return (
-            "Scores are bounded and their mean under the model is taken off: the truth is their root whatever the "
-            "bound."
-        )
+        return f"{self.questions.words}: the truth is their root whatever the bound."
 
     @property
     def expected_error(self) -> float:
         """By how many of its own standard deviations the noise moves the posterior, about; at best."""
-        return self.split.error(self.budget, self.data.facts.size)
+        return self.questions.error
 
     @property
     def remedy(self) -> str:
         """What would make a useless run useful, in words."""
-        return self.split.remedy(self.budget, self.data.facts.size)
+        return self.questions.remedy
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
         """Run, to the end: what costs is over in a moment. If the releases cannot be used, draws are from the prior."""
@@ -180,27 +122,27 @@ class CentredScores:
     def _drawn(self, paid: Session, seed: int) -> Drawn:
         prior = Prior(self.model, self.layout, np.asarray(self.begin.scales, float))
         start, size = np.asarray(self.begin.centre, float), self.data.facts.size
-        found = paid.run(self.first, *_single(start, np.diag(prior.scales)))  # line 1
-        steps = Steps(prior, size, lambda asked: paid.run(self.pilot, asked), self._pilot_shares)
-        point, information, traces = steps.pilot(start, steps.begin(found), PILOT_STEPS)  # line 2
-        noise = self.data.facts.clips_moved * noise_of_share(self._final_shares[0], 1, self.budget)
+        known = self.questions.begin(paid, start, prior)  # line 1
+        steps = Steps(prior, size, self.questions.ask(paid, is_last=False), self.questions.shares[0])
+        point, information, traces = steps.pilot(start, known, PILOT_STEPS)  # line 2
+        noise = self.data.facts.clips_moved * noise_of_share(self.questions.shares[1][0], 1, self.questions.budget)
         radius, loss = steps.best_radius(traces, noise)  # line 3
         releases, arrived = self._last(paid, prior, point, information, radius)  # line 4
 
         def apart(first: Release, second: Release) -> Floats:
-            moved = displacement(self.site, self.data, self.layout, first.point, first.whitening, prior.scales)
-            return np.asarray(moved(_single(second.point)[0]), float)
+            moved = displacement(self.observed, self.data, self.layout, first.point, first.whitening, prior.scales)
+            return np.asarray(moved(single(second.point)[0]), float)
 
         joined = join_all(releases, apart)
-        fits = self._fits(paid, joined.release.point)  # line 5
+        fits = self.questions.fits(paid, joined.release.point)  # line 5
         last, shape = joined.release, (self.num_chains, self.num_steps)
-        moved = displacement(self.site, self.data, self.layout, last.point, last.whitening, prior.scales)
+        moved = displacement(self.observed, self.data, self.layout, last.point, last.whitening, prior.scales)
         if self._shows_too_little(last, prior.scales):
             moved = linear_displacement(last.point, last.whitening)
         vectors = draws.draw(self.model, self.layout, joined.release, moved, shape, seed)  # line 6
         if not np.isfinite(vectors).all():
             raise ValueError("draws are not finite")
-        move = np.asarray(jax.vmap(moved)(_single(vectors.reshape(-1, self.dimension))[0]), float).mean(axis=0)
+        move = np.asarray(jax.vmap(moved)(single(vectors.reshape(-1, self.dimension))[0]), float).mean(axis=0)
         distance = verdict.distance(joined, move, releases[-2].score_variance)
         return self._result(paid, joined, vectors, prior, radius, loss, arrived, fits, distance)
 
@@ -208,11 +150,11 @@ class CentredScores:
         self, paid: Session, prior: Prior, point: Floats, information: Floats, radius: float
     ) -> tuple[list[Release], bool]:
         """Return the last releases, and whether the steps between them were as long as they wanted to be."""
-        steps = Steps(prior, self.data.facts.size, lambda asked: paid.run(self.final, asked), self._final_shares)
+        ask = self.questions.ask(paid, is_last=True)
+        steps = Steps(prior, self.data.facts.size, ask, self.questions.shares[1])
         whitening = whiten(information + prior.at(point)[1])
         least = USUAL_SLOPE * steps.unit**2
-        per_unit = self.data.facts.clips_moved * noise_of_share(self._final_shares[1], 1, self.budget) * LENGTH
-        most = SLOPE_NOISE / (np.sqrt(self.dimension) * per_unit)
+        most = SLOPE_NOISE / (np.sqrt(self.dimension) * max(self.questions.slope_noise, 1e-9))
         slope_radius = float(np.clip(2 * radius**2, least, max(least, most)))
         releases: list[Release] = []
         arrived = True
@@ -234,18 +176,10 @@ class CentredScores:
 
     def _shows_too_little(self, release: Release, scales: Floats) -> bool:
         """Say whether the slope sees a direction that changes no law of a made-up record: then these miss something."""
-        hidden = hidden_directions(self.site, self.data, self.layout, release.point, scales)
+        hidden = hidden_directions(self.observed, self.data, self.layout, release.point, scales)
         turned = hidden @ release.whitening.inverse.T
         turned = turned / np.maximum(np.linalg.norm(turned, axis=1, keepdims=True), 1e-30)
         return bool(np.any(np.sum(turned @ release.slope * turned, axis=1) > 3 * release.noise_level))
-
-    def _fits(self, paid: Session, point: Floats) -> float:
-        """Return how probable places of the responses in their laws like these are."""
-        excess, sd, expected = (np.asarray(each, float) for each in paid.run(self.places, *_single(point)))
-        size = self.data.facts.size
-        usual = np.clip(expected / size, 1 / size, 1.0)
-        seen = usual * size > 10 * float(sd)
-        return p_value(excess[seen], float(sd), size, usual[seen]) if seen.any() else 1.0
 
     def _result(
         self,
@@ -270,14 +204,15 @@ class CentredScores:
             label: (values[: len(mean)] - values[len(mean) :]) / (2 * steps) for label, values in labelled.items()
         }
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
-        hidden = hidden_directions(self.site, self.data, self.layout, mean, prior.scales)
+        hidden = hidden_directions(self.observed, self.data, self.layout, mean, prior.scales)
         full = joined.release.full_information(loss)
         parts, visible = (verdict.variances(joined, bend, full, known) for known in (np.zeros((0, len(mean))), hidden))
         quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, verdict.Checks(arrived, fits), [])
         shape = (self.num_chains, self.num_steps)
         named = {name: values.reshape(*shape, *values.shape[1:]) for name, values in self._named(flat).items()}
         quality = verdict.beside_prior(quality, named, prior_draws(self.model))
-        chains = judge_chains(named)
+        moving = {label: values for label, values in coordinates(named).items() if label in jacobians}
+        chains = judge_chains(moving)
         found = {"radius": radius, "disagreement": joined.disagreement, "moved": moved, "fits": fits}
         quality = quality if chains.verdict == "good" or self.num_chains < 2 else both(quality, chains)
         return Drawn(named, np.ones(shape, bool), 0, self._settings(paid, found), quality)
@@ -294,13 +229,8 @@ class CentredScores:
             "temperature": self.model.temperature,
             "pilot": {
                 "steps": PILOT_STEPS,
-                "pilot_release": repr(self.pilot.sums),
-                "final_release": repr(self.final.sums),
+                **self.questions.settings,
                 **found,
             },
             **surroundings(self.data, paid.entry),
         }
-
-
-def _single(*values: Any) -> tuple[Any, ...]:
-    return tuple(np.asarray(value, np.float32) for value in values)

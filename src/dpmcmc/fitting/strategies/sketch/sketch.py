@@ -83,12 +83,44 @@ class Release:
 
     def __call__(self, oracle: Oracle, nodes: jax.Array, matrix: jax.Array, middle: jax.Array) -> Noisy:
         """Return the sum, with zeros after the last coefficient before the noise."""
+        return oracle.sum(self.mechanism, self.coefficients, nodes, matrix, middle)
 
-        def coefficients(nodes: jax.Array, matrix: jax.Array, middle: jax.Array, record: Any) -> jax.Array:
-            values = jax.vmap(self.of_record, in_axes=(0, None))(nodes, record)
-            return (values[1:] - values[0]) @ matrix - middle
+    def coefficients(self, nodes: jax.Array, matrix: jax.Array, middle: jax.Array, record: Any) -> jax.Array:
+        """Return those of one record."""
+        values = jax.vmap(self.of_record, in_axes=(0, None))(nodes, record)
+        return (values[1:] - values[0]) @ matrix - middle
 
-        return oracle.sum(self.mechanism, coefficients, nodes, matrix, middle)
+
+CUT_SHARE = 0.02
+"""What of a checked release goes to the number of records that are cut."""
+
+
+class Checked(NamedTuple):
+    """A noisy sum of coefficients, and how many records the clip cut, with noise of its own."""
+
+    total: Noisy
+    cut: Noisy
+
+
+@dataclass(frozen=True)
+class CheckedRelease:
+    """The same with the number of records that are longer than the clip, which is one: they add both to a vector."""
+
+    release: Release
+
+    def __call__(self, oracle: Oracle, nodes: jax.Array, matrix: jax.Array, middle: jax.Array) -> Checked:
+        """Return the sum and the number."""
+        kept, share = np.float32(np.sqrt(1 - CUT_SHARE)), np.float32(np.sqrt(CUT_SHARE))
+
+        def both(nodes: jax.Array, matrix: jax.Array, middle: jax.Array, record: Any) -> jax.Array:
+            own = self.release.coefficients(nodes, matrix, middle, record)
+            length = jnp.sqrt(jnp.sum(own**2))
+            held = own * jnp.minimum(1.0, 1.0 / jnp.maximum(length, 1e-30))
+            return jnp.append(kept * held, jnp.where(length > 1.0, share, 0.0))
+
+        found = oracle.sum(self.release.mechanism, both, nodes, matrix, middle)
+        total = Noisy(found.value[:-1] / kept, found.variance / kept**2)
+        return Checked(total, Noisy(found.value[-1] / share, found.variance / share**2))
 
 
 def make_sketch(

@@ -132,9 +132,11 @@ class SketchStrategy:
             "fine_noise": fine.noise,
             "covered": fine.covered,
             "effective_points": found.points.effective,
+            "cut_surprise": found.surprise,
         }
         drawn = parameters(self.stages.model, self.stages.layout, vectors.astype(np.float32))
-        return Drawn(drawn, np.ones(shape, bool), 0, self._settings(paid, settings), _quality(fine, found.points))
+        quality = _quality(fine, found.points, found.surprise)
+        return Drawn(drawn, np.ones(shape, bool), 0, self._settings(paid, settings), quality)
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return how the run was made, in plain values."""
@@ -158,13 +160,20 @@ FEW_POINTS = 0.01
 """The effective share of the points below which draws are not to be relied on."""
 
 
-def _quality(fine: Sketch, points: Points) -> Quality:
-    """Return what is known of a sketch: no release tells how many records its clip, set by made-up ones, cut."""
+MORE_CUT = 3.1
+"""Standard deviations by which more records may be cut than made-up ones are: by chance one run in a thousand."""
+
+
+def _quality(fine: Sketch, points: Points, surprise: float) -> Quality:
+    """Return what is known of a sketch: its clip, and what is put back for it, are set by made-up records."""
     reasons = [
-        "A sketch's clip is set by made-up records, and no release checks how many of the true ones it cut: compare it "
+        "A sketch's clip is set by made-up records, and of the true ones it is known only how many it cut: compare it "
         "with another sampler."
     ]
     verdict = "fair"
+    if not surprise <= MORE_CUT:
+        verdict = "bad"
+        reasons.append("Many more records were cut than the model says: the sketch is biased by it.")
     if not fine.error <= max(fine.tolerance, 1.0):
         verdict = "bad"
         reasons.append(f"The sketch tells the log-likelihood to within {fine.error:.2g} nats only.")

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from dpmcmc.accounting import Budget, Event, noise_for
-from dpmcmc.enclave import PrivateData, Session, Sum
+from dpmcmc.enclave import Noisy, PrivateData, Session, Sum
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.sums import lattice_event, vector_lattice
 from dpmcmc.errors import InvalidArgument, RankTooLarge
@@ -19,7 +19,7 @@ from dpmcmc.fitting.strategies.sketch.density import Likelihood
 from dpmcmc.fitting.strategies.sketch.draws import Points, Sketched
 from dpmcmc.fitting.strategies.sketch.records import RecordWalk
 from dpmcmc.fitting.strategies.sketch.skeleton import Matrix
-from dpmcmc.fitting.strategies.sketch.sketch import Release, Sketch, make_sketch
+from dpmcmc.fitting.strategies.sketch.sketch import CUT_SHARE, CheckedRelease, Release, Sketch, make_sketch
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
 
@@ -52,6 +52,8 @@ class Found(NamedTuple):
 
     posterior: Sketched
     points: Points
+    surprise: float = 0.0
+    """By how many standard deviations more records were cut than made-up ones say."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,7 @@ class TwoStages:
             return Multipliers(fine * math.sqrt((1 - COARSE_SHARE) / COARSE_SHARE), fine)
 
         def event(fine: float) -> Event:
-            sizes = (self.coarse.rank, self.room)
+            sizes = (self.coarse.rank, self.room + 1)  # one more for the number of records that are cut
             first, second = (_event(self.data.facts, *one) for one in zip(both(fine), sizes, strict=True))
             return first + second
 
@@ -106,23 +108,28 @@ class TwoStages:
     def event(self) -> Event:
         """What the two releases cost; the price of the fine one does not depend on what it will ask."""
         coarse = self.data.price(self._release(self.multipliers.coarse), *self.coarse.query(self.coarse.rank))
-        return coarse + self.data.price(self._release(self.multipliers.fine), *self.coarse.query(self.room))
+        return coarse + self.data.price(self._checked, *self.coarse.query(self.room))
 
     def run(self, paid: Session, rng: np.random.Generator) -> Found:
         """Release both sketches, and return points of the posterior."""
-        found = self._explored(
-            paid, self.coarse, self.multipliers.coarse, self.coarse.rank, rng, self._prior
-        ).points  # line 2
+        noisy = paid.run(self._release(self.multipliers.coarse), *self.coarse.query(self.coarse.rank))
+        found = self._explored(self.coarse, noisy, rng, self._prior).points  # line 2
         positions = found.draw(rng, POSITIONS)
         records = self._walk.draw(rng, positions, RECORDS_EACH)
         pairs = found.pairs(rng, POSITIONS)
-        fine = self._sketch(records, positions, pairs, self.multipliers.fine, COVERED, self.room)  # line 3
-        return self._explored(paid, fine, self.multipliers.fine, self.room, rng, positions)  # line 4
+        noise = self.multipliers.fine / math.sqrt(1 - CUT_SHARE)
+        fine = self._sketch(records, positions, pairs, noise, COVERED, self.room)  # line 3
+        total, cut = paid.run(self._checked, *fine.query(self.room))
+        return self._explored(fine, total, rng, positions)._replace(surprise=self._surprise(fine, cut))  # line 4
 
-    def _explored(
-        self, paid: Session, sketch: Sketch, multiplier: float, room: int, rng: np.random.Generator, positions: Matrix
-    ) -> Found:
-        noisy = paid.run(self._release(multiplier), *sketch.query(room))
+    def _surprise(self, fine: Sketch, cut: Noisy) -> float:
+        """Return by how many standard deviations more records were cut than the share of made-up ones that is."""
+        size, share = self.facts.num_records, 1 - fine.covered
+        made_up = POSITIONS * RECORDS_EACH
+        spread = float(cut.variance) + (size + size**2 / made_up) * max(share, 1 / made_up)
+        return (float(cut.value) - size * share) / math.sqrt(spread)
+
+    def _explored(self, sketch: Sketch, noisy: Noisy, rng: np.random.Generator, positions: Matrix) -> Found:
         total = np.asarray(noisy.value, np.float64)[: sketch.rank]
         known = Sketched(sketch, total, float(np.sqrt(noisy.variance)), self.facts.num_records)
         return Found(known, known.explore(rng, positions))
@@ -141,6 +148,10 @@ class TwoStages:
             centred=self.facts.clips_moved == 2,
             most=most,
         )
+
+    @cached_property
+    def _checked(self) -> CheckedRelease:
+        return CheckedRelease(self._release(self.multipliers.fine))
 
     def _release(self, multiplier: float) -> Release:
         return Release(self._likelihood.of_record, Sum(1.0, multiplier))

@@ -1,0 +1,423 @@
+"""Centred scores of records without covariates, whatever their law: the mean of the bounded score by public draws.
+
+If nothing of a record is given, all records have one law, and what is taken off every score is one vector, a function
+of the public point at which the question is asked: it is simulated, and so are slope and variance, which need no
+release. The mean must be known far better than the records tell it: its error, times the number of records, is a bias.
+With S draws that is the root of (records / S) standard deviations, times what control variates leave of it: scores have
+mean zero under the model, and bounded scores differ from them in the long ones alone. What error is left is added to
+the variance of the score.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpmcmc.accounting import Budget, Event
+from dpmcmc.enclave import Oracle, PrivateData, Session, Sum
+from dpmcmc.fitting.budget_split import noise_of_share
+from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_STEPS, single, usual_variance
+from dpmcmc.fitting.strategies.centred_scores.releases import PLACES, RADII, Answer, Asked
+from dpmcmc.fitting.strategies.centred_scores.steps import Prior
+from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_SHARE, RESIDUALS_SHARE
+from dpmcmc.fitting.strategies.weighted_scores.residuals import p_value
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.missing_cells import is_hidden
+from dpmcmc.model.observed import LawOfRecord, Observed
+from dpmcmc.run.program import Layout
+
+BATCH = 2**14
+DRAWS_A_RECORD, MOST_DRAWS = 25, 2**23
+"""How many draws the last releases have for each record, at least, and how many at most."""
+
+TOLERANCE = 0.1
+"""The bias by an error of the mean, in standard deviations of the posterior, up to which more draws are of no use."""
+
+COUNT_SHARE = 0.02
+"""What of a release goes to the number of records that are there."""
+
+LEAST_SLOPE_SD = 0.02
+"""Directions of which records tell less than this, beside the prior, are taken not to be seen."""
+
+SURE = 6.0
+"""Standard errors by which a mean score may be off zero where the law of the draws is the density's."""
+
+
+class Own(NamedTuple):
+    """The score of a record, in whitened coordinates, and whether it counts."""
+
+    score: jax.Array
+    is_there: jax.Array
+
+
+def _moved(observed: Observed, layout: Layout, centre: Any, factor: Any, record: Any) -> Any:
+    """Return the laws of a record at a point, and how their parameters move with the whitened coordinates."""
+
+    def parameters(vector: jax.Array) -> list[jax.Array]:
+        return [law.parameters for law in observed.at(layout.unravel(vector), record)]
+
+    found = observed.at(layout.unravel(centre), record)
+    moves = [each @ factor for each in jax.jacfwd(parameters)(centre)]
+    return found, moves
+
+
+def _score(observed: Observed, found: tuple[LawOfRecord, ...], moves: Any, responses: Any) -> Own:
+    """Return the score of one record with some responses."""
+    total, is_there = jnp.zeros(()), jnp.bool_(True)
+    for site, law, own, response in zip(observed.sites, found, moves, responses, strict=True):
+
+        def of_term(parameters: Any, others: Any, value: Any, site: Any = site) -> tuple[jax.Array, jax.Array]:
+            def log_density(parameters: jax.Array) -> jax.Array:
+                return jnp.sum(site.law(parameters, others).log_prob(value[None]))
+
+            gradient = jax.grad(log_density)(parameters)
+            can_be = jnp.all(site.law(parameters, others).support(value[None]))
+            return gradient, can_be & jnp.all(jnp.isfinite(gradient))
+
+        gradients, can_be = jax.vmap(of_term)(law.parameters, law.others, response)
+        total = total + jnp.einsum("tp,tpd->d", jnp.where(can_be[:, None], gradients, 0.0), own)
+        is_there = is_there & jnp.all(can_be & law.is_there)
+    return Own(total, is_there & jnp.all(jnp.isfinite(total)))
+
+
+def _kept(square: jax.Array, radius: Any) -> jax.Array:
+    return (1 + (square / radius**2) ** 2) ** -0.25
+
+
+class Point(NamedTuple):
+    """Where scores are asked for."""
+
+    centre: Any
+    factor: Any
+    radius: Any
+    mean: Any
+    """Of bounded scores under the model."""
+
+
+@dataclass(frozen=True)
+class ScoreSums:
+    """The centred scores of records without covariates, and how many there are: ``ask(oracle, point)``."""
+
+    observed: Observed
+    layout: Layout
+    sums: Sum
+
+    def __call__(self, oracle: Oracle, point: Point) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """Return the sum of scores with the sd of its noise, and the number of records with that of its own."""
+        found = oracle.sum(self.sums, self._blocks, point)
+        unit, sd = point.radius / np.sqrt(1 - COUNT_SHARE), jnp.sqrt(found.variance)
+        count = np.float32(np.sqrt(COUNT_SHARE))
+        return found.value[:-1] * unit, sd * unit, found.value[-1] / count, sd / count
+
+    def _blocks(self, point: Point, record: Any) -> jax.Array:
+        found, moves = _moved(self.observed, self.layout, point.centre, point.factor, record)
+        own = _score(self.observed, found, moves, [law.response for law in found])
+        kept = own.score * _kept(jnp.sum(own.score**2), point.radius)
+        weight = point.radius / (point.radius + jnp.linalg.norm(point.mean))
+        score = weight * (kept - point.mean) / point.radius * np.float32(np.sqrt(1 - COUNT_SHARE))
+        return jnp.where(own.is_there, jnp.append(score, np.float32(np.sqrt(COUNT_SHARE))), 0.0)
+
+
+@dataclass(frozen=True)
+class LengthCounts:
+    """How many records have a score of which length, a check of the law: ``ask(oracle, centre, factor, edges)``."""
+
+    observed: Observed
+    layout: Layout
+    sums: Sum
+
+    def __call__(self, oracle: Oracle, centre: Any, factor: Any, edges: Any) -> tuple[jax.Array, jax.Array]:
+        """Return the counts between the edges, with the sd of their noise."""
+        found = oracle.sum(self.sums, self._bins, centre, factor, edges)
+        return found.value, jnp.sqrt(found.variance)
+
+    def _bins(self, centre: Any, factor: Any, edges: Any, record: Any) -> jax.Array:
+        found, moves = _moved(self.observed, self.layout, centre, factor, record)
+        own = _score(self.observed, found, moves, [law.response for law in found])
+        length = jnp.linalg.norm(own.score)
+        bins = (jnp.sum(length > edges) == jnp.arange(len(PLACES) + 1)).astype(jnp.float32)
+        return jnp.where(own.is_there, bins, 0.0)
+
+
+class Means(NamedTuple):
+    """Means under the model, over so many draws."""
+
+    number: int
+    mean: Floats
+    """Of bounded scores."""
+    mean_error: Floats
+    """Its covariance, by the number of draws."""
+    slope: Floats
+    traces: Floats
+    """Of slope and variance, at the radii to choose from."""
+    variance: float
+    information: Floats
+    off: Floats
+    """The mean score, which should be zero, in standard errors."""
+
+
+class _Sums(NamedTuple):
+    """Sums over draws."""
+
+    score: Any
+    bounded: Any
+    squares: Any
+    """Of scores."""
+    mixed: Any
+    """Of bounded scores with scores."""
+    bounded_squares: Any
+    slope: Any
+    slopes: Any
+    variances: Any
+    means: Any
+    """Of bounded scores at all radii."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulator:
+    """Draws from the law of a record, at public points; no record is asked."""
+
+    observed: Observed
+    layout: Layout
+    record: Any
+    """Any: nothing of it is read but responses, which are drawn."""
+    sums: Callable[..., _Sums] = field(init=False)
+    lengths: Callable[..., jax.Array] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sums", jax.jit(self._sums))
+        object.__setattr__(self, "lengths", jax.jit(lambda *asked: jnp.linalg.norm(self._scores(*asked), axis=1)))
+
+    def _scores(self, centre: Any, factor: Any, key: jax.Array) -> jax.Array:
+        found, moves = _moved(self.observed, self.layout, centre, factor, self.record)
+
+        def one(key: jax.Array) -> jax.Array:
+            responses = []
+            for place, (site, law) in enumerate(zip(self.observed.sites, found, strict=True)):
+
+                def drawn(key: jax.Array, parameters: Any, others: Any, site: Any = site) -> jax.Array:
+                    return site.law(parameters, others).sample(key)[0]
+
+                keys = jax.random.split(jax.random.fold_in(key, place), len(law.parameters))
+                responses.append(jax.vmap(drawn)(keys, law.parameters, law.others))
+            return _score(self.observed, found, moves, responses).score
+
+        return jax.vmap(one)(jax.random.split(key, BATCH))
+
+    def _sums(self, centre: Any, factor: Any, radius: Any, radii: Any, key: jax.Array) -> _Sums:
+        scores = self._scores(centre, factor, key)
+        squares = jnp.sum(scores**2, axis=1)
+        share = _kept(squares, radius)[:, None]
+        bounded = share * scores
+        shares = _kept(squares, radii[:, None])
+        return _Sums(
+            jnp.sum(scores, axis=0),
+            jnp.sum(bounded, axis=0),
+            scores.T @ scores,
+            scores.T @ bounded,
+            bounded.T @ bounded,
+            scores.T @ bounded,
+            shares @ squares,
+            shares**2 @ squares,
+            shares @ scores,
+        )
+
+    def means(self, asked: Asked, least: int, tolerance: float, size: float) -> Means:
+        """Return means with `least` draws or more, until the bias that their error makes is within a tolerance."""
+        total: Any = None
+        number, batch = 0, 0
+        while True:
+            key = jax.random.fold_in(jax.random.key(0), batch)
+            found = self.sums(asked.centre, asked.factor, asked.radius, asked.radii, key)
+            found = _Sums(*(np.asarray(each, float) for each in found))
+            total = found if total is None else _Sums(*(one + other for one, other in zip(total, found, strict=True)))
+            number, batch = number + BATCH, batch + 1
+            if number >= least:
+                means = _means(total, number, float(asked.radius), np.asarray(asked.radii, float))
+                bias = np.sqrt(size * max(np.trace(means.mean_error), 0.0) / max(np.trace(means.slope), 1e-30))
+                if bias <= tolerance or number >= MOST_DRAWS or not np.isfinite(bias):
+                    return means
+
+
+def _means(sums: _Sums, number: int, radius: float, radii: Floats) -> Means:
+    """Return means; scores have mean zero, and what bounded ones share with them is taken off their error."""
+    one = _Sums(*(each / number for each in sums))
+    gain = np.linalg.pinv(one.squares, rcond=1e-6, hermitian=True) @ one.mixed
+    mean = one.bounded - one.score @ gain
+    left = one.bounded_squares - one.mixed.T @ gain - np.outer(mean, mean)
+    weight = radius / (radius + float(np.linalg.norm(mean)))
+    of_means = np.linalg.norm(one.means, axis=1)
+    weights = radii / (radii + of_means)
+    sds = np.sqrt(np.maximum(np.diag(one.squares), 1e-30) / number)
+    return Means(
+        number,
+        mean,
+        (left + left.T) / 2 / number,
+        weight * (one.slope + one.slope.T) / 2,
+        np.array([weights * one.slopes, weights**2 * np.maximum(one.variances - of_means**2, 0.0)]),
+        float(weight**2 * max(np.trace(one.bounded_squares) - float(mean @ mean), 0.0)),
+        one.squares,
+        np.abs(one.score) / sds,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """Questions whose means are simulated: scores alone are released."""
+
+    simulator: Simulator
+    data: PrivateData
+    budget: Budget
+
+    @property
+    def shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """What of the budget goes to scores and to slopes, in the pilot and in the last releases."""
+        return (PILOT_SHARE, 0.0), (1 - PILOT_SHARE - RESIDUALS_SHARE, 0.0)
+
+    @property
+    def slope_noise(self) -> float:
+        """Slopes have none."""
+        return 0.0
+
+    @cached_property
+    def pilot(self) -> ScoreSums:
+        """What a step of the pilot asks."""
+        return self._program(self.shares[0][0], PILOT_STEPS)
+
+    @cached_property
+    def final(self) -> ScoreSums:
+        """What the last releases ask."""
+        return self._program(self.shares[1][0], LAST)
+
+    @cached_property
+    def lengths(self) -> LengthCounts:
+        """The check of the law of the records."""
+        noise = noise_of_share(RESIDUALS_SHARE, 1, self.budget)
+        return LengthCounts(self.simulator.observed, self.simulator.layout, Sum(1.0, noise))
+
+    def _program(self, share: float, times: int) -> ScoreSums:
+        noise = noise_of_share(share, times, self.budget)
+        return ScoreSums(self.simulator.observed, self.simulator.layout, Sum(1.0, noise))
+
+    @property
+    def event(self) -> Event:
+        """Everything that is released."""
+        size = self.simulator.layout.dimension
+        point, factor = np.ones(size, np.float32), np.eye(size, dtype=np.float32)
+        somewhere = Point(point, factor, np.float32(1), point)
+        pilot, final = (self.data.price(one, somewhere) for one in (self.pilot, self.final))
+        edges = np.ones(len(PLACES), np.float32)
+        return self.data.price(self.lengths, point, factor, edges) + pilot * PILOT_STEPS + final * LAST
+
+    @property
+    def error(self) -> float:
+        """By how many of its standard deviations noise moves a posterior of usual records, at best."""
+        return self._error(self.budget, self.data.facts.size)
+
+    def _error(self, budget: Budget, size: float) -> float:
+        noise = self.data.facts.clips_moved * noise_of_share(self.shares[1][0], 1, budget)
+        unit = float(np.sqrt(self.simulator.layout.dimension / size))
+        return float(np.sqrt(max(usual_variance(noise, unit) - 1.0, 0.0)))
+
+    @property
+    def remedy(self) -> str:
+        """What would make a useless run useful, in words."""
+        budget, size = self.budget, self.data.facts.size
+        epsilons = budget.epsilon * 1.05 ** np.arange(1.0, 150.0)
+        enough = next((each for each in epsilons if self._error(Budget(each, budget.delta), size) <= 1), None)
+        records = next(each for each in size * 1.05 ** np.arange(1.0, 500.0) if self._error(budget, each) <= 1)
+        of_records = f"{float(f'{records:.2g}'):,.0f} records would do"
+        return f"About {of_records}" if enough is None else f"About epsilon = {enough:.2g} or {of_records}"
+
+    @property
+    def words(self) -> str:
+        """How the means of scores are known."""
+        return "Records have one law: scores are bounded, and their mean under it, which is simulated, is taken off"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The releases, in plain values."""
+        draws = {"draws_a_record": DRAWS_A_RECORD, "most_draws": MOST_DRAWS}
+        return {"pilot_release": repr(self.pilot.sums), "final_release": repr(self.final.sums), **draws}
+
+    def begin(self, paid: Session, start: Floats, prior: Prior) -> Floats:
+        """Return what all records know at the start: public."""
+        del paid
+        size = self.data.facts.size
+        asked = Asked(*single(start, np.diag(prior.scales), 1.0, 1.0, np.ones(2), RADII))
+        means = self.simulator.means(asked, BATCH, np.inf, size)
+        return size * means.information / np.outer(prior.scales, prior.scales)
+
+    def ask(self, paid: Session, *, is_last: bool) -> Callable[[Asked], Answer]:
+        """Return how scores are asked for: released, with simulated means and slopes."""
+        size = self.data.facts.size
+        program = self.final if is_last else self.pilot
+        least = DRAWS_A_RECORD * size if is_last else min(size, MOST_DRAWS // 8)
+
+        def ask(asked: Asked) -> Answer:
+            means = self.simulator.means(asked, int(least), TOLERANCE if is_last else np.inf, size)
+            point = Point(*single(asked.centre, asked.factor, asked.radius, means.mean))
+            score, sd, count, count_sd = (np.asarray(each, float) for each in paid.run(program, point))
+            number = float(np.clip(count, 1.0, size))
+            weight = float(asked.radius) / (float(asked.radius) + float(np.linalg.norm(means.mean)))
+            of_draws = (number * weight) ** 2 * np.trace(means.mean_error) / len(score)
+            slope = number * means.slope
+            per_draw = np.sqrt(3 / means.number) * np.trace(slope) / len(slope)
+            slope_sd = max(per_draw, float(count_sd) / size, LEAST_SLOPE_SD)
+            noise = np.sqrt(float(sd) ** 2 + max(of_draws, 0.0))
+            return Answer(score, noise, slope, slope_sd, number * means.variance, number * means.traces)
+
+        return ask
+
+    def fits(self, paid: Session, point: Floats) -> float:
+        """Return how probable lengths of scores like these are."""
+        size = self.data.facts.size
+        factor = np.eye(len(point))
+        keys = jax.random.split(jax.random.key(1), max(1, min(size * DRAWS_A_RECORD, MOST_DRAWS) // BATCH // 4))
+        drawn = np.concatenate([np.asarray(self.simulator.lengths(*single(point, factor), key)) for key in keys])
+        edges = np.quantile(drawn, PLACES) * (1 + 1e-4)  # away from where many of them may be
+        expected = np.histogram(drawn, np.concatenate([[-1.0], np.maximum.accumulate(edges), [np.inf]]))[0] / len(drawn)
+        counts, sd = (np.asarray(each, float) for each in paid.run(self.lengths, *single(point, factor, edges)))
+        number = max(float(counts.sum()), 1.0)
+        seen = expected * size > 10 * float(sd)
+        noise = float(np.sqrt(float(sd) ** 2 + number**2 * np.max(expected * (1 - expected)) / len(drawn)))
+        return p_value((counts - number * expected)[seen], noise, number, expected[seen]) if seen.any() else 1.0
+
+
+def is_one_term(observed: Observed, layout: Layout, record: Any) -> bool:
+    """Say whether one number, or one vector, is observed of a record."""
+    centre = jax.ShapeDtypeStruct((layout.dimension,), jnp.float32)
+    found = jax.eval_shape(lambda vector, record: observed.at(layout.unravel(vector), record), centre, record)
+    return sum(law.is_there.shape[0] for law in found) == 1
+
+
+def _may_lack_cells(record: Any) -> bool:
+    return isinstance(record, Mapping) and any(is_hidden(str(name)) for name in cast(Mapping[Any, Any], record))
+
+
+def simulated(observed: Observed, data: PrivateData, budget: Budget, layout: Layout, start: Floats) -> Simulated | None:
+    """Return the questions of a model without covariates, or None where simulation is not accurate enough.
+
+    It is not where there are too many records, or the law cannot be drawn from, or scores do not have mean zero under
+    it, as where its support depends on the parameters. Nor is it where some of several responses may be missing: such
+    records would have to be left out as a whole, though which are missing may depend on the others. Reads no record.
+    """
+    if observed.has_covariates or observed.is_chained or observed.is_of_persons:
+        return None
+    if _may_lack_cells(data.facts.record) and not is_one_term(observed, layout, data.facts.record):
+        return None
+    if DRAWS_A_RECORD * data.facts.size > MOST_DRAWS:
+        return None
+    record = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), data.facts.record)
+    simulator = Simulator(observed, layout, record)
+    asked = Asked(*single(start, np.eye(len(start)), 1.0, 1.0, np.ones(2), RADII))
+    try:
+        means = simulator.means(asked, 4 * BATCH, np.inf, data.facts.size)
+    except (NotImplementedError, TypeError, ValueError, AttributeError):
+        return None
+    is_sound = all(np.isfinite(each).all() for each in means[1:]) and np.all(means.off <= SURE)
+    return Simulated(simulator, data, budget) if is_sound and np.trace(means.information) > 0 else None
