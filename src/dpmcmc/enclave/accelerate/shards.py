@@ -36,6 +36,11 @@ class Shards(Placement):
         device = self.mesh.devices.flat[0]
         return f"{self.mesh.size} x {device.platform}: {device.device_kind}"
 
+    @property
+    def key(self) -> Any:
+        """What tells the devices from others."""
+        return self.mesh
+
     def place(self, slots: Slots) -> Slots:
         """Return host arrays as arrays on the devices, each of which is handed its own slots alone."""
         rows, occupied = jax.device_put((slots.rows, slots.occupied), NamedSharding(self.mesh, _SPLIT))
@@ -58,7 +63,7 @@ class Shards(Placement):
         on_each = jax.shard_map(
             lambda slots, public: function(slots, *public),
             mesh=self.mesh,
-            in_specs=(Slots(_SPLIT, _SPLIT, _EVERYWHERE, is_spread=True), _EVERYWHERE),  # pyright: ignore[reportArgumentType]
+            in_specs=(Slots(_SPLIT, _SPLIT, _EVERYWHERE, is_spread=True, numbers=_EVERYWHERE), _EVERYWHERE),  # pyright: ignore[reportArgumentType]
             out_specs=_EVERYWHERE,
             check_vma=False,
         )

@@ -14,6 +14,7 @@ operation of the gate stands together with floating point.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -99,16 +100,13 @@ class Ball:
 
     def passes(self, integers: jax.Array) -> jax.Array:
         """Say which vectors are in the ball; the last axis is kept, with length one."""
-        sign = integers >> 31
-        size = ((integers ^ sign) - sign).astype(jnp.uint32)  # right for every int32, -2^31 too
-        size = jnp.minimum(size, np.uint32(self.bound + 1))
-        coarse = (size + np.uint32(2**self.coarse - 1)) >> np.uint32(self.coarse)
-        squares = (coarse * coarse) >> np.uint32(self.drop)
-        length = max(squares.shape[-1], 1)  # more than 32 summands XLA writes down first, on a CPU
-        width = length if jax.default_backend() == "gpu" else max(32, -(-length // 16))
-        parts = [squares[..., first : first + width] for first in range(0, length, width)]
-        sums = [jnp.sum(part, axis=-1, keepdims=True, dtype=jnp.uint32) for part in parts]
-        return sum(sums[1:], start=sums[0]) <= np.uint32(self.limit - self.offset)
+        return self.movable.passes(integers)
+
+    @property
+    def movable(self) -> "MovableBall":
+        """The same ball, with its bound as an argument of a program."""
+        most = 2 ** self.bound.bit_length() - 1
+        return MovableBall(np.uint32(self.bound + 1), np.uint32(self.limit - self.offset), most, self.coarse, self.drop)
 
     @property
     def coarse(self) -> int:
@@ -135,7 +133,37 @@ class Ball:
         return self.bound * self.bound >> (2 * self.coarse + self.drop)
 
 
-Gate = Interval | Ball
+@partial(jax.tree_util.register_dataclass, data_fields=["beyond", "limit"], meta_fields=["largest", "coarse", "drop"])
+@dataclass(frozen=True)
+class MovableBall:
+    """A `Ball` whose bound is an argument: `beyond` is bound + 1, `limit` what E, without the offset, is held to."""
+
+    beyond: Any
+    limit: Any
+    largest: int
+    """No entry that passes is larger: the bound has no more bits."""
+    coarse: int
+    drop: int
+
+    def hold(self, integers: jax.Array) -> jax.Array:
+        """Return the vectors that are in the ball, and zero for the others."""
+        return jnp.where(self.passes(integers), integers, 0)
+
+    def passes(self, integers: jax.Array) -> jax.Array:
+        """Say which vectors are in the ball; the last axis is kept, with length one."""
+        sign = integers >> 31
+        size = ((integers ^ sign) - sign).astype(jnp.uint32)  # right for every int32, -2^31 too
+        size = jnp.minimum(size, self.beyond)
+        coarse = (size + np.uint32(2**self.coarse - 1)) >> np.uint32(self.coarse)
+        squares = (coarse * coarse) >> np.uint32(self.drop)
+        length = max(squares.shape[-1], 1)  # more than 32 summands XLA writes down first, on a CPU
+        width = length if jax.default_backend() == "gpu" else max(32, -(-length // 16))
+        parts = [squares[..., first : first + width] for first in range(0, length, width)]
+        sums = [jnp.sum(part, axis=-1, keepdims=True, dtype=jnp.uint32) for part in parts]
+        return sum(sums[1:], start=sums[0]) <= self.limit
+
+
+Gate = Interval | Ball | MovableBall
 """What may pass: a set of integer vectors, and what `hold` leaves of arbitrary int32 ones."""
 
 
@@ -178,7 +206,7 @@ def gated_sum(
     def more(integers: jax.Array, who: jax.Array) -> Wide:
         if summands is not None:
             return sum_records(summands(gate.hold(integers)), who, largest)
-        if isinstance(gate, Ball):
+        if not isinstance(gate, Interval):
             return sum_records(integers, who & gate.passes(integers)[..., 0], largest)
         return sum_records(gate.hold(integers), who, largest)
 

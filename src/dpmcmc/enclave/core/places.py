@@ -28,7 +28,7 @@ ROWS_IN_TILE, ROWS_IN_TILE_ON_GPU = 512, 2**14
 _KEY_BYTES = 32
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["rows", "occupied", "once"], meta_fields=["is_spread"])
+@partial(jax.tree_util.register_dataclass, data_fields=["rows", "occupied", "once", "numbers"], meta_fields=["is_spread"])
 @dataclass(frozen=True)
 class Slots:
     """Records in their slots, as a program is given them."""
@@ -41,6 +41,8 @@ class Slots:
     """The number one, as an argument that no compiler knows: see `gate.seal`."""
     is_spread: bool = False
     """Whether other devices hold other slots."""
+    numbers: Any = None
+    """The public numbers of the release that reads them, where they are arguments of the program."""
 
     @property
     def length(self) -> int:
@@ -113,6 +115,11 @@ class Placement:
         """The kind of device, for certificates."""
         device = jax.devices()[0]
         return f"{device.platform}: {device.device_kind}"
+
+    @property
+    def key(self) -> Any:
+        """What tells the device, or the devices, from others."""
+        return jax.default_backend(), jax.config.jax_default_device
 
     def place(self, slots: Slots) -> Slots:
         """Return host arrays as arrays on the device."""

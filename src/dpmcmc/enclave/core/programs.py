@@ -7,7 +7,7 @@ owner handed to the vault, by address.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ import numpy as np
 from dpmcmc.enclave.core.audit import Audit, audit, executable
 from dpmcmc.enclave.core.compiled import check_compiled
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.places import Placement
+from dpmcmc.enclave.core.places import Placement, Slots
 from dpmcmc.enclave.lines import current_line, line_of_error
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity, Oracle
@@ -28,17 +28,54 @@ Program = Callable[..., Any]
 """A pure function ``program(oracle, *arguments)`` of arrays, in JAX."""
 
 PROGRAMS_KEPT = 32
-"""How many compiled programs a vault remembers."""
+"""How many programs a vault remembers."""
+
+SHARED: "dict[Any, Executable]" = {}
+SHARED_KEPT = 64
+"""The executables that programs of one form share, in all vaults of a process, and how many of them are kept."""
+
+
+@dataclass(frozen=True)
+class Executable:
+    """What was audited, as XLA is given it and as it compiles it; no record, and nothing that was computed of one."""
+
+    lower: Callable[[], Any]
+    is_gated: bool
+
+    @cached_property
+    def lowered(self) -> Any:
+        """The program, translated for XLA."""
+        with jax.disable_jit(False):
+            return self.lower()
+
+    @cached_property
+    def compiled(self) -> Any:
+        """The program as it is executed, after a look at what the compiler made of the gate."""
+        compiled = self.lowered.compile()
+        if self.is_gated:
+            check_compiled(compiled.as_text())
+        return compiled
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A program that was traced at shapes and audited, and how to compile what was audited."""
+    """A program that was traced at shapes and audited, and what executes it."""
 
     audit: Audit
     outputs: Any
-    text: Callable[[], str]
-    compile: Callable[[], Any]
+    executable: Executable
+    constants: tuple[Any, ...] = ()
+    """What it is handed in front of its arguments, where it shares the executable,"""
+    select: Callable[[Slots], Slots] = lambda slots: slots
+    """and what of the records, with the numbers of its own plans: noise, gate and lattice are those of its price."""
+
+    def text(self) -> str:
+        """Return the program as XLA is given it."""
+        return self.executable.lowered.as_text()
+
+    def compile(self) -> Any:
+        """Return the program as XLA compiled it."""
+        return self.executable.compiled
 
 
 @dataclass(frozen=True)
@@ -98,27 +135,29 @@ class Programs:
             raise RecordsRefused(f"records are used outside a release at {line_of_error(error)}: {error}") from error
         audited = audit(traced, self.facts, self.is_table)
         key = jax.eval_shape(lambda: rng.insecure_key(0))
-        function = executable(traced, audited)
-
-        @cache
-        def lower_once() -> Any:
-            with jax.disable_jit(False):
-                return self.placement.lower(function, self.records, key, shapes)
-
-        @cache
-        def compile_once() -> Any:
-            compiled = lower_once().compile()
-            if audited.is_gated:
-                check_compiled(compiled.as_text())
-            return compiled
-
-        text = cache(lambda: lower_once().as_text())
-        prepared = Prepared(audited, jax.tree.structure(outputs), text, compile_once)
+        shared = None if self.facts.share is None else self.facts.share(traced, audited)
+        placement, is_gated, form = self.placement, audited.is_gated, jax.tree.structure(outputs)
+        if shared is None:
+            function, records = executable(traced, audited), self.records
+            lower = Executable(lambda: placement.lower(function, records, key, shapes), is_gated)
+            prepared = Prepared(audited, form, lower)
+        else:
+            function, records, handed = shared.function, shared.select(self.records), [*shared.constants, *shapes]
+            whole = (shared.key, signature[1:], _shapes(records), placement.key, is_gated)
+            lower = Executable(lambda: placement.lower(function, records, key, handed), is_gated)
+            prepared = Prepared(audited, form, SHARED.setdefault(whole, lower), shared.constants, shared.select)
+            if len(SHARED) > SHARED_KEPT:
+                del SHARED[next(iter(SHARED))]
         with suppress(TypeError):
             self.kept[identity] = prepared
         if len(self.kept) > PROGRAMS_KEPT:
             del self.kept[next(iter(self.kept))]
         return prepared
+
+
+def _shapes(tree: Any) -> Any:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
 
 
 def _array(leaf: Any) -> jax.Array:

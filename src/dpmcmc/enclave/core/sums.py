@@ -6,22 +6,23 @@ the same gate and give sums on the same lattice; the owner may switch them off.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpmcmc.accounting.event import Event, Gaussian
 from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide, add, shift_left, to_float
 from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip
-from dpmcmc.enclave.core.gate import Ball, Chunk, Gate, gated_sum
-from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan
-from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.gate import Ball, Chunk, Gate, MovableBall, gated_sum
+from dpmcmc.enclave.core.mechanism import Contribution, Movable, ReleasePlan
+from dpmcmc.enclave.core.metadata import Facts, at_once
 from dpmcmc.enclave.core.places import Slots, sum_parts
-from dpmcmc.enclave.noise.discrete_gaussian import approximation
+from dpmcmc.enclave.noise.discrete_gaussian import Law, approximation, law
 from dpmcmc.enclave.noise.modes import draw_noise
 
 ENTRIES_ON_GPU = 2**26
@@ -64,7 +65,7 @@ class SumRequest:
 
 
 def reference_sum(
-    facts: Facts,
+    chunk_size: int,
     contribution: Contribution,
     slots: Slots,
     queries: Sequence[jax.Array],
@@ -75,7 +76,7 @@ def reference_sum(
     """Return the exact sum for each chain, shape (chains, coordinates): the reference path.
 
     Args:
-        facts: what is public about the data.
+        chunk_size: how many records to hold at once at most.
         contribution: what one record adds at the queries of one chain: a flat vector, not clipped yet.
         slots: the records.
         queries: flat queries with one leading axis, the chains.
@@ -83,8 +84,9 @@ def reference_sum(
         gate: what of integers passes.
         to_integers: turns contributions into integers; not trusted.
     """
-    entries = jnp.size(lattices.granularity) * jax.eval_shape(contribution, one_chain(queries), facts.record).size
-    chunk = facts.at_once(entries)
+    row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), slots.rows)
+    entries = jnp.size(lattices.granularity) * jax.eval_shape(contribution, one_chain(queries), row).size
+    chunk = at_once(chunk_size, entries)
     if jax.default_backend() == "gpu":
         chunk = max(chunk, ENTRIES_ON_GPU // entries)
 
@@ -114,12 +116,16 @@ def per_chain(lattice: Lattice, num_chains: int) -> Lattice:
 
 def add_noise(facts: Facts, total: Wide, lattices: Lattice, keys: jax.Array) -> jax.Array:
     """Return sums with noise on their lattices, as floating point; one key a chain, used here and nowhere else."""
+    return noisy(facts.noise, total, lattices.granularity, lattices.scale, keys)
 
-    def of_chain(total: Wide, key: jax.Array, lattice: Lattice) -> jax.Array:
-        noise = draw_noise(facts.noise, key, lattice.scale, total.high.shape)
-        return to_float(add(total, noise), lattice.granularity)
 
-    return jax.vmap(of_chain)(total, keys, lattices)
+def noisy(mode: str, total: Wide, granularity: Any, scale: float | Law, keys: jax.Array) -> jax.Array:
+    """Return the same, of a granularity for each chain and one scale."""
+
+    def of_chain(total: Wide, key: jax.Array, granularity: jax.Array) -> jax.Array:
+        return to_float(add(total, draw_noise(mode, key, scale, total.high.shape)), granularity)
+
+    return jax.vmap(of_chain)(total, keys, granularity)
 
 
 def noise_variance(lattice: Lattice) -> jax.Array:
@@ -153,7 +159,7 @@ class _Reference:
 
     def sum(self, prepared: Slots, queries: Sequence[jax.Array], num_chains: int) -> Wide:
         lattices = per_chain(self.lattice, num_chains)
-        total = reference_sum(self.facts, self.contribution, prepared, queries, lattices, self.gate, quantise.vector)
+        total = reference_sum(self.facts.chunk_size, self.contribution, prepared, queries, lattices, self.gate, quantise.vector)
         return shift_left(total, self.finer_bits) if self.finer_bits else total
 
 
@@ -163,11 +169,11 @@ def vector_sum(
     noise_multiplier: float,
     contribution: Contribution,
     num_coordinates: int,
-    request: SumRequest | None = None,
+    request: SumRequest,
 ) -> ReleasePlan:
-    """Return the plan of a noisy sum of vectors that are held to a constant clip.
+    """Return the plan of a noisy sum of vectors that are held to a constant clip, for which there may be faster paths.
 
-    Where there may be faster paths, all of them add up on one lattice, which is a power of two finer than the reference
+    All of them add up on one lattice, which is a power of two finer than the reference
     path needs, so that products of two integers have room on it. Its bound and its scale are that power of two larger.
 
     Args:
@@ -180,12 +186,12 @@ def vector_sum(
     """
     coarse = vector_lattice(clip, noise_multiplier, facts)
     gate = Ball(coarse.bound, num_coordinates)
-    bits = 0 if request is None else finer_bits(coarse, facts.size)
+    bits = finer_bits(coarse, facts.size)
     lattice = coarse.refined(2**bits)
 
     @cache
     def path() -> SumPath:
-        asked = () if request is None else (find(facts, request, lattice) for find in facts.paths)
+        asked = (find(facts, request, lattice) for find in facts.paths)
         reference = _Reference(facts, contribution, coarse, gate, bits)
         return next((found for found in asked if found is not None), reference)
 
@@ -200,6 +206,62 @@ def vector_sum(
         prepare=lambda slots: path().prepare(slots),
         variance=lambda _: noise_variance(lattice),
         path=lambda: path().name,
+    )
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["granularity", "gate", "aim", "law", "constants"], meta_fields=[])
+@dataclass(frozen=True)
+class Numbers:
+    """Everything that the lattice of a sum decides, and the constants of what is added up: arguments of a program."""
+
+    granularity: Any
+    gate: MovableBall
+    aim: Any
+    """For `quantise.vector`."""
+    law: Law
+    constants: Any
+
+
+@dataclass(frozen=True)
+class ReferenceSum:
+    """A noisy sum of vectors by the reference path, with all its numbers as arguments."""
+
+    contribution: Any
+    """``contribution(constants, queries, record)``."""
+    chunk_size: int
+    noise: str
+
+    def __call__(self, slots: Slots, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+        """Draw the release."""
+        numbers: Numbers = slots.numbers
+        granularity = jnp.full(len(keys), numbers.granularity, jnp.float32)
+        lattices = Lattice(granularity, numbers.gate.largest)
+        contribution = partial(self.contribution, numbers.constants)
+        to_integers = partial(quantise.vector, aim=numbers.aim)
+        total = reference_sum(self.chunk_size, contribution, slots, queries, lattices, numbers.gate, to_integers)
+        return [noisy(self.noise, total, granularity, numbers.law, keys)]
+
+
+def plain_sum(
+    facts: Facts, clip: float, noise_multiplier: float, contribution: Contribution, num_coordinates: int
+) -> ReleasePlan:
+    """Return the plan of a noisy sum of vectors that are held to a constant clip, by the reference path."""
+    lattice = vector_lattice(clip, noise_multiplier, facts)
+    gate = Ball(lattice.bound, num_coordinates).movable
+
+    def with_arguments(evaluate: Any, constants: Any = ()) -> Movable:
+        aim = quantise.aim_of(lattice.bound, num_coordinates)
+        numbers = Numbers(np.float32(lattice.granularity), gate, aim, law(lattice.scale), constants)
+        return Movable(ReferenceSum(evaluate, facts.chunk_size, facts.noise), numbers)
+
+    whole = cache(lambda: with_arguments(lambda _, queries, record: contribution(queries, record)))
+    return ReleasePlan(
+        outputs=(jax.ShapeDtypeStruct((num_coordinates,), jnp.float32),),
+        event=lattice_event(noise_multiplier, num_coordinates, lattice),
+        draw=lambda slots, queries, keys: whole().draw(slots, queries, keys),
+        prepare=lambda slots: replace(slots, numbers=whole().numbers),
+        variance=lambda _: noise_variance(lattice),
+        with_arguments=with_arguments,
     )
 
 

@@ -8,6 +8,7 @@ nothing; once records were read the charge stays, whatever happens after.
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, Self
@@ -98,6 +99,7 @@ class Vault:
             chunk_size=validation.integer("chunk_size", chunk_size, at_least=1),
             noise=validation.choice("noise", noise, MODES),
             paths=import_module(_ACCELERATORS).PATHS if accelerate else (),
+            share=import_module(_ACCELERATORS).share if accelerate else None,
             extra_mechanisms=frozenset(extra_mechanisms),
         )
         self._payer, self._dataset = choose_payer(ledger, dataset, budget, relation)
@@ -198,12 +200,14 @@ class Vault:
 
         def execute(compiled: Any, key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
-                results = compiled(self._slots, *place.public([key, *jax.tree.leaves(public)]))
+                slots = prepared.select(self._slots)
+                handed = [key, *prepared.constants, *jax.tree.leaves(public)]
+                results = compiled(replace(slots, numbers=place.public(slots.numbers)), *place.public(handed))
                 return place.result(jax.block_until_ready(results))
 
         return Ready(
             event=prepared.audit.event,
-            arguments=public,
+            arguments=(public, prepared.constants, prepared.select(self._slots).numbers),
             outputs=prepared.outputs,
             text=prepared.text,
             paths=lambda: prepared.audit.paths,

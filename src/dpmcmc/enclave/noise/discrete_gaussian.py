@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -40,6 +40,7 @@ FARTHEST = 16.0
 _TABLE_SIZE = 2**TABLE_BITS
 _LARGEST_TABLE_SCALE = 400  # 10.24 standard deviations fit into the table
 _MAX_SCALE = 2.0**44
+_USUAL_LEVELS = 3  # up to a scale of 2^29; programs that draw at larger ones are others
 _DIGITS = Context(prec=100)
 
 
@@ -133,21 +134,45 @@ def plan(scale: float) -> Plan:
 # --- the draw -------------------------------------------------------------------------------------------------------
 
 
-def discrete_gaussian(key: jax.Array, scale: float, shape: tuple[int, ...] = ()) -> Wide:
-    """Return integers from N_Z(0, scale^2). The scale is a constant of the program; the granularity may move."""
+@partial(jax.tree_util.register_dataclass, data_fields=["scale", "num_base", "words"], meta_fields=["num_levels"])
+@dataclass(frozen=True)
+class Law:
+    """A scale as arguments of a program, which draws `num_levels` summands and adds up the first `num_base`."""
+
+    scale: Any
+    num_base: Any
+    words: Any
+    """Of the table of the last summand."""
+    num_levels: int
+
+
+@lru_cache(maxsize=64)
+def law(scale: float) -> Law:
+    """Return a scale as arguments of a program: one program draws at all usual scales."""
     how = plan(scale)
-    words = jax.random.bits(key, (how.num_base + 1, 3, *shape), jnp.uint32)
-    total = widen(lookup(table(how.top_variance), words[0]))
-    if how.num_base:
-        base = lookup(table(Fraction(BASE_SCALE**2)), jnp.moveaxis(words[1:], 1, 0))
-        for level in range(how.num_base):
-            total = add(shift_left(total, STEP_BITS), widen(base[level]))
+    words = table(how.top_variance).words()
+    words.setflags(write=False)
+    return Law(np.float32(scale), np.int32(how.num_base), words, max(how.num_base, _USUAL_LEVELS))
+
+
+def discrete_gaussian(key: jax.Array, scale: float | Law, shape: tuple[int, ...] = ()) -> Wide:
+    """Return integers from N_Z(0, scale^2): the same ones whether the scale is a constant or an argument."""
+    if isinstance(scale, Law):
+        top, count, num_levels = scale.words, scale.num_base, scale.num_levels
+    else:
+        top, count, num_levels = table(plan(scale).top_variance), None, plan(scale).num_base
+    words = jax.random.bits(key, (num_levels + 1, 3, *shape), jnp.uint32)
+    total = widen(lookup(top, words[0]))
+    base = lookup(table(Fraction(BASE_SCALE**2)), jnp.moveaxis(words[1:], 1, 0)) if num_levels else ()
+    for level in range(num_levels):
+        more = add(shift_left(total, STEP_BITS), widen(base[level]))
+        total = more if count is None else Wide(*(jnp.where(level < count, *pair) for pair in zip(more, total, strict=True)))
     return total
 
 
-def lookup(source: Table, words: jax.Array) -> jax.Array:
+def lookup(source: Table | Any, words: jax.Array) -> jax.Array:
     """Return the int32 draw that three words of random bits (first axis) select: this map is the whole sampler."""
-    packed, middle, low = jnp.asarray(source.words())
+    packed, middle, low = jnp.asarray(source.words() if isinstance(source, Table) else source)
     index = words[0] >> (32 - TABLE_BITS)
     negative = (words[0] >> 19) & 1
     top = words[0] & 0x7FFFF
