@@ -54,6 +54,7 @@ class Form:
         moves: bool = True,
     ) -> None:
         self.equations, self._moves = equations, moves
+        self.listed = _as_needed(equations)
         self.given, further = equations.inputs[:num_given], equations.inputs[num_given:]
         self.reads: list[int] = []
         """Which of the inputs after the given ones are read, in the order in which they are."""
@@ -77,7 +78,7 @@ class Form:
 
     def _describe(self, describe: Callable[[Equation], Hashable | None]) -> Iterator[Hashable]:
         yield tuple(map(self._shape, self.given))
-        for equation in self.equations.listed:
+        for equation in self.listed:
             operands = tuple(self._operand(number, equation) for number in equation.inputs)
             for number in equation.outputs:
                 self._seen[number] = len(self._seen)
@@ -117,7 +118,7 @@ class Form:
         values.update(zip(self.arrays, constants[1:], strict=True))
         for place, number in enumerate(self.scalars):
             values[number] = lax.squeeze(lax.slice(jnp.asarray(constants[0]), (place,), (place + 1,)), (0,))
-        for equation in self.equations.listed:
+        for equation in self.listed:
             operands = [values[number] for number in equation.inputs]
             if perform is not None and equation.primitive is dp_release:
                 results = perform(equation, operands)
@@ -171,8 +172,8 @@ def share(program: Any, audited: Audit) -> Shared | None:
     def describe(equation: Equation) -> Hashable | None:
         if equation.primitive is not dp_release:
             return None
-        movable, _ = moved[places[identity(equation.source)]]
-        return places[identity(equation.source)], equation.parameters["chains"], _written(movable)
+        place = places[identity(equation.source)]
+        return numbered[id(equation)], len(asked), place, equation.parameters["chains"], _written(moved[place][0])
 
     whole = Form(equations, len(equations.inputs), describe)
     num_constants = len(whole.constants)
@@ -197,6 +198,21 @@ def share(program: Any, audited: Audit) -> Shared | None:
         return replace(slots, rows=rows, numbers=tuple(movable.numbers for movable, _ in moved))
 
     return Shared((whole, tuple(_written(movable) for movable, _ in moved)), function, whole.constants, select)
+
+
+def _as_needed(equations: Equations) -> list[Equation]:
+    """Return the equations that the outputs need, each as late as another asks for it: not in the order of names."""
+    made = {number: equation for equation in equations.listed for number in equation.outputs}
+    order: dict[int, Equation] = {}
+    left = [made[number] for number in reversed(equations.outputs) if number in made]
+    while left:
+        equation = left[-1]
+        before = [made[number] for number in equation.inputs if number in made and id(made[number]) not in order]
+        if before and id(equation) not in order:
+            left += before[::-1]
+        else:
+            order.setdefault(id(left.pop()), equation)
+    return list(order.values())
 
 
 def _written(movable: Movable) -> Hashable:

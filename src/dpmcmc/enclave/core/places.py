@@ -28,7 +28,9 @@ ROWS_IN_TILE, ROWS_IN_TILE_ON_GPU = 512, 2**14
 _KEY_BYTES = 32
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["rows", "occupied", "once", "numbers"], meta_fields=["is_spread"])
+@partial(
+    jax.tree_util.register_dataclass, data_fields=["rows", "occupied", "once", "numbers"], meta_fields=["is_spread"]
+)
 @dataclass(frozen=True)
 class Slots:
     """Records in their slots, as a program is given them."""
@@ -123,7 +125,7 @@ class Placement:
 
     def place(self, slots: Slots) -> Slots:
         """Return host arrays as arrays on the device."""
-        return jax.tree.map(jnp.asarray, slots)
+        return jax.device_put(slots)
 
     def public(self, tree: Any) -> Any:
         """Return public values where a program expects them."""

@@ -160,8 +160,10 @@ def _shapes(tree: Any) -> Any:
     return structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
 
 
-def _array(leaf: Any) -> jax.Array:
+def _array(leaf: Any) -> Any:
     """Return one argument of a program as an array whose type is its own."""
+    if isinstance(leaf, np.ndarray | np.generic) and jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype:
+        return leaf  # as it is: to make it JAX's own would compile a program for its shape
     try:
         array = jnp.asarray(leaf)
     except TypeError as error:
@@ -170,5 +172,5 @@ def _array(leaf: Any) -> jax.Array:
 
 
 def _is_tracing() -> bool:
-    """Say whether JAX is tracing a function right now: then even a sum of constants is a tracer."""
-    return isinstance(jax.lax.add(np.float32(0), np.float32(0)), jax.core.Tracer)
+    """Say whether JAX is tracing a function right now: then even a constant is a tracer, once it is put somewhere."""
+    return isinstance(jax.device_put(np.float32(0)), jax.core.Tracer)

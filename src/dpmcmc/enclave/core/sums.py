@@ -130,7 +130,9 @@ def noisy(mode: str, total: Wide, granularity: Any, scale: float | Law, keys: ja
 
 def noise_variance(lattice: Lattice) -> jax.Array:
     """Return the variance of the noise on each coordinate: (scale * granularity)^2."""
-    return jnp.square(lattice.scale * jnp.asarray(lattice.granularity, jnp.float32))
+    known = isinstance(lattice.granularity, float)
+    root = np.float32(lattice.scale) * (np.float32(lattice.granularity) if known else lattice.granularity)
+    return root * root
 
 
 def vector_lattice(clip: float, noise_multiplier: float, facts: Facts) -> Lattice:
@@ -159,7 +161,9 @@ class _Reference:
 
     def sum(self, prepared: Slots, queries: Sequence[jax.Array], num_chains: int) -> Wide:
         lattices = per_chain(self.lattice, num_chains)
-        total = reference_sum(self.facts.chunk_size, self.contribution, prepared, queries, lattices, self.gate, quantise.vector)
+        total = reference_sum(
+            self.facts.chunk_size, self.contribution, prepared, queries, lattices, self.gate, quantise.vector
+        )
         return shift_left(total, self.finer_bits) if self.finer_bits else total
 
 
@@ -209,7 +213,9 @@ def vector_sum(
     )
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["granularity", "gate", "aim", "law", "constants"], meta_fields=[])
+@partial(
+    jax.tree_util.register_dataclass, data_fields=["granularity", "gate", "aim", "law", "constants"], meta_fields=[]
+)
 @dataclass(frozen=True)
 class Numbers:
     """Everything that the lattice of a sum decides, and the constants of what is added up: arguments of a program."""

@@ -166,7 +166,11 @@ def discrete_gaussian(key: jax.Array, scale: float | Law, shape: tuple[int, ...]
     base = lookup(table(Fraction(BASE_SCALE**2)), jnp.moveaxis(words[1:], 1, 0)) if num_levels else ()
     for level in range(num_levels):
         more = add(shift_left(total, STEP_BITS), widen(base[level]))
-        total = more if count is None else Wide(*(jnp.where(level < count, *pair) for pair in zip(more, total, strict=True)))
+        total = (
+            more
+            if count is None
+            else Wide(*(jnp.where(level < count, *pair) for pair in zip(more, total, strict=True)))
+        )
     return total
 
 

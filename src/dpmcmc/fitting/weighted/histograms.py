@@ -190,7 +190,7 @@ class Histograms:
 
     def moments(self, response: Counted, columns: Counted) -> Moments:
         """Return means and standard deviations of the columns, and how many records there are."""
-        size = max(float(response.counts[0]), 5 * float(response.sd), 1.0)
+        size = max(float(np.asarray(response.counts)[0]), 5 * float(response.sd), 1.0)
         counts, sd = np.asarray(columns.counts, float), float(columns.sd)
         flags = int((~self.numeric).sum())
         means, sds = np.zeros(len(self.numeric)), np.ones(len(self.numeric))

@@ -89,6 +89,12 @@ class Prior:
             return self.fixed
         return float(_frozen(self.kind, self.arguments).ppf(probability))
 
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        """Return draws, on the host."""
+        if self.fixed is not None:
+            return np.full(shape, self.fixed)
+        return np.asarray(_frozen(self.kind, self.arguments).ppf(rng.random(shape)))
+
 
 def read_prior(name: str, text: object, *, positive: bool) -> Prior:
     """Read the prior of one parameter."""
@@ -155,8 +161,8 @@ class _Folded:
     def __init__(self, whole: Any) -> None:
         self.whole = whole
 
-    def ppf(self, probability: float) -> float:
-        return float(self.whole.ppf((1 + probability) / 2))
+    def ppf(self, probability: Any) -> Any:
+        return self.whole.ppf((1 + probability) / 2)
 
     def logpdf(self, values: Any) -> Any:
         return np.where(np.asarray(values) >= 0, self.whole.logpdf(values) + np.log(2.0), -np.inf)
