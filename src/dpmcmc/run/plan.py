@@ -140,7 +140,7 @@ def parameters(model: Model, layout: Layout, vectors: np.ndarray) -> dict[str, n
 
 
 @lru_cache(maxsize=KEPT)
-def _constrain(model: Model, layout: Layout) -> Callable[[jax.Array], Any]:
+def _constrain(model: Model, layout: Layout) -> Callable[[Any], Any]:
     return jax.jit(jax.vmap(jax.vmap(lambda vector: model.constrain(layout.unravel(vector)))))
 
 

@@ -36,11 +36,6 @@ class Shards(Placement):
         device = self.mesh.devices.flat[0]
         return f"{self.mesh.size} x {device.platform}: {device.device_kind}"
 
-    @property
-    def key(self) -> Any:
-        """What tells the devices from others."""
-        return self.mesh
-
     def place(self, slots: Slots) -> Slots:
         """Return host arrays as arrays on the devices, each of which is handed its own slots alone."""
         rows, occupied = jax.device_put((slots.rows, slots.occupied), NamedSharding(self.mesh, _SPLIT))

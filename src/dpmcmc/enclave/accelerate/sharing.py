@@ -12,7 +12,7 @@ identity: then nothing is shared.
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,6 @@ from jax import lax
 
 from dpmcmc.enclave.accelerate.jaxpr import Equation, Equations
 from dpmcmc.enclave.core.audit import Audit, identity
-from dpmcmc.enclave.core.mechanism import Movable
 from dpmcmc.enclave.core.places import Slots
 from dpmcmc.enclave.core.release import Place, dp_release, num_releases, perform_at
 
@@ -153,16 +152,32 @@ class Shared:
     """What the program is handed of the records: what each release reads, with the numbers of its plan."""
 
 
+class _Moved(NamedTuple):
+    """A release with its numbers as arguments."""
+
+    draw: Any
+    numbers: Any
+
+    @property
+    def key(self) -> Hashable:
+        return self.draw, jax.tree.structure(self.numbers)
+
+
 def share(program: Any, audited: Audit) -> Shared | None:
     """Return an audited program with its numbers as arguments; None where a release or a loop does not allow it."""
-    moved: list[tuple[Movable, Form]] = []
-    places: dict[Any, int] = {}
+    forms: list[Form] = []
+    moved: list[_Moved] = []
+
+    def flatten(contribution: Any) -> tuple[Contribution, Any]:
+        forms.append(Form(Equations.of(contribution.closed), num_queries))
+        return Contribution(forms[-1]), forms[-1].constants
+
     for release, plan in audited.plans.items():
         if plan.with_arguments is None:
             return None
-        form = Form(Equations.of(audited.contributions[release].closed), len(release[2]))
-        places[release] = len(moved)
-        moved.append((plan.with_arguments(Contribution(form), form.constants), form))
+        num_queries = len(release[2])
+        moved.append(_Moved(*plan.with_arguments(flatten)))
+    places = {release: place for place, release in enumerate(audited.plans)}
     equations = Equations.of(program)
     asked = [equation for equation in equations.listed if equation.primitive is dp_release]
     if any(num_releases(one.source) for one in equations.listed if one.primitive is not dp_release):
@@ -173,7 +188,7 @@ def share(program: Any, audited: Audit) -> Shared | None:
         if equation.primitive is not dp_release:
             return None
         place = places[identity(equation.source)]
-        return numbered[id(equation)], len(asked), place, equation.parameters["chains"], _written(moved[place][0])
+        return numbered[id(equation)], len(asked), place, equation.parameters["chains"], moved[place].key
 
     whole = Form(equations, len(equations.inputs), describe)
     num_constants = len(whole.constants)
@@ -185,7 +200,7 @@ def share(program: Any, audited: Audit) -> Shared | None:
             def draw(_: Any, queries: list[Any], keys: jax.Array) -> Sequence[Any]:
                 place = places[identity(equation.source)]
                 own = replace(slots, rows=slots.rows[place], numbers=slots.numbers[place])
-                return moved[place][0].draw(own, queries, keys)
+                return moved[place].draw(own, queries, keys)
 
             place = Place(keys, numbered[id(equation)], jnp.uint32(0), 1)
             return perform_at(equation.source, operands, place, draw)
@@ -194,10 +209,10 @@ def share(program: Any, audited: Audit) -> Shared | None:
 
     def select(slots: Slots) -> Slots:
         leaves = jax.tree.leaves(slots.rows)
-        rows = tuple([leaves[place] for place in form.reads] for _, form in moved)
-        return replace(slots, rows=rows, numbers=tuple(movable.numbers for movable, _ in moved))
+        rows = tuple([leaves[place] for place in form.reads] for form in forms)
+        return replace(slots, rows=rows, numbers=tuple(one.numbers for one in moved))
 
-    return Shared((whole, tuple(_written(movable) for movable, _ in moved)), function, whole.constants, select)
+    return Shared((whole, tuple(one.key for one in moved)), function, whole.constants, select)
 
 
 def _as_needed(equations: Equations) -> list[Equation]:
@@ -213,10 +228,6 @@ def _as_needed(equations: Equations) -> list[Equation]:
         else:
             order.setdefault(id(left.pop()), equation)
     return list(order.values())
-
-
-def _written(movable: Movable) -> Hashable:
-    return movable.draw, jax.tree.structure(movable.numbers)
 
 
 def _frozen(value: Any) -> Hashable:
@@ -238,7 +249,7 @@ def _frozen(value: Any) -> Hashable:
 
 
 def _array(value: Any) -> Hashable:
-    if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.extended):
         return _Same(value)
     array = np.asarray(value)
     return array.dtype, array.shape, array.tobytes()

@@ -25,7 +25,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, jaxpr_as_fun
 from dpmcmc.accounting.event import Event, NonPrivate, compose
 from dpmcmc.enclave.copies import check_constants
 from dpmcmc.enclave.core.allowed import PER_RECORD, PER_RECORD_ON_GPU, PROGRAMS, all_equations, first_refused
-from dpmcmc.enclave.core.mechanism import ReleasePlan, contribution_of, is_certified, plan_of, traced_at
+from dpmcmc.enclave.core.mechanism import ReleasePlan, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.release import (
     CALLS,
@@ -40,6 +40,7 @@ from dpmcmc.enclave.core.release import (
 from dpmcmc.enclave.lines import line_of
 from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.refusals import calls_back, not_certified, not_counted, not_in_programs, not_on_records
+from dpmcmc.enclave.traces import traced_at
 from dpmcmc.errors import OperationRefused, ReleaseRefused
 
 _IN_PROGRAMS = PROGRAMS | {dp_release}
@@ -61,7 +62,6 @@ class Audit:
     charges: tuple[Charge, ...]
     plans: dict[Any, ReleasePlan] = field(repr=False)
     """The plan of each release, by `identity`: made once, of an audited function, and priced and drawn as it is."""
-    contributions: dict[Any, "Audited"] = field(repr=False)
 
     @property
     def event(self) -> Event:
@@ -94,12 +94,11 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
     if program.effects:
         raise OperationRefused("the program has side effects; return values from it instead of writing them")
     plans: dict[Any, ReleasePlan] = {}
-    contributions: dict[Any, Audited] = {}
     charges: list[Charge] = []
     for equation, count in _releases(program.jaxpr, 1):
         _check_release(equation, facts)
         if identity(equation) not in plans:
-            contribution = contributions[identity(equation)] = _contribution(equation, facts, is_table)
+            contribution = _contribution(equation, facts, is_table)
             queries = queries_of_one_chain(equation)
             plans[identity(equation)] = plan_of(equation.params["mechanism"], facts, contribution, queries)
         plan, chains = plans[identity(equation)], equation.params["chains"]
@@ -113,7 +112,7 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
         charges.append(Charge(event, count * prod(chains), line_of(equation)))
     if path := first_refused(program.jaxpr, _IN_PROGRAMS):
         raise not_in_programs(path)
-    return Audit(tuple(charges), plans, contributions)
+    return Audit(tuple(charges), plans)
 
 
 def executable(program: Any, audited: Audit) -> Callable[..., list[Any]]:
@@ -159,24 +158,23 @@ def _check_release(equation: JaxprEqn, facts: Facts) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Audited:
+class _Audited:
     """The function of one record that was audited, as the jaxpr that it is."""
 
     closed: Any
 
     def __call__(self, queries: Sequence[jax.Array], record: Any) -> jax.Array:
-        """Evaluate that very jaxpr."""
         return cast(jax.Array, jaxpr_as_fun(self.closed)(*jax.tree.leaves((queries, record)))[0])
 
 
-def _contribution(equation: JaxprEqn, facts: Facts, is_table: Callable[[Any], bool]) -> Audited:
+def _contribution(equation: JaxprEqn, facts: Facts, is_table: Callable[[Any], bool]) -> _Audited:
     """Trace the per-record function of a release at shapes, audit it, and return it as a function of that jaxpr."""
     function = contribution_of(equation.params["mechanism"], equation.params["term"])
     traced = traced_at(function, queries_of_one_chain(equation), facts.record)
     check_constants(traced, facts, is_table)
     if path := first_refused(traced.jaxpr, PER_RECORD_ON_GPU if jax.default_backend() == "gpu" else PER_RECORD):
         raise not_on_records([equation, *path])
-    return Audited(traced)
+    return _Audited(traced)
 
 
 def _all_releases(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:

@@ -96,7 +96,7 @@ class Ball:
 
     def hold(self, integers: jax.Array) -> jax.Array:
         """Return the vectors that are in the ball, and zero for the others."""
-        return jnp.where(self.passes(integers), integers, 0)
+        return self.movable.hold(integers)
 
     def passes(self, integers: jax.Array) -> jax.Array:
         """Say which vectors are in the ball; the last axis is kept, with length one."""

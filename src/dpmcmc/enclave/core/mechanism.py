@@ -6,10 +6,9 @@ for. The auditor believes what a plan says, so it makes plans of the classes tha
 """
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import jax
 
@@ -80,17 +79,10 @@ class ReleasePlan:
     """The name of the way in which records are added up, for certificates."""
     is_gated: bool = True
     """Whether records pass the gate: all that has a price does."""
-    with_arguments: "Callable[[Any], Movable] | None" = None
-    """The same release with its numbers as arguments of the program, given what evaluates the contribution so."""
-
-
-class Movable(NamedTuple):
-    """A release whose numbers are arguments of the program."""
-
-    draw: Any
-    """As that of a plan, hashable, and a function of its fields and its arguments alone: equal ones are one program."""
-    numbers: Any
-    """The plan's own, which the draw reads from the slots."""
+    with_arguments: Callable[[Any], tuple[Any, Any]] | None = None
+    """The same release with its numbers as arguments of the program: given ``flatten(contribution)``, which evaluates
+    that so and has its constants, a draw, hashable and a function of its fields and its arguments alone, and the plan's
+    own numbers, which the draw reads from the slots."""
 
 
 class Mechanism(Protocol):
@@ -130,18 +122,3 @@ def plan_of(mechanism: Any, facts: Facts, contribution: Contribution, queries: S
 def contribution_of(mechanism: Any, term: Term) -> Contribution:
     """Return what one record contributes, by the class of a mechanism."""
     return type(mechanism).contribution(rebuilt(mechanism), term)
-
-
-def traced_at(contribution: Contribution, queries: Sequence[Any], record: Any) -> Any:
-    """Return a contribution at these shapes as a closed jaxpr: its own if it is one, else traced, which is kept."""
-    if hasattr(contribution, "closed"):
-        return contribution.closed
-    leaves, structure = jax.tree.flatten((list(queries), record))
-    shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
-    kept = _trace if isinstance(contribution, Hashable) else _trace.__wrapped__
-    return kept(contribution, structure, shapes, jax.dtypes.canonicalize_dtype(float))
-
-
-@lru_cache(maxsize=64)
-def _trace(contribution: Contribution, structure: Any, shapes: tuple[Any, ...], _: Any) -> Any:
-    return jax.make_jaxpr(contribution)(*jax.tree.unflatten(structure, shapes))

@@ -58,10 +58,6 @@ class Facts:
         """By how many clips a neighbour moves a clipped sum."""
         return CLIPS_MOVED[self.adjacency]
 
-    def at_once(self, entries: int) -> int:
-        """Return how many records to hold at once at most where each adds so many entries: large ones only a few."""
-        return at_once(self.chunk_size, entries)
-
 
 def at_once(chunk_size: int, entries: int) -> int:
     """Return how many records to hold at once at most where each adds so many entries: large ones only a few."""

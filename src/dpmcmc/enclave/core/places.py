@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
@@ -110,18 +109,13 @@ def sum_parts(of_part: Callable[[Any, ArrayLike], Any], slots: Any) -> Any:
 class Placement:
     """Where the records of a vault lie, and where its programs run: where JAX puts them."""
 
-    num_devices, words = 1, ""
+    num_devices, words, mesh = 1, "", None
 
     @property
     def kind(self) -> str:
         """The kind of device, for certificates."""
         device = jax.devices()[0]
         return f"{device.platform}: {device.device_kind}"
-
-    @property
-    def key(self) -> Any:
-        """What tells the device, or the devices, from others."""
-        return jax.default_backend(), jax.config.jax_default_device
 
     def place(self, slots: Slots) -> Slots:
         """Return host arrays as arrays on the device."""

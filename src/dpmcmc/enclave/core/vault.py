@@ -21,6 +21,7 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate, genuine
 from dpmcmc.accounting.payer import NobodyPays, Payer, choose_payer, settle
+from dpmcmc.enclave.arguments import public
 from dpmcmc.enclave.bounds import as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.copies import recogniser
 from dpmcmc.enclave.core.audit import Audit
@@ -158,7 +159,7 @@ class Vault:
 
     def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
         """Return the price of a program, release by release, or raise `AuditError`."""
-        return self._programs.prepare(program, self._programs.public(arguments), model).audit
+        return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit
 
     def run(
         self,
@@ -195,19 +196,19 @@ class Vault:
 
     def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
-        public = self._programs.public(arguments)
-        prepared, place = self._programs.prepare(program, public, model), self._placement
+        handed = public(arguments, self._programs.is_table)
+        prepared, place = self._programs.prepare(program, handed, model), self._placement
 
         def execute(compiled: Any, key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
                 slots = prepared.select(self._slots)
-                handed = [key, *prepared.constants, *jax.tree.leaves(public)]
-                results = compiled(replace(slots, numbers=place.public(slots.numbers)), *place.public(handed))
+                slots = replace(slots, numbers=place.public(slots.numbers))
+                results = compiled(slots, *place.public([key, *prepared.constants, *jax.tree.leaves(handed)]))
                 return place.result(jax.block_until_ready(results))
 
         return Ready(
             event=prepared.audit.event,
-            arguments=(public, prepared.constants, prepared.select(self._slots).numbers),
+            arguments=(handed, prepared.constants, prepared.select(self._slots).numbers),
             outputs=prepared.outputs,
             text=prepared.text,
             paths=lambda: prepared.audit.paths,

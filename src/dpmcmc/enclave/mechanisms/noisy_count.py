@@ -14,7 +14,8 @@ from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_o
 from dpmcmc.enclave.core.gate import Interval
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.sums import add_noise, noise_variance, per_chain, reference_sum
+from dpmcmc.enclave.core.paths import add_noise, per_chain
+from dpmcmc.enclave.core.sums import noise_variance, reference_sum
 from dpmcmc.enclave.noise.discrete_gaussian import approximation
 
 

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc import validation
-from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term, traced_at
+from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.sums import plain_sum
+from dpmcmc.enclave.traces import traced_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Sum:
 
     def contribution(self, term: Term) -> Contribution:
         """Return the statistic as a flat vector of real numbers."""
-        return Flat(term)
+        return _Flat(term)
 
     def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:
         """Return the plan: one vector with as many coordinates as the statistic; a Gaussian, under either adjacency."""
@@ -43,11 +44,10 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Flat:
+class _Flat:
     """A statistic as a flat vector of real numbers."""
 
     term: Term
 
     def __call__(self, queries: Sequence[Any], record: Any) -> jax.Array:
-        """Return what one record adds."""
         return jnp.ravel(self.term(queries, record)).astype(jnp.float32)

@@ -38,8 +38,8 @@ def _constrained(coordinates: Coordinates, positions: Arrays) -> Iterator[tuple[
         if prior.fixed is None:
             yield name, np.exp(positions[name]) * (half if name == "sigma" else 1.0)
     for name, (category, prior) in coordinates.groups.items():
-        spread = np.exp(positions[f"{name}_sigma"]) if prior.fixed is None else np.float64(prior.fixed)
-        effects = positions[name] * (spread[:, None] if prior.fixed is None else spread)
+        spread = np.exp(positions[f"{name}_sigma"]) if prior.fixed is None else np.full(1, prior.fixed)
+        effects = positions[name] * spread[:, None]
         for place, level in enumerate(category.levels):
             yield from _by_class(coordinates, f"{name}[{level}]", effects[:, place] * half)
         if prior.fixed is None:
