@@ -83,7 +83,7 @@ LATTICE = MECHANISM.lattice(FACTS)
 def steps(slots):
     exceeds = MECHANISM.contribution(Term(lambda record: record, jax.tree.structure(())))
     gate = Interval(0, LATTICE.bound)
-    return reference_sum(FACTS.chunk_size, exceeds, slots, [], per_chain(LATTICE, 1), gate, quantise.count)
+    return reference_sum(FACTS.chunk_size, 1, exceeds, slots, [], per_chain(LATTICE, 1), gate, quantise.count)
 
 
 @settings(max_examples=100, deadline=None)

@@ -134,8 +134,8 @@ def exact_releases(monkeypatch):
         return add_noise(facts, total, lattices, keys)
 
     def watched_sum(*arguments):
-        if isinstance(arguments[5], MovableBall):  # the gate, and what it is told of the bound
-            bounds.append(int(arguments[5].beyond) - 1)
+        if isinstance(arguments[6], MovableBall):  # the gate, and what it is told of the bound
+            bounds.append(int(arguments[6].beyond) - 1)
         return reference_sum(*arguments)
 
     def words(value, granularity):

@@ -105,8 +105,8 @@ class Ball:
     @property
     def movable(self) -> "MovableBall":
         """The same ball, with its bound as an argument of a program."""
-        most = 2 ** self.bound.bit_length() - 1
-        return MovableBall(np.uint32(self.bound + 1), np.uint32(self.limit - self.offset), most, self.coarse, self.drop)
+        limit, largest = np.uint32(self.limit - self.offset), 2 ** (self.bound - 1).bit_length()
+        return MovableBall(np.uint32(self.bound + 1), limit, np.uint32(self.coarse), np.uint32(self.drop), largest)
 
     @property
     def coarse(self) -> int:
@@ -133,17 +133,16 @@ class Ball:
         return self.bound * self.bound >> (2 * self.coarse + self.drop)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["beyond", "limit"], meta_fields=["largest", "coarse", "drop"])
+@partial(jax.tree_util.register_dataclass, data_fields=["beyond", "limit", "coarse", "drop"], meta_fields=["largest"])
 @dataclass(frozen=True)
 class MovableBall:
-    """A `Ball` whose bound is an argument: `beyond` is bound + 1, `limit` what E, without the offset, is held to."""
+    """A `Ball` whose numbers are arguments: `beyond` is bound + 1, `limit` what E, without the offset, is held to."""
 
     beyond: Any
     limit: Any
-    largest: int
-    """No entry that passes is larger: the bound has no more bits."""
-    coarse: int
-    drop: int
+    coarse: Any
+    drop: Any
+    largest: int  # no entry that passes is larger: the next power of two
 
     def hold(self, integers: jax.Array) -> jax.Array:
         """Return the vectors that are in the ball, and zero for the others."""
@@ -154,8 +153,8 @@ class MovableBall:
         sign = integers >> 31
         size = ((integers ^ sign) - sign).astype(jnp.uint32)  # right for every int32, -2^31 too
         size = jnp.minimum(size, self.beyond)
-        coarse = (size + np.uint32(2**self.coarse - 1)) >> np.uint32(self.coarse)
-        squares = (coarse * coarse) >> np.uint32(self.drop)
+        coarse = (size + ((np.uint32(1) << self.coarse) - np.uint32(1))) >> self.coarse
+        squares = (coarse * coarse) >> self.drop
         length = max(squares.shape[-1], 1)  # more than 32 summands XLA writes down first, on a CPU
         width = length if jax.default_backend() == "gpu" else max(32, -(-length // 16))
         parts = [squares[..., first : first + width] for first in range(0, length, width)]

@@ -54,6 +54,11 @@ class SumRequest:
     """The shapes of the queries of one chain."""
 
 
+def one_chain(queries: Sequence[jax.Array]) -> list[jax.Array]:
+    """Return the queries of the first chain: for their shapes."""
+    return [query[0] for query in queries]
+
+
 def per_chain(lattice: Lattice, num_chains: int) -> Lattice:
     """Return one lattice for each chain, all the same."""
     return Lattice(jnp.full(num_chains, lattice.granularity, jnp.float32), lattice.bound, lattice.scale)
@@ -81,7 +86,14 @@ class _Reference:
     def sum(self, prepared: Slots, queries: Sequence[jax.Array], num_chains: int) -> Wide:
         lattices = per_chain(self.lattice, num_chains)
         total = reference_sum(
-            self.facts.chunk_size, self.contribution, prepared, queries, lattices, self.gate, quantise.vector
+            self.facts.chunk_size,
+            self.gate.num_coordinates,
+            self.contribution,
+            prepared,
+            queries,
+            lattices,
+            self.gate,
+            quantise.vector,
         )
         return shift_left(total, self.finer_bits) if self.finer_bits else total
 

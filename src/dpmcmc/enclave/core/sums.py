@@ -33,6 +33,7 @@ Quantise = Callable[[jax.Array, Lattice], jax.Array]
 
 def reference_sum(
     chunk_size: int,
+    length: int,
     contribution: Contribution,
     slots: Slots,
     queries: Sequence[jax.Array],
@@ -44,6 +45,7 @@ def reference_sum(
 
     Args:
         chunk_size: how many records to hold at once at most.
+        length: how many numbers one record adds.
         contribution: what one record adds at the queries of one chain: a flat vector, not clipped yet.
         slots: the records.
         queries: flat queries with one leading axis, the chains.
@@ -51,8 +53,7 @@ def reference_sum(
         gate: what of integers passes.
         to_integers: turns contributions into integers; not trusted.
     """
-    row = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), slots.rows)
-    entries = jnp.size(lattices.granularity) * jax.eval_shape(contribution, one_chain(queries), row).size
+    entries = jnp.size(lattices.granularity) * length
     chunk = at_once(chunk_size, entries)
     if jax.default_backend() == "gpu":
         chunk = max(chunk, ENTRIES_ON_GPU // entries)
@@ -69,11 +70,6 @@ def reference_sum(
         return gated_sum(gate, compute, lambda at: at.of(part.occupied), part.length, chunk, part.once)
 
     return sum_parts(of_part, slots)
-
-
-def one_chain(queries: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return the queries of the first chain: for their shapes."""
-    return [query[0] for query in queries]
 
 
 def noisy(mode: str, total: Wide, granularity: Any, scale: float | Law, keys: jax.Array) -> jax.Array:
@@ -119,6 +115,7 @@ class ReferenceSum:
     contribution: Any
     """``contribution(constants, queries, record)``."""
     chunk_size: int
+    num_coordinates: int
     noise: str
 
     def __call__(self, slots: Slots, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
@@ -128,7 +125,8 @@ class ReferenceSum:
         lattices = Lattice(granularity, numbers.gate.largest)
         contribution = partial(self.contribution, numbers.constants)
         to_integers = partial(quantise.vector, aim=numbers.aim)
-        total = reference_sum(self.chunk_size, contribution, slots, queries, lattices, numbers.gate, to_integers)
+        how = self.chunk_size, self.num_coordinates
+        total = reference_sum(*how, contribution, slots, queries, lattices, numbers.gate, to_integers)
         return [noisy(self.noise, total, granularity, numbers.law, keys)]
 
 
@@ -143,7 +141,7 @@ def plain_sum(
         evaluate, constants = flatten(contribution)
         aim, single = quantise.aim_of(lattice.bound, num_coordinates), np.float32(cast(float, lattice.granularity))
         numbers = Numbers(single, gate, aim, law(lattice.scale), constants)
-        return ReferenceSum(evaluate, facts.chunk_size, facts.noise), numbers
+        return ReferenceSum(evaluate, facts.chunk_size, num_coordinates, facts.noise), numbers
 
     whole = cache(lambda: with_arguments(lambda own: (lambda _, queries, record: own(queries, record), ())))
     return ReleasePlan(

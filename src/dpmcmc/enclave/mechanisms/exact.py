@@ -19,8 +19,8 @@ from dpmcmc.enclave.batches.subsample import Batch
 from dpmcmc.enclave.core.gate import Chunk
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts, at_once
+from dpmcmc.enclave.core.paths import one_chain
 from dpmcmc.enclave.core.places import Slots, sum_parts
-from dpmcmc.enclave.core.sums import one_chain
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient, num_coordinates
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
 

@@ -70,7 +70,7 @@ def scalar_sum(
 ) -> Wide:
     """Return the exact sum of single numbers for each chain, shape (chains, 1)."""
     gate = Interval(-lattices.bound, lattices.bound)
-    return reference_sum(facts.chunk_size, contribution, slots, queries, lattices, gate, quantise.scalar)
+    return reference_sum(facts.chunk_size, 1, contribution, slots, queries, lattices, gate, quantise.scalar)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class NoisyCount:
 
         def draw(slots: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
             lattices = per_chain(lattice, len(keys))
-            total = reference_sum(facts.chunk_size, contribution, slots, queries, lattices, gate, quantise.count)
+            total = reference_sum(facts.chunk_size, 1, contribution, slots, queries, lattices, gate, quantise.count)
             return [add_noise(facts, total, lattices, keys)]
 
         return ReleasePlan(

@@ -85,7 +85,7 @@ class ScoreAndSlope:
     def __call__(self, oracle: Oracle, asked: Asked) -> Answer:
         """Return the two sums."""
         size = self.regression.dimension
-        found = oracle.sum(self.sums, self._blocks, asked)
+        found = oracle.sum(self.sums, _Blocks(self.regression), asked)
         score_unit, slope_unit = _units(asked)
         score, entries = found.value[:size] * score_unit, found.value[size:] * slope_unit
         rows, columns = np.triu_indices(size)
@@ -94,7 +94,14 @@ class ScoreAndSlope:
         sd = jnp.sqrt(found.variance)
         return Answer(score, sd * score_unit, upper + jnp.triu(upper, 1).T, sd * slope_unit, side[0], side[1:])
 
-    def _blocks(self, asked: Asked, record: Any) -> jax.Array:
+
+@dataclass(frozen=True)
+class _Blocks:
+    """What one record adds: the same for every noise."""
+
+    regression: Regression
+
+    def __call__(self, asked: Asked, record: Any) -> jax.Array:
         one = weighed(self.regression, asked, record)
         rows, columns = np.triu_indices(self.regression.dimension)
         entries = one.weight * one.slope[rows, columns] * _weights(self.regression.dimension)
