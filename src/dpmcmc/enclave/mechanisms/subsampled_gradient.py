@@ -17,9 +17,9 @@ from dpmcmc.enclave.batches.subsample import Batch, sum_batch
 from dpmcmc.enclave.core.gate import Ball
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts, at_once
-from dpmcmc.enclave.core.paths import add_noise, per_chain
+from dpmcmc.enclave.core.paths import add_noise, one_chain, per_chain
 from dpmcmc.enclave.core.places import Slots
-from dpmcmc.enclave.core.sums import noise_variance, one_chain
+from dpmcmc.enclave.core.sums import noise_variance
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient, num_coordinates
 from dpmcmc.enclave.noise.discrete_gaussian import approximation
 
