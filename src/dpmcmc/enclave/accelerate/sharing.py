@@ -18,13 +18,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import AbstractMesh, NamedSharding
 
 from dpmcmc.enclave.accelerate.jaxpr import Equation, Equations
 from dpmcmc.enclave.core.audit import Audit, identity
 from dpmcmc.enclave.core.places import Slots
 from dpmcmc.enclave.core.release import Place, dp_release, num_releases, perform_at
 
-_PLAIN = (bool, int, str, bytes, type(None))
+_PLAIN = (bool, int, str, bytes, type(None), NamedSharding, AbstractMesh)
 """What is compared by its type and its value; floats are by their bits."""
 
 
