@@ -31,7 +31,7 @@ def _constrained(coordinates: Coordinates, positions: Arrays) -> Iterator[tuple[
         for place, name in enumerate(coordinates.design.names):
             if place or not coordinates.drops_intercept:
                 yield from _by_class(coordinates, name, original[:, place] + coordinates.shift[place])
-        cutpoints = None if cutpoints is None else cutpoints - original[:, 0]
+        cutpoints = None if cutpoints is None else cutpoints - original[:, :1]
     if cutpoints is not None:
         yield "cutpoints", cutpoints
     for name, prior in coordinates.others.items():
