@@ -30,6 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.fixture(autouse=True)
+def own_executables() -> Iterator[None]:
+    """Share no executable between tests: some replace what programs are made of."""
+    from dpmcmc.enclave.core import programs
+
+    programs.SHARED.clear()
+    yield
+    programs.SHARED.clear()
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server. In CI it is an error to have none; elsewhere the tests that need it skip."""

@@ -24,9 +24,17 @@ def acceptance(log_ratio, sigma, points, masses):
     return float(np.sum(terms) / np.sum(masses))
 
 
+def weights_of(table):
+    """2^95 * P(|X| = i) for each i, exactly as the sampler draws it."""
+    weights = list(table.thresholds)
+    for alias, threshold in zip(table.aliases, table.thresholds, strict=True):
+        weights[alias] += 2**noise.THRESHOLD_BITS - threshold
+    return weights
+
+
 def sampler_law(sigma, granularity):
     """The sampler's own law of xi on the lattice, from its table."""
-    weights = noise.table((Fraction(sigma) / Fraction(granularity)) ** 2).weights()
+    weights = weights_of(noise.table((Fraction(sigma) / Fraction(granularity)) ** 2))
     masses = np.array([float(weight) / 2**96 for weight in weights])
     masses[0] *= 2
     points = np.arange(len(weights)) * granularity

@@ -82,7 +82,7 @@ def wild_rows(features):
 
 def replace_honest_code(monkeypatch):
     monkeypatch.setattr(quantise, "scalar", lambda y, lattice: wild(y[..., None], lattice.bound)[..., 0])
-    monkeypatch.setattr(quantise, "vector", lambda y, lattice, axis=-1: wild(y, lattice.bound, axis))
+    monkeypatch.setattr(quantise, "vector", lambda y, lattice, axis=-1, **_: wild(y, lattice.bound, axis))
     monkeypatch.setattr(quantise, "count", lambda y, _: jnp.where(y > 0, jnp.int32(INT_MAX), jnp.int32(INT_MIN)))
     monkeypatch.setattr(quantise, "rows", wild_rows)
 
@@ -315,7 +315,7 @@ def with_a_memory(monkeypatch, log):
         return jnp.moveaxis(made, -1, axis)
 
     honest = quantise.rows
-    monkeypatch.setattr(quantise, "vector", lambda y, lattice, axis=-1: ask("vector", y, lattice.bound, axis))
+    monkeypatch.setattr(quantise, "vector", lambda y, lattice, axis=-1, **_: ask("vector", y, lattice.bound, axis))
     monkeypatch.setattr(quantise, "scalar", lambda y, lattice: ask("scalar", y, lattice.bound))
     monkeypatch.setattr(quantise, "rows", lambda own: (ask("rows", own, ROW_BOUND), honest(own)[1]))
 

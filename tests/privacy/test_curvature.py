@@ -20,7 +20,8 @@ from dpmcmc.enclave.accelerate.linear.rank_one import LEAST_ROOT, find_rank_one,
 from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
 from dpmcmc.enclave.core.mechanism import Term
-from dpmcmc.enclave.core.sums import SumRequest, finer_bits, vector_lattice
+from dpmcmc.enclave.core.paths import SumRequest, finer_bits
+from dpmcmc.enclave.core.sums import vector_lattice
 from dpmcmc.enclave.mechanisms.curvature import OFF_DIAGONAL, ON_DIAGONAL, symmetric
 from dpmcmc.enclave.noise.chacha20 import insecure_key
 from dpmcmc.errors import InvalidArgument, ReleaseRefused

@@ -24,8 +24,9 @@ from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
 from dpmcmc.enclave.arithmetic.quantise import rows as quantise_rows
 from dpmcmc.enclave.core.gate import Ball
 from dpmcmc.enclave.core.mechanism import Term
+from dpmcmc.enclave.core.paths import SumRequest, finer_bits
 from dpmcmc.enclave.core.places import ROWS_IN_TILE
-from dpmcmc.enclave.core.sums import SumRequest, finer_bits, vector_lattice
+from dpmcmc.enclave.core.sums import vector_lattice
 from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.exact import ExactGradientSum, exact_sum
 from dpmcmc.enclave.mechanisms.gradient import GradientSum, flat_gradient

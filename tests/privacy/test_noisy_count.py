@@ -13,7 +13,8 @@ from dpmcmc.accounting.event import Gaussian
 from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.core.gate import Interval
 from dpmcmc.enclave.core.mechanism import Term
-from dpmcmc.enclave.core.sums import per_chain, reference_sum
+from dpmcmc.enclave.core.paths import per_chain
+from dpmcmc.enclave.core.sums import reference_sum
 from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount
 from dpmcmc.errors import InvalidArgument
@@ -82,7 +83,7 @@ LATTICE = MECHANISM.lattice(FACTS)
 def steps(slots):
     exceeds = MECHANISM.contribution(Term(lambda record: record, jax.tree.structure(())))
     gate = Interval(0, LATTICE.bound)
-    return reference_sum(FACTS, exceeds, slots, [], per_chain(LATTICE, 1), gate, quantise.count)
+    return reference_sum(FACTS.chunk_size, 1, exceeds, slots, [], per_chain(LATTICE, 1), gate, quantise.count)
 
 
 @settings(max_examples=100, deadline=None)

@@ -57,11 +57,11 @@ def answers(monkeypatch):
     """What the code that rounds returned, in the order in which it was asked; it passes through the host."""
     log = []
 
-    def recorded(name, function, axis_of=lambda *_: -1):
+    def recorded(name, function, axis_of=lambda *_, **__: -1):
         def wrapped(contribution, *others, **options):
             made = function(contribution, *others, **options)
             steps, rest = (made[0], made[1:]) if isinstance(made, tuple) else (made, None)
-            axis = axis_of(*others, *options.values()) % steps.ndim - steps.ndim
+            axis = axis_of(*others, **options) % steps.ndim - steps.ndim
 
             def host(steps):
                 log.append((name, np.moveaxis(np.array(steps), axis, -1)))
@@ -73,7 +73,7 @@ def answers(monkeypatch):
 
         return wrapped
 
-    def axis_of_vector(_, axis=-1):
+    def axis_of_vector(_, axis=-1, **__):
         return axis
 
     for name in ("scalar", "count", "rows"):

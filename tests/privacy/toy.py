@@ -11,6 +11,7 @@ import numpy as np
 
 from dpmcmc.accounting.event import Event, Gaussian, compose
 from dpmcmc.enclave.arithmetic.int64 import Wide
+from dpmcmc.enclave.core.gate import MovableBall
 from dpmcmc.enclave.core.mechanism import ReleasePlan
 from dpmcmc.enclave.core.places import Slots
 from dpmcmc.errors import BudgetExceeded
@@ -122,21 +123,27 @@ def exact_releases(monkeypatch):
 
     Returns a list to which the bound of every sum is appended that is added up from now on.
     """
-    from dpmcmc.enclave.core import sums
+    from dpmcmc.enclave.core import paths, sums
     from dpmcmc.enclave.mechanisms import log_ratio, noisy_count, subsampled_gradient
 
     no_noise(monkeypatch)
-    bounds, add_noise = [], sums.add_noise
+    bounds, add_noise, reference_sum = [], paths.add_noise, sums.reference_sum
 
     def watched(facts, total, lattices, keys):
         bounds.append(lattices.bound)
         return add_noise(facts, total, lattices, keys)
 
+    def watched_sum(*arguments):
+        if isinstance(arguments[6], MovableBall):  # the gate, and what it is told of the bound
+            bounds.append(int(arguments[6].beyond) - 1)
+        return reference_sum(*arguments)
+
     def words(value, granularity):
         return jnp.stack([value.high, jax.lax.bitcast_convert_type(value.low, jnp.int32)], axis=-1)
 
-    for module in (sums, log_ratio, noisy_count, subsampled_gradient):
+    for module in (paths, log_ratio, noisy_count, subsampled_gradient):
         monkeypatch.setattr(module, "add_noise", watched)
+    monkeypatch.setattr(sums, "reference_sum", watched_sum)
     monkeypatch.setattr(sums, "to_float", words)
     return bounds
 

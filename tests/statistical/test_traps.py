@@ -13,7 +13,7 @@ from stationarity import CLEARLY, advance, normal_target, worst
 import dpmcmc as dp
 from dpmcmc.accounting import epsilon, samplers
 from dpmcmc.diagnostics import mmd
-from dpmcmc.enclave.core import sums
+from dpmcmc.enclave.core import programs, sums
 from dpmcmc.enclave.noise.floating import from_float
 from dpmcmc.errors import BudgetExceeded, InvalidArgument
 
@@ -105,6 +105,7 @@ def test_uniform_noise_for_gaussian_is_caught(monkeypatch) -> None:
 
     assert chance_of(6.0) > 1e-4
     monkeypatch.setattr(sums, "draw_noise", uniform_noise)
+    programs.SHARED.clear()  # or the executable of before would be found again
     assert chance_of(6.0) < 1e-8
 
     def unbalance(noise, log_ratio=1.0):  # of accepting with the chance min(1, exp(ratio + noise - variance / 2))

@@ -5,17 +5,37 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+import jax
+
 from dpmcmc.enclave import PrivateData
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import Model, from_formula, from_numpyro, per_person
 from dpmcmc.schema import Schema
 
+MODELS_KEPT = 32
+_TAKEN_APART: dict[Any, Model] = {}
 
-@lru_cache(maxsize=32)
+
+@lru_cache(maxsize=MODELS_KEPT)
 def _of_formula(formula: str, schema: str, family: str, priors: tuple[tuple[str, str], ...] | None) -> Model:
     """Return the model of a formula: the same one to whoever asks again, so that what is compiled for it is found."""
     read = Schema.from_dict(tomllib.loads(schema))
     return from_formula(formula, read, family=family, priors=None if priors is None else dict(priors))
+
+
+def _of_function(model: Callable[..., Any], data: PrivateData) -> Model:
+    """Return a NumPyro model, taken apart once for records of one kind; what it reads beside them is as it was then."""
+    leaves, structure = jax.tree.flatten(data.facts.record)
+    kind = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves), tuple(sorted(data.facts.bounds.items()))
+    try:
+        known = _TAKEN_APART.get((model, kind))
+    except TypeError:  # what cannot be hashed is taken apart every time
+        return from_numpyro(model, data)
+    made = from_numpyro(model, data) if known is None else known
+    _TAKEN_APART[model, kind] = made
+    if len(_TAKEN_APART) > MODELS_KEPT:
+        del _TAKEN_APART[next(iter(_TAKEN_APART))]
+    return made
 
 
 def as_model(
@@ -46,5 +66,5 @@ def as_model(
             "with from_numpyro and the record of one row, and pass that"
         )
     else:
-        made = from_numpyro(model, data)
+        made = _of_function(model, data)
     return made if schema is None or schema.person is None else per_person(made)

@@ -17,7 +17,8 @@ from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.kernels import Kernel, Stage
 from dpmcmc.missing_cells import is_hidden
-from dpmcmc.model import Model
+from dpmcmc.model import FormulaModel, Model
+from dpmcmc.model.formula.host import constrain_all, draw_prior
 from dpmcmc.run.program import Advance, Begin, Layout, Whole, as_stages, continues
 from dpmcmc.run.progress import Watcher
 from dpmcmc.run.start import start_points
@@ -130,12 +131,16 @@ def segment_lengths(num_steps: int, size: int | None) -> Iterator[int]:
 
 def parameters(model: Model, layout: Layout, vectors: np.ndarray) -> dict[str, np.ndarray]:
     """Return the draws as people read them, by name, with the axes (chain, step, ...)."""
-    constrained = _constrain(model, layout)(jnp.asarray(vectors))
+    if isinstance(model, FormulaModel) and model.is_as_read:
+        flat = layout.unravel_all(vectors.reshape(-1, layout.dimension))
+        found = constrain_all(model.coordinates, flat)
+        return {name: values.reshape(*vectors.shape[:2], *values.shape[1:]) for name, values in found.items()}
+    constrained = _constrain(model, layout)(vectors)
     return {name: np.asarray(leaf) for name, leaf in _named(constrained).items()}
 
 
 @lru_cache(maxsize=KEPT)
-def _constrain(model: Model, layout: Layout) -> Callable[[jax.Array], Any]:
+def _constrain(model: Model, layout: Layout) -> Callable[[Any], Any]:
     return jax.jit(jax.vmap(jax.vmap(lambda vector: model.constrain(layout.unravel(vector)))))
 
 
@@ -162,12 +167,15 @@ def prior_draws(model: Model) -> dict[str, np.ndarray]:
     """Return draws from the prior as people read them, (1, draw, ...); the same in every run, and no secret."""
     if model.sample_prior is None:
         return {}
+    if isinstance(model, FormulaModel) and model.is_as_read:
+        drawn = draw_prior(model.coordinates, np.random.default_rng(0), PRIOR_DRAWS)
+        return {name: values[None] for name, values in constrain_all(model.coordinates, drawn).items()}
     draw = model.sample_prior
 
-    def drawn(keys: jax.Array) -> Any:
+    def from_prior(keys: jax.Array) -> Any:
         return jax.vmap(lambda key: model.constrain(draw(key)))(keys)
 
-    named = _named(jax.jit(drawn)(jax.random.split(jax.random.key(0), PRIOR_DRAWS)))
+    named = _named(jax.jit(from_prior)(jax.random.split(jax.random.key(0), PRIOR_DRAWS)))
     return {name: np.asarray(leaf)[None] for name, leaf in named.items()}
 
 

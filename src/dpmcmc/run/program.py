@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpmcmc.enclave import ExactGradientSum, ExactSum, GradientSum, Noisy, Sum
 from dpmcmc.enclave import Oracle as EnclaveOracle
@@ -39,6 +40,13 @@ class Layout:
     def ravel(self, position: Any) -> jax.Array:
         """Return a position as a vector."""
         return jnp.concatenate([jnp.ravel(leaf).astype(jnp.float32) for leaf in jax.tree.leaves(position)])
+
+    def unravel_all(self, vectors: Any) -> Any:
+        """Return vectors, (draw, coordinate), as one position whose arrays have an axis of draws in front."""
+        ends = np.cumsum([prod(shape) for shape in self.shapes])
+        parts = np.split(vectors, ends[:-1], axis=1)
+        arrays = [part.reshape(len(vectors), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        return jax.tree.unflatten(self.structure, arrays)
 
     def unravel(self, vector: jax.Array) -> Any:
         """Return a vector as a position."""

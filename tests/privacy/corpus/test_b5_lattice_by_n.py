@@ -68,7 +68,8 @@ def test_the_lattice_does_not_follow_the_number_of_records(program):
 
 def test_the_lattice_follows_the_capacity():
     """The negative control: where the stated number leaves no room for products, the lattice is coarser."""
-    from dpmcmc.enclave.core.sums import finer_bits, vector_lattice
+    from dpmcmc.enclave.core.paths import finer_bits
+    from dpmcmc.enclave.core.sums import vector_lattice
 
     small, large = (
         PrivateData.without_guarantee(np.zeros((3, 1)), adjacency="add_or_remove_one", capacity=size).facts

@@ -26,19 +26,36 @@ class Equation:
     parameters: dict[str, Any]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    source: Any = None
+    """The equation as JAX has it."""
 
 
 class Equations:
     """The equations of a function, in an order in which they can be evaluated, and what is known about their arrays."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
-        traced = jax.make_jaxpr(function)(*arguments)
+        self._read(jax.make_jaxpr(function)(*arguments))
+
+    @classmethod
+    def of(cls, traced: Any) -> "Equations":
+        """Return the equations of a jaxpr, closed or without constants."""
+        equations = cls.__new__(cls)
+        equations._read(traced)
+        return equations
+
+    def _read(self, traced: Any) -> None:
         self.listed: list[Equation] = []
         self.constants: dict[int, Any] = {}
         self.shapes: list[tuple[int, ...]] = []
         self.types: list[Any] = []
-        self.inputs = tuple(self.number(*_shape(variable)) for variable in traced.jaxpr.invars)
-        self.output = self._write_out(traced.jaxpr, traced.consts, self.inputs)[0]
+        jaxpr = getattr(traced, "jaxpr", traced)
+        self.inputs = tuple(self.number(*_shape(variable)) for variable in jaxpr.invars)
+        self.outputs = self._write_out(jaxpr, getattr(traced, "consts", ()), self.inputs)
+
+    @property
+    def output(self) -> int:
+        """The first of the outputs."""
+        return self.outputs[0]
 
     def number(self, shape: tuple[int, ...], dtype: Any) -> int:
         """Return the number of a new array."""
@@ -68,7 +85,7 @@ class Equations:
                 results = [self.number(*_shape(variable)) for variable in equation.outvars]
                 adds = equation.primitive is primitives.add_jaxvals_p
                 primitive = _lax.add_p if adds else equation.primitive
-                self.listed.append(Equation(primitive, equation.params, operands, tuple(results)))
+                self.listed.append(Equation(primitive, equation.params, operands, tuple(results), equation))
             numbers.update(zip(equation.outvars, results, strict=True))
         return [number(atom) for atom in jaxpr.outvars]
 

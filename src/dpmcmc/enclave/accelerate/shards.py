@@ -58,7 +58,7 @@ class Shards(Placement):
         on_each = jax.shard_map(
             lambda slots, public: function(slots, *public),
             mesh=self.mesh,
-            in_specs=(Slots(_SPLIT, _SPLIT, _EVERYWHERE, is_spread=True), _EVERYWHERE),  # pyright: ignore[reportArgumentType]
+            in_specs=(Slots(_SPLIT, _SPLIT, _EVERYWHERE, is_spread=True, numbers=_EVERYWHERE), _EVERYWHERE),  # pyright: ignore[reportArgumentType]
             out_specs=_EVERYWHERE,
             check_vma=False,
         )

@@ -22,9 +22,6 @@ class Wide(NamedTuple):
     high: jax.Array
     low: jax.Array
 
-    def __int__(self) -> int:
-        return (int(self.high) << 32) + int(self.low)
-
 
 def rows_in_block(bound: int) -> int:
     """Return how many entries of size at most `bound` are added up in an int32, which holds them: a power of two."""

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import enable_x64, lax
+from jax.typing import ArrayLike
 
 from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.core.gate import Ball
@@ -38,14 +39,16 @@ def scalar(contribution: jax.Array, lattice: Lattice) -> jax.Array:
     return _nearest(jnp.clip(steps, -lattice.bound, lattice.bound), lattice.bound)
 
 
-def vector(contribution: jax.Array, lattice: Lattice, axis: int = -1) -> jax.Array:
-    """Return integers near y / granularity whose norm along `axis` the gate lets pass; 0 where y is not finite."""
+def vector(contribution: jax.Array, lattice: Lattice, axis: int = -1, aim: ArrayLike | None = None) -> jax.Array:
+    """Return integers near y / granularity whose norm along `axis` the gate lets pass; 0 where y is not finite.
+
+    `aim` is `aim_of` the bound where it is an argument of the program; the lattice's is then a larger one.
+    """
     contribution, length = contribution.astype(jnp.float32), contribution.shape[axis]
-    reach = room(lattice.bound, length)
+    power, most = aim_of(lattice.bound, length) if aim is None else jnp.asarray(aim)
     square = jnp.sum(contribution * contribution, axis=axis, keepdims=True)
     # the root of a quotient, of which neither is out of range: of a quotient by a root XLA makes an approximate one
-    power = 2.0 ** (frexp(reach)[1] - 2)
-    shorten = power * jnp.sqrt(np.float32((reach / power) ** 2) / jnp.maximum(square, _LEAST_SQUARE))
+    shorten = power * jnp.sqrt(most / jnp.maximum(square, _LEAST_SQUARE))
     scale = jnp.minimum(1 / jnp.asarray(lattice.granularity, jnp.float32), shorten)
     counts = (square < jnp.inf) & (scale >= 0)  # which no NaN is
     return _nearest(jnp.where(counts, contribution * scale, 0), lattice.bound)
@@ -88,6 +91,13 @@ def _sum_of_squares(integers: jax.Array) -> jax.Array:
     # a product with ones: compilers for CPUs sum slowly in the layout that the rows have here, and multiply fast
     ones = jnp.ones((integers.shape[1], 1), integers.dtype)
     return jnp.matmul(integers * integers, ones, precision=lax.Precision.HIGHEST)
+
+
+def aim_of(bound: int, length: int) -> np.ndarray:
+    """Return a power of two near the norm that vectors are held to, and the square of that norm over the power."""
+    reach = room(bound, length)
+    power = 2.0 ** (frexp(reach)[1] - 2)
+    return np.array([power, (reach / power) ** 2], np.float32)
 
 
 def room(bound: int, length: int) -> float:

@@ -34,7 +34,7 @@ from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.arithmetic.limbs import Limbs, limbs, minus, times
 from dpmcmc.enclave.core.gate import Chunk, Gate, Interval, gated_sum
 from dpmcmc.enclave.core.mechanism import Contribution
-from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.metadata import Facts, at_once
 from dpmcmc.enclave.core.places import Slots, sum_parts
 
 FAILURE = 2.0**-60
@@ -289,10 +289,10 @@ def batch_moments(
     def powers(held: jax.Array) -> jax.Array:
         return jnp.concatenate([held, held * held], axis=-1)
 
-    at_once = facts.at_once(2 * len(batch.indices))
+    most = at_once(facts.chunk_size, 2 * len(batch.indices))
     gate = Interval(-lattices.bound, lattices.bound)
     chains = (list(queries), lattices)
-    sums = sum_batch(gate, to_integers, chains, slots, batch, at_once, powers, lattices.bound**2)
+    sums = sum_batch(gate, to_integers, chains, slots, batch, most, powers, lattices.bound**2)
     total, squares = (Wide(sums.high[:, column], sums.low[:, column]) for column in (0, 1))
     size = limbs(magnitude(total))
     return Moments(total, minus(times(limbs(batch.indices.shape[1]), limbs(squares)), times(size, size)))

@@ -25,7 +25,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, jaxpr_as_fun
 from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
 from dpmcmc.enclave.copies import check_constants
 from dpmcmc.enclave.core.allowed import PER_RECORD, PER_RECORD_ON_GPU, PROGRAMS, all_equations, first_refused
-from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, contribution_of, is_certified, plan_of
+from dpmcmc.enclave.core.mechanism import ReleasePlan, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.release import (
     CALLS,
@@ -40,6 +40,7 @@ from dpmcmc.enclave.core.release import (
 from dpmcmc.enclave.lines import line_of
 from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.refusals import calls_back, not_certified, not_counted, not_in_programs, not_on_records
+from dpmcmc.enclave.traces import traced_at
 from dpmcmc.errors import OperationRefused, ReleaseRefused
 
 _IN_PROGRAMS = PROGRAMS | {dp_release}
@@ -156,16 +157,24 @@ def _check_release(equation: JaxprEqn, facts: Facts) -> None:
         )
 
 
-def _contribution(equation: JaxprEqn, facts: Facts, is_table: Callable[[Any], bool]) -> Contribution:
+@dataclass(frozen=True, eq=False)
+class _Audited:
+    """The function of one record that was audited, as the jaxpr that it is."""
+
+    closed: Any
+
+    def __call__(self, queries: Sequence[jax.Array], record: Any) -> jax.Array:
+        return cast(jax.Array, jaxpr_as_fun(self.closed)(*jax.tree.leaves((queries, record)))[0])
+
+
+def _contribution(equation: JaxprEqn, facts: Facts, is_table: Callable[[Any], bool]) -> _Audited:
     """Trace the per-record function of a release at shapes, audit it, and return it as a function of that jaxpr."""
     function = contribution_of(equation.params["mechanism"], equation.params["term"])
-    queries = list(queries_of_one_chain(equation))
-    traced = jax.make_jaxpr(function)(queries, facts.record)
+    traced = traced_at(function, queries_of_one_chain(equation), facts.record)
     check_constants(traced, facts, is_table)
     if path := first_refused(traced.jaxpr, PER_RECORD_ON_GPU if jax.default_backend() == "gpu" else PER_RECORD):
         raise not_on_records([equation, *path])
-    evaluate = jaxpr_as_fun(traced)
-    return lambda queries, record: cast(jax.Array, evaluate(*jax.tree.leaves((queries, record)))[0])
+    return _Audited(traced)
 
 
 def _all_releases(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:

@@ -14,6 +14,7 @@ operation of the gate stands together with floating point.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -95,20 +96,17 @@ class Ball:
 
     def hold(self, integers: jax.Array) -> jax.Array:
         """Return the vectors that are in the ball, and zero for the others."""
-        return jnp.where(self.passes(integers), integers, 0)
+        return self.movable.hold(integers)
 
     def passes(self, integers: jax.Array) -> jax.Array:
         """Say which vectors are in the ball; the last axis is kept, with length one."""
-        sign = integers >> 31
-        size = ((integers ^ sign) - sign).astype(jnp.uint32)  # right for every int32, -2^31 too
-        size = jnp.minimum(size, np.uint32(self.bound + 1))
-        coarse = (size + np.uint32(2**self.coarse - 1)) >> np.uint32(self.coarse)
-        squares = (coarse * coarse) >> np.uint32(self.drop)
-        length = max(squares.shape[-1], 1)  # more than 32 summands XLA writes down first, on a CPU
-        width = length if jax.default_backend() == "gpu" else max(32, -(-length // 16))
-        parts = [squares[..., first : first + width] for first in range(0, length, width)]
-        sums = [jnp.sum(part, axis=-1, keepdims=True, dtype=jnp.uint32) for part in parts]
-        return sum(sums[1:], start=sums[0]) <= np.uint32(self.limit - self.offset)
+        return self.movable.passes(integers)
+
+    @property
+    def movable(self) -> "MovableBall":
+        """The same ball, with its bound as an argument of a program."""
+        limit, largest = np.uint32(self.limit - self.offset), 2 ** (self.bound - 1).bit_length()
+        return MovableBall(np.uint32(self.bound + 1), limit, np.uint32(self.coarse), np.uint32(self.drop), largest)
 
     @property
     def coarse(self) -> int:
@@ -135,7 +133,36 @@ class Ball:
         return self.bound * self.bound >> (2 * self.coarse + self.drop)
 
 
-Gate = Interval | Ball
+@partial(jax.tree_util.register_dataclass, data_fields=["beyond", "limit", "coarse", "drop"], meta_fields=["largest"])
+@dataclass(frozen=True)
+class MovableBall:
+    """A `Ball` whose numbers are arguments: `beyond` is bound + 1, `limit` what E, without the offset, is held to."""
+
+    beyond: Any
+    limit: Any
+    coarse: Any
+    drop: Any
+    largest: int  # no entry that passes is larger: the next power of two
+
+    def hold(self, integers: jax.Array) -> jax.Array:
+        """Return the vectors that are in the ball, and zero for the others."""
+        return jnp.where(self.passes(integers), integers, 0)
+
+    def passes(self, integers: jax.Array) -> jax.Array:
+        """Say which vectors are in the ball; the last axis is kept, with length one."""
+        sign = integers >> 31
+        size = ((integers ^ sign) - sign).astype(jnp.uint32)  # right for every int32, -2^31 too
+        size = jnp.minimum(size, self.beyond)
+        coarse = (size + ((np.uint32(1) << self.coarse) - np.uint32(1))) >> self.coarse
+        squares = (coarse * coarse) >> self.drop
+        length = max(squares.shape[-1], 1)  # more than 32 summands XLA writes down first, on a CPU
+        width = length if jax.default_backend() == "gpu" else max(32, -(-length // 16))
+        parts = [squares[..., first : first + width] for first in range(0, length, width)]
+        sums = [jnp.sum(part, axis=-1, keepdims=True, dtype=jnp.uint32) for part in parts]
+        return sum(sums[1:], start=sums[0]) <= self.limit
+
+
+Gate = Interval | Ball | MovableBall
 """What may pass: a set of integer vectors, and what `hold` leaves of arbitrary int32 ones."""
 
 
@@ -178,7 +205,7 @@ def gated_sum(
     def more(integers: jax.Array, who: jax.Array) -> Wide:
         if summands is not None:
             return sum_records(summands(gate.hold(integers)), who, largest)
-        if isinstance(gate, Ball):
+        if not isinstance(gate, Interval):
             return sum_records(integers, who & gate.passes(integers)[..., 0], largest)
         return sum_records(gate.hold(integers), who, largest)
 

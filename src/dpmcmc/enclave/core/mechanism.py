@@ -79,6 +79,10 @@ class ReleasePlan:
     """The name of the way in which records are added up, for certificates."""
     is_gated: bool = True
     """Whether records pass the gate: all that has a price does."""
+    with_arguments: Callable[[Any], tuple[Any, Any]] | None = None
+    """The same release with its numbers as arguments of the program: given ``flatten(contribution)``, which evaluates
+    that so and has its constants, a draw, hashable and a function of its fields and its arguments alone, and the plan's
+    own numbers, which the draw reads from the slots."""
 
 
 class Mechanism(Protocol):

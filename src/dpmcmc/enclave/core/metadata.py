@@ -47,6 +47,9 @@ class Facts:
     paths: tuple[Callable[..., Any], ...] = ()
     """Faster ways to add records up, tried in this order; none where the owner wants the reference path alone."""
 
+    share: Callable[..., Any] | None = None
+    """Makes the numbers of a program its arguments, so that others share its executable; none by the same wish."""
+
     extra_mechanisms: frozenset[type] = frozenset()
     """Mechanisms without a proof of this library that the owner accepts: for tests, and on the certificate."""
 
@@ -55,9 +58,10 @@ class Facts:
         """By how many clips a neighbour moves a clipped sum."""
         return CLIPS_MOVED[self.adjacency]
 
-    def at_once(self, entries: int) -> int:
-        """Return how many records to hold at once at most where each adds so many entries: large ones only a few."""
-        return min(self.chunk_size, max(ENTRIES_IN_CACHE // max(entries, 1), FEWEST_AT_ONCE))
+
+def at_once(chunk_size: int, entries: int) -> int:
+    """Return how many records to hold at once at most where each adds so many entries: large ones only a few."""
+    return min(chunk_size, max(ENTRIES_IN_CACHE // max(entries, 1), FEWEST_AT_ONCE))
 
 
 def admit(name: str, leaf: Any, bounds: Bounds) -> np.ndarray:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
@@ -28,7 +27,9 @@ ROWS_IN_TILE, ROWS_IN_TILE_ON_GPU = 512, 2**14
 _KEY_BYTES = 32
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["rows", "occupied", "once"], meta_fields=["is_spread"])
+@partial(
+    jax.tree_util.register_dataclass, data_fields=["rows", "occupied", "once", "numbers"], meta_fields=["is_spread"]
+)
 @dataclass(frozen=True)
 class Slots:
     """Records in their slots, as a program is given them."""
@@ -41,6 +42,8 @@ class Slots:
     """The number one, as an argument that no compiler knows: see `gate.seal`."""
     is_spread: bool = False
     """Whether other devices hold other slots."""
+    numbers: Any = None
+    """The public numbers of the release that reads them, where they are arguments of the program."""
 
     @property
     def length(self) -> int:
@@ -106,7 +109,7 @@ def sum_parts(of_part: Callable[[Any, ArrayLike], Any], slots: Any) -> Any:
 class Placement:
     """Where the records of a vault lie, and where its programs run: where JAX puts them."""
 
-    num_devices, words = 1, ""
+    num_devices, words, mesh = 1, "", None
 
     @property
     def kind(self) -> str:
@@ -116,7 +119,7 @@ class Placement:
 
     def place(self, slots: Slots) -> Slots:
         """Return host arrays as arrays on the device."""
-        return jax.tree.map(jnp.asarray, slots)
+        return jax.device_put(slots)
 
     def public(self, tree: Any) -> Any:
         """Return public values where a program expects them."""

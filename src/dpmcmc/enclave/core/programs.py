@@ -1,34 +1,34 @@
 """Programs as a vault prepares them, at shapes alone: traced, audited, and compiled when somebody will have paid.
 
-No record is here. What a program may be given is public, and what it closes over is compared with the arrays that the
-owner handed to the vault, by address.
+No record is here. What a program may be given is public; `enclave.arguments` looks at it.
 """
 
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
-import jax.core
-import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.enclave.core.audit import Audit, audit, executable
 from dpmcmc.enclave.core.compiled import check_compiled
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.places import Placement
-from dpmcmc.enclave.lines import current_line, line_of_error
+from dpmcmc.enclave.core.places import Placement, Slots
+from dpmcmc.enclave.lines import line_of_error
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity, Oracle
-from dpmcmc.errors import InvalidArgument, RecordsRefused, RunRefused
+from dpmcmc.errors import RecordsRefused
 
 Program = Callable[..., Any]
 """A pure function ``program(oracle, *arguments)`` of arrays, in JAX."""
 
 PROGRAMS_KEPT = 32
-"""How many compiled programs a vault remembers."""
+"""How many programs a vault remembers."""
+
+SHARED, SHARED_KEPT = dict[Any, tuple[Callable[[], str], Callable[[], Any]]](), 64
+"""What programs of one form share, in all vaults of a process: their text and their executable. No record is here."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,10 @@ class Prepared:
     outputs: Any
     text: Callable[[], str]
     compile: Callable[[], Any]
+    constants: tuple[Any, ...] = ()
+    """What it is handed in front of its arguments, where it shares the executable,"""
+    select: Callable[[Slots], Slots] = lambda slots: slots
+    """and what of the records, with the numbers of its own plans: noise, gate and lattice are those of its price."""
 
 
 @dataclass(frozen=True)
@@ -51,26 +55,6 @@ class Programs:
     """The shapes of the records, with the devices that they lie on."""
     is_table: Callable[[Any], bool]
     kept: dict[Any, Prepared] = field(default_factory=dict)
-
-    def public(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the arguments of a program as arrays, after refusing records and tracers among them."""
-        for leaf in jax.tree.leaves(arguments):
-            if isinstance(leaf, jax.core.Tracer):
-                raise RunRefused(
-                    f"PrivateData.run is called inside jit, vmap or grad at {current_line()}: one run is one charge; "
-                    "put the transformation into the program, around the calls of the oracle"
-                )
-            if self.is_table(leaf):
-                raise RecordsRefused(
-                    f"an argument of the program at {current_line()} is the table itself: "
-                    "arguments are public; ask the oracle instead"
-                )
-        if _is_tracing():
-            raise RunRefused(
-                f"PrivateData.run is called inside another program, or inside jit, at {current_line()}: one run is one "
-                "charge; ask the oracle that the program was given, or run one program after the other"
-            )
-        return jax.tree.map(_array, arguments)
 
     def prepare(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Prepared:
         """Return a program, prepared for public arguments of these shapes; or raise `AuditError`."""
@@ -98,22 +82,20 @@ class Programs:
             raise RecordsRefused(f"records are used outside a release at {line_of_error(error)}: {error}") from error
         audited = audit(traced, self.facts, self.is_table)
         key = jax.eval_shape(lambda: rng.insecure_key(0))
-        function = executable(traced, audited)
-
-        @cache
-        def lower_once() -> Any:
-            with jax.disable_jit(False):
-                return self.placement.lower(function, self.records, key, shapes)
-
-        @cache
-        def compile_once() -> Any:
-            compiled = lower_once().compile()
-            if audited.is_gated:
-                check_compiled(compiled.as_text())
-            return compiled
-
-        text = cache(lambda: lower_once().as_text())
-        prepared = Prepared(audited, jax.tree.structure(outputs), text, compile_once)
+        shared = self.facts.share(traced, audited) if self.facts.share else None
+        lower, outputs = self.placement.lower, jax.tree.structure(outputs)
+        if shared is None:
+            made = _compiler(partial(lower, executable(traced, audited), self.records, key, shapes), audited)
+            prepared = Prepared(audited, outputs, *made)
+        else:
+            records, handed = shared.select(self.records), [*shared.constants, *shapes]
+            leaves, nested = jax.tree.flatten(records)
+            where = self.placement.mesh, jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+            whole = shared.key, signature[1:], nested, tuple((leaf.shape, leaf.dtype) for leaf in leaves), *where
+            made = _compiler(partial(lower, shared.function, records, key, handed), audited)
+            prepared = Prepared(audited, outputs, *SHARED.setdefault(whole, made), shared.constants, shared.select)
+            if len(SHARED) > SHARED_KEPT:
+                del SHARED[next(iter(SHARED))]
         with suppress(TypeError):
             self.kept[identity] = prepared
         if len(self.kept) > PROGRAMS_KEPT:
@@ -121,15 +103,20 @@ class Programs:
         return prepared
 
 
-def _array(leaf: Any) -> jax.Array:
-    """Return one argument of a program as an array whose type is its own."""
-    try:
-        array = jnp.asarray(leaf)
-    except TypeError as error:
-        raise InvalidArgument(f"an argument of the program is a {type(leaf).__name__}; expected arrays") from error
-    return jnp.asarray(array, dtype=array.dtype)
+def _compiler(lower: Callable[[], Any], audited: Audit) -> tuple[Callable[[], str], Callable[[], Any]]:
+    """Return what translates a program for XLA, and what compiles it and looks what became of the gate; each once."""
+    is_gated = audited.is_gated
 
+    @cache
+    def lower_once() -> Any:
+        with jax.disable_jit(False):
+            return lower()
 
-def _is_tracing() -> bool:
-    """Say whether JAX is tracing a function right now: then even a sum of constants is a tracer."""
-    return isinstance(jax.lax.add(np.float32(0), np.float32(0)), jax.core.Tracer)
+    @cache
+    def compile_once() -> Any:
+        compiled = lower_once().compile()
+        if is_gated:
+            check_compiled(compiled.as_text())
+        return compiled
+
+    return cache(lambda: lower_once().as_text()), compile_once

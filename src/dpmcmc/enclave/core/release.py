@@ -75,11 +75,11 @@ Perform = Callable[[JaxprEqn, list[Any], jax.Array], Sequence[Any]]
 def execute(program: Any, arguments: Sequence[Any], key: jax.Array, perform: Perform) -> list[Any]:
     """Evaluate a closed jaxpr, equation by equation as it stands, with `perform` in place of each release."""
     keys = jax.random.split(key, max(1, sum(num_releases(equation) for equation in program.eqns)))
-    return _execute(program, arguments, _Place(keys, 0, jnp.uint32(0), 1), perform)
+    return _execute(program, arguments, Place(keys, 0, jnp.uint32(0), 1), perform)
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """Where the execution of a program stands: enough to number every release that is performed."""
 
     keys: jax.Array
@@ -91,7 +91,7 @@ class _Place:
     repetitions: int
     """how many there are."""
 
-    def inside(self, iteration: jax.Array, length: int) -> "_Place":
+    def inside(self, iteration: jax.Array, length: int) -> "Place":
         """Return the place inside one iteration of a loop."""
         repetition = self.repetition * np.uint32(length) + iteration
         return replace(self, repetition=repetition, repetitions=self.repetitions * length)
@@ -104,7 +104,7 @@ class _Place:
         return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self.keys[self.number], occurrences)
 
 
-def _execute(jaxpr: Any, arguments: Sequence[Any], place: _Place, perform: Perform) -> list[Any]:
+def _execute(jaxpr: Any, arguments: Sequence[Any], place: Place, perform: Perform) -> list[Any]:
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, jaxpr.consts, strict=True))
     values.update(zip(jaxpr.invars, arguments, strict=True))
 
@@ -117,7 +117,7 @@ def _execute(jaxpr: Any, arguments: Sequence[Any], place: _Place, perform: Perfo
         if not releases:
             results = _bind(equation, operands)
         elif equation.primitive is dp_release:
-            results = _perform(equation, operands, place, perform)
+            results = perform_at(equation, operands, place, perform)
         elif equation.primitive is SCAN:
             results = _scan(equation, operands, place, perform)
         elif equation.primitive in CALLS:
@@ -138,7 +138,8 @@ def _bind(equation: JaxprEqn, operands: list[Any]) -> Sequence[Any]:
     return results if equation.primitive.multiple_results else [results]
 
 
-def _perform(equation: JaxprEqn, operands: list[Any], place: _Place, perform: Perform) -> list[Any]:
+def perform_at(equation: JaxprEqn, operands: list[Any], place: Place, perform: Perform) -> list[Any]:
+    """Perform a release, with a key for each of its chains."""
     chains: tuple[int, ...] = equation.params["chains"]
     count = prod(chains)
     keys = place.chain_keys(equation, count)
@@ -154,7 +155,7 @@ def _perform(equation: JaxprEqn, operands: list[Any], place: _Place, perform: Pe
     return results
 
 
-def _scan(equation: JaxprEqn, operands: list[Any], place: _Place, perform: Perform) -> list[Any]:
+def _scan(equation: JaxprEqn, operands: list[Any], place: Place, perform: Perform) -> list[Any]:
     num_constants, num_carry = _scan_layout(equation)
     constants, variables = operands[:num_constants], operands[num_constants:]
     length = equation.params["length"]

@@ -1,70 +1,39 @@
 """Noisy sums: integers through the gate, added up exactly, and noise added in integers. sums.md has the contract.
 
 The *reference path* is here: a record's contribution is computed, rounded and gated, one chunk of records after the
-other, for all chains at once. `enclave.accelerate` has faster paths for contributions of a certain form, which end at
-the same gate and give sums on the same lattice; the owner may switch them off.
+other, for all chains at once. Gradients and Hessians may go faster ones: see `paths`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpmcmc.accounting.event import Event, Gaussian
 from dpmcmc.enclave.arithmetic import quantise
-from dpmcmc.enclave.arithmetic.int64 import Wide, add, shift_left, to_float
+from dpmcmc.enclave.arithmetic.int64 import Wide, add, to_float
 from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip
-from dpmcmc.enclave.core.gate import Ball, Chunk, Gate, gated_sum
+from dpmcmc.enclave.core.gate import Ball, Chunk, Gate, MovableBall, gated_sum
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan
-from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.metadata import Facts, at_once
 from dpmcmc.enclave.core.places import Slots, sum_parts
-from dpmcmc.enclave.noise.discrete_gaussian import approximation
+from dpmcmc.enclave.noise.discrete_gaussian import Law, approximation, law
 from dpmcmc.enclave.noise.modes import draw_noise
 
 ENTRIES_ON_GPU = 2**26
 """How many entries of contributions a GPU holds at once, since short loops would leave it idle."""
 
-LARGEST_SUMMAND, LARGEST_SCALE = 2**33 - 2**28, 2.0**44
-"""How far the lattice of a sum is refined: up to this bound of one record, and this scale of the noise."""
-
 Quantise = Callable[[jax.Array, Lattice], jax.Array]
 """Untrusted: integers on a lattice from contributions, shape (records, entries)."""
 
 
-class SumPath(Protocol):
-    """A way to add records up. Its contract, in sums.md, ends at the gate: nothing of it is believed before."""
-
-    @property
-    def name(self) -> str:
-        """The name on certificates."""
-        ...
-
-    def prepare(self, slots: Slots) -> Any:
-        """Return what `sum` reads, made of the records alone."""
-        ...
-
-    def sum(self, prepared: Any, queries: Sequence[jax.Array], num_chains: int) -> Wide:
-        """Return the sum for each chain, shape (chains, coordinates), in steps of the lattice asked for."""
-        ...
-
-
-@dataclass(frozen=True)
-class SumRequest:
-    """What is to be added up, as a path is asked whether it can."""
-
-    form: str
-    """``vector``, ``gradient`` or ``square``: what `contribution` is."""
-    contribution: Contribution
-    """The audited function; of ``square`` the factor of the matrix that is summed, see `mechanisms.curvature`."""
-    queries: tuple[Any, ...]
-    """The shapes of the queries of one chain."""
-
-
 def reference_sum(
-    facts: Facts,
+    chunk_size: int,
+    length: int,
     contribution: Contribution,
     slots: Slots,
     queries: Sequence[jax.Array],
@@ -75,7 +44,8 @@ def reference_sum(
     """Return the exact sum for each chain, shape (chains, coordinates): the reference path.
 
     Args:
-        facts: what is public about the data.
+        chunk_size: how many records to hold at once at most.
+        length: how many numbers one record adds.
         contribution: what one record adds at the queries of one chain: a flat vector, not clipped yet.
         slots: the records.
         queries: flat queries with one leading axis, the chains.
@@ -83,8 +53,8 @@ def reference_sum(
         gate: what of integers passes.
         to_integers: turns contributions into integers; not trusted.
     """
-    entries = jnp.size(lattices.granularity) * jax.eval_shape(contribution, one_chain(queries), facts.record).size
-    chunk = facts.at_once(entries)
+    entries = jnp.size(lattices.granularity) * length
+    chunk = at_once(chunk_size, entries)
     if jax.default_backend() == "gpu":
         chunk = max(chunk, ENTRIES_ON_GPU // entries)
 
@@ -102,29 +72,20 @@ def reference_sum(
     return sum_parts(of_part, slots)
 
 
-def one_chain(queries: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return the queries of the first chain: for their shapes."""
-    return [query[0] for query in queries]
+def noisy(mode: str, total: Wide, granularity: Any, scale: float | Law, keys: jax.Array) -> jax.Array:
+    """Return sums with noise, as floating point; a granularity a chain, and a key, used here and nowhere else."""
+
+    def of_chain(total: Wide, key: jax.Array, granularity: jax.Array) -> jax.Array:
+        return to_float(add(total, draw_noise(mode, key, scale, total.high.shape)), granularity)
+
+    return jax.vmap(of_chain)(total, keys, granularity)
 
 
-def per_chain(lattice: Lattice, num_chains: int) -> Lattice:
-    """Return one lattice for each chain, all the same."""
-    return Lattice(jnp.full(num_chains, lattice.granularity, jnp.float32), lattice.bound, lattice.scale)
-
-
-def add_noise(facts: Facts, total: Wide, lattices: Lattice, keys: jax.Array) -> jax.Array:
-    """Return sums with noise on their lattices, as floating point; one key a chain, used here and nowhere else."""
-
-    def of_chain(total: Wide, key: jax.Array, lattice: Lattice) -> jax.Array:
-        noise = draw_noise(facts.noise, key, lattice.scale, total.high.shape)
-        return to_float(add(total, noise), lattice.granularity)
-
-    return jax.vmap(of_chain)(total, keys, lattices)
-
-
-def noise_variance(lattice: Lattice) -> jax.Array:
+def noise_variance(lattice: Lattice) -> Any:
     """Return the variance of the noise on each coordinate: (scale * granularity)^2."""
-    return jnp.square(lattice.scale * jnp.asarray(lattice.granularity, jnp.float32))
+    steps = lattice.granularity
+    root = np.float32(lattice.scale) * (np.float32(steps) if isinstance(steps, float) else jnp.asarray(steps))
+    return root * root
 
 
 def vector_lattice(clip: float, noise_multiplier: float, facts: Facts) -> Lattice:
@@ -137,79 +98,57 @@ def lattice_event(noise_multiplier: float, num_coordinates: int, lattice: Lattic
     return Gaussian(noise_multiplier) + approximation(num_coordinates, lattice.scale)
 
 
+class Numbers(NamedTuple):
+    """Everything that the lattice of a sum decides, and the constants of what is added up: arguments of a program."""
+
+    granularity: Any
+    gate: MovableBall
+    aim: Any  # for `quantise.vector`
+    law: Law
+    constants: Any
+
+
 @dataclass(frozen=True)
-class _Reference:
-    """The reference path for vectors."""
+class ReferenceSum:
+    """A noisy sum of vectors by the reference path, with all its numbers as arguments."""
 
-    facts: Facts
-    contribution: Contribution
-    lattice: Lattice
-    gate: Ball
-    finer_bits: int
-    name: str = "reference"
+    contribution: Any
+    """``contribution(constants, queries, record)``."""
+    chunk_size: int
+    num_coordinates: int
+    noise: str
 
-    def prepare(self, slots: Slots) -> Slots:
-        return slots
+    def __call__(self, slots: Slots, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+        """Draw the release."""
+        numbers: Numbers = slots.numbers
+        granularity = jnp.full(len(keys), numbers.granularity, jnp.float32)
+        lattices = Lattice(granularity, numbers.gate.largest)
+        contribution = partial(self.contribution, numbers.constants)
+        to_integers = partial(quantise.vector, aim=numbers.aim)
+        how = self.chunk_size, self.num_coordinates
+        total = reference_sum(*how, contribution, slots, queries, lattices, numbers.gate, to_integers)
+        return [noisy(self.noise, total, granularity, numbers.law, keys)]
 
-    def sum(self, prepared: Slots, queries: Sequence[jax.Array], num_chains: int) -> Wide:
-        lattices = per_chain(self.lattice, num_chains)
-        total = reference_sum(self.facts, self.contribution, prepared, queries, lattices, self.gate, quantise.vector)
-        return shift_left(total, self.finer_bits) if self.finer_bits else total
 
-
-def vector_sum(
-    facts: Facts,
-    clip: float,
-    noise_multiplier: float,
-    contribution: Contribution,
-    num_coordinates: int,
-    request: SumRequest | None = None,
+def plain_sum(
+    facts: Facts, clip: float, noise_multiplier: float, contribution: Contribution, num_coordinates: int
 ) -> ReleasePlan:
-    """Return the plan of a noisy sum of vectors that are held to a constant clip.
+    """Return the plan of a noisy sum of vectors that are held to a constant clip, by the reference path."""
+    lattice = vector_lattice(clip, noise_multiplier, facts)
+    gate = Ball(lattice.bound, num_coordinates).movable
 
-    Where there may be faster paths, all of them add up on one lattice, which is a power of two finer than the reference
-    path needs, so that products of two integers have room on it. Its bound and its scale are that power of two larger.
+    def with_arguments(flatten: Callable[[Contribution], tuple[Any, Any]]) -> tuple[ReferenceSum, Numbers]:
+        evaluate, constants = flatten(contribution)
+        aim, single = quantise.aim_of(lattice.bound, num_coordinates), np.float32(cast(float, lattice.granularity))
+        numbers = Numbers(single, gate, aim, law(lattice.scale), constants)
+        return ReferenceSum(evaluate, facts.chunk_size, num_coordinates, facts.noise), numbers
 
-    Args:
-        facts: what is public about the data.
-        clip: the largest l2 norm of what one record adds.
-        noise_multiplier: the noise in sensitivities.
-        contribution: what one record adds, before it is clipped.
-        num_coordinates: the length of the sum.
-        request: what to ask the faster paths.
-    """
-    coarse = vector_lattice(clip, noise_multiplier, facts)
-    gate = Ball(coarse.bound, num_coordinates)
-    bits = 0 if request is None else finer_bits(coarse, facts.size)
-    lattice = coarse.refined(2**bits)
-
-    @cache
-    def path() -> SumPath:
-        asked = () if request is None else (find(facts, request, lattice) for find in facts.paths)
-        reference = _Reference(facts, contribution, coarse, gate, bits)
-        return next((found for found in asked if found is not None), reference)
-
-    def draw(prepared: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
-        total = path().sum(prepared, queries, len(keys))
-        return [add_noise(facts, total, per_chain(lattice, len(keys)), keys)]
-
+    whole = cache(lambda: with_arguments(lambda own: (lambda _, queries, record: own(queries, record), ())))
     return ReleasePlan(
         outputs=(jax.ShapeDtypeStruct((num_coordinates,), jnp.float32),),
         event=lattice_event(noise_multiplier, num_coordinates, lattice),
-        draw=draw,
-        prepare=lambda slots: path().prepare(slots),
+        draw=lambda slots, queries, keys: whole()[0](slots, queries, keys),
+        prepare=lambda slots: replace(slots, numbers=whole()[1]),
         variance=lambda _: noise_variance(lattice),
-        path=lambda: path().name,
+        with_arguments=with_arguments,
     )
-
-
-def finer_bits(lattice: Lattice, num_records: int) -> int:
-    """Return the power of two by which a lattice is refined for products: as large as sums and noise allow."""
-    bits = 0
-    while (
-        lattice.bound << (bits + 1) <= LARGEST_SUMMAND
-        and lattice.scale * 2 ** (bits + 1) <= LARGEST_SCALE
-        and num_records * lattice.bound << (bits + 1) < 2**62
-    ):
-        bits += 1
-    return bits

@@ -8,6 +8,7 @@ nothing; once records were read the charge stays, whatever happens after.
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, Self
@@ -20,6 +21,7 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate, genuine
 from dpmcmc.accounting.payer import NobodyPays, Payer, choose_payer, settle
+from dpmcmc.enclave.arguments import public
 from dpmcmc.enclave.bounds import as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.copies import recogniser
 from dpmcmc.enclave.core.audit import Audit
@@ -98,6 +100,7 @@ class Vault:
             chunk_size=validation.integer("chunk_size", chunk_size, at_least=1),
             noise=validation.choice("noise", noise, MODES),
             paths=import_module(_ACCELERATORS).PATHS if accelerate else (),
+            share=import_module(_ACCELERATORS).share if accelerate else None,
             extra_mechanisms=frozenset(extra_mechanisms),
         )
         self._payer, self._dataset = choose_payer(ledger, dataset, budget, relation)
@@ -156,7 +159,7 @@ class Vault:
 
     def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
         """Return the price of a program, release by release, or raise `AuditError`."""
-        return self._programs.prepare(program, self._programs.public(arguments), model).audit
+        return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit
 
     def run(
         self,
@@ -193,17 +196,19 @@ class Vault:
 
     def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
-        public = self._programs.public(arguments)
-        prepared, place = self._programs.prepare(program, public, model), self._placement
+        handed = public(arguments, self._programs.is_table)
+        prepared, place = self._programs.prepare(program, handed, model), self._placement
 
         def execute(compiled: Any, key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
-                results = compiled(self._slots, *place.public([key, *jax.tree.leaves(public)]))
+                slots = prepared.select(self._slots)
+                slots = replace(slots, numbers=place.public(slots.numbers))
+                results = compiled(slots, *place.public([key, *prepared.constants, *jax.tree.leaves(handed)]))
                 return place.result(jax.block_until_ready(results))
 
         return Ready(
             event=prepared.audit.event,
-            arguments=public,
+            arguments=(handed, prepared.constants, prepared.select(self._slots).numbers),
             outputs=prepared.outputs,
             text=prepared.text,
             paths=lambda: prepared.audit.paths,

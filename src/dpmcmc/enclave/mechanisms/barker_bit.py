@@ -15,8 +15,8 @@ from dpmcmc.enclave.arithmetic.lattice import TARGET_BOUND, Lattice, check_recor
 from dpmcmc.enclave.core.gate import seal
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.paths import per_chain
 from dpmcmc.enclave.core.places import Slots
-from dpmcmc.enclave.core.sums import per_chain
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio, scalar_sum
 from dpmcmc.enclave.noise.floating import from_float
 from dpmcmc.enclave.noise.logistic_coin import LOGISTIC_ERROR, bernoulli_logistic

@@ -20,8 +20,8 @@ from dpmcmc.enclave.batches.sampling import WithoutReplacement, draw_batches
 from dpmcmc.enclave.batches.subsample import Batch, Moments, batch_moments, draw_index
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.paths import per_chain
 from dpmcmc.enclave.core.places import Slots
-from dpmcmc.enclave.core.sums import per_chain
 from dpmcmc.enclave.mechanisms.barker_bit import sealed_steps
 from dpmcmc.enclave.mechanisms.correction import LOGISTIC_VARIANCE, Correction, linear_program
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio

@@ -12,7 +12,7 @@ import numpy as np
 from dpmcmc import validation
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.sums import SumRequest, vector_sum
+from dpmcmc.enclave.core.paths import SumRequest, vector_sum
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient
 
 ON_DIAGONAL, OFF_DIAGONAL = 29, 41

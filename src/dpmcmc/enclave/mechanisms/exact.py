@@ -18,9 +18,9 @@ from dpmcmc.enclave.batches.sampling import Sampling, as_sampling, draw_batches
 from dpmcmc.enclave.batches.subsample import Batch
 from dpmcmc.enclave.core.gate import Chunk
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
-from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.metadata import Facts, at_once
+from dpmcmc.enclave.core.paths import one_chain
 from dpmcmc.enclave.core.places import Slots, sum_parts
-from dpmcmc.enclave.core.sums import one_chain
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient, num_coordinates
 from dpmcmc.enclave.mechanisms.log_ratio import log_ratio
 
@@ -44,7 +44,7 @@ def _sum_part(
         return jax.vmap(of_chain)(list(queries), jnp.arange(num_chains))
 
     length = jax.eval_shape(contribution, one_chain(queries), facts.record).shape[0]
-    chunk = min(facts.at_once(num_chains * length), slots.length)
+    chunk = min(at_once(facts.chunk_size, num_chains * length), slots.length)
 
     def add_chunk(number: Any, total: jax.Array) -> jax.Array:
         start = jnp.minimum(number * chunk, slots.length - chunk)  # the last one overlaps the one before it

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from dpmcmc import validation
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.sums import SumRequest, vector_sum
+from dpmcmc.enclave.core.paths import SumRequest, vector_sum
 
 
 def num_coordinates(queries: Sequence[Any]) -> int:

@@ -19,8 +19,9 @@ from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_o
 from dpmcmc.enclave.core.gate import Interval, seal
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.paths import add_noise
 from dpmcmc.enclave.core.places import Slots
-from dpmcmc.enclave.core.sums import add_noise, lattice_event, noise_variance, reference_sum
+from dpmcmc.enclave.core.sums import lattice_event, noise_variance, reference_sum
 from dpmcmc.enclave.noise.discrete_gaussian import approximation
 
 
@@ -69,7 +70,7 @@ def scalar_sum(
 ) -> Wide:
     """Return the exact sum of single numbers for each chain, shape (chains, 1)."""
     gate = Interval(-lattices.bound, lattices.bound)
-    return reference_sum(facts, contribution, slots, queries, lattices, gate, quantise.scalar)
+    return reference_sum(facts.chunk_size, 1, contribution, slots, queries, lattices, gate, quantise.scalar)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_o
 from dpmcmc.enclave.core.gate import Interval
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.sums import add_noise, noise_variance, per_chain, reference_sum
+from dpmcmc.enclave.core.paths import add_noise, per_chain
+from dpmcmc.enclave.core.sums import noise_variance, reference_sum
 from dpmcmc.enclave.noise.discrete_gaussian import approximation
 
 
@@ -61,7 +62,7 @@ class NoisyCount:
 
         def draw(slots: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
             lattices = per_chain(lattice, len(keys))
-            total = reference_sum(facts, contribution, slots, queries, lattices, gate, quantise.count)
+            total = reference_sum(facts.chunk_size, 1, contribution, slots, queries, lattices, gate, quantise.count)
             return [add_noise(facts, total, lattices, keys)]
 
         return ReleasePlan(

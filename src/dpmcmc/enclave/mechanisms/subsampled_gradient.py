@@ -16,9 +16,10 @@ from dpmcmc.enclave.batches.sampling import Poisson, Sampling, WithoutReplacemen
 from dpmcmc.enclave.batches.subsample import Batch, sum_batch
 from dpmcmc.enclave.core.gate import Ball
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
-from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.metadata import Facts, at_once
+from dpmcmc.enclave.core.paths import add_noise, one_chain, per_chain
 from dpmcmc.enclave.core.places import Slots
-from dpmcmc.enclave.core.sums import add_noise, noise_variance, one_chain, per_chain
+from dpmcmc.enclave.core.sums import noise_variance
 from dpmcmc.enclave.mechanisms.gradient import flat_gradient, num_coordinates
 from dpmcmc.enclave.noise.discrete_gaussian import approximation
 
@@ -92,8 +93,8 @@ class SubsampledGradientSum:
         def to_integers(queries: Sequence[jax.Array], rows: Any) -> jax.Array:
             return quantise.vector(jax.vmap(contribution, in_axes=(None, 0))(queries, rows), lattice)
 
-        at_once = facts.at_once(sum(query.size for query in queries))
-        return sum_batch(Ball(lattice.bound, length), to_integers, list(queries), slots, batch, at_once)
+        most = at_once(facts.chunk_size, sum(query.size for query in queries))
+        return sum_batch(Ball(lattice.bound, length), to_integers, list(queries), slots, batch, most)
 
     def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:
         """Return the plan: the subsampled Gaussian, and the distance of noise and batch from their ideal laws."""

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from dpmcmc import validation
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
-from dpmcmc.enclave.core.sums import vector_sum
+from dpmcmc.enclave.core.sums import plain_sum
+from dpmcmc.enclave.traces import traced_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,19 @@ class Sum:
 
     def contribution(self, term: Term) -> Contribution:
         """Return the statistic as a flat vector of real numbers."""
-        return lambda queries, record: jnp.ravel(term(queries, record)).astype(jnp.float32)
+        return _Flat(term)
 
     def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:
         """Return the plan: one vector with as many coordinates as the statistic; a Gaussian, under either adjacency."""
-        length = jax.eval_shape(contribution, list(queries), facts.record).shape[0]
-        return vector_sum(facts, self.clip, self.noise_multiplier, contribution, length)
+        (result,) = traced_at(contribution, queries, facts.record).out_avals
+        return plain_sum(facts, self.clip, self.noise_multiplier, contribution, result.shape[0])
+
+
+@dataclass(frozen=True)
+class _Flat:
+    """A statistic as a flat vector of real numbers."""
+
+    term: Term
+
+    def __call__(self, queries: Sequence[Any], record: Any) -> jax.Array:
+        return jnp.ravel(self.term(queries, record)).astype(jnp.float32)

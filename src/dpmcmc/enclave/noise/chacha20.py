@@ -39,7 +39,7 @@ def fresh_key() -> jax.Array:
 
 def key_of(secret: bytes) -> jax.Array:
     """Return the key that 32 secret bytes are."""
-    return jax.random.wrap_key_data(jnp.asarray(np.frombuffer(secret, np.uint32)), impl=CHACHA20)
+    return jax.random.wrap_key_data(jax.device_put(np.frombuffer(secret, np.uint32)), impl=CHACHA20)
 
 
 def insecure_key(seed: int) -> jax.Array:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,7 @@ FARTHEST = 16.0
 _TABLE_SIZE = 2**TABLE_BITS
 _LARGEST_TABLE_SCALE = 400  # 10.24 standard deviations fit into the table
 _MAX_SCALE = 2.0**44
+_MOST_LEVELS = 6  # summands of scale 256 at the largest scale
 _DIGITS = Context(prec=100)
 
 
@@ -55,14 +56,6 @@ class Table:
 
     thresholds: tuple[int, ...]
     aliases: tuple[int, ...]
-
-    def weights(self) -> list[int]:
-        """Return 2^95 * P(|X| = i) for each i, exactly as the sampler draws it."""
-        full = 2**THRESHOLD_BITS
-        weights = list(self.thresholds)
-        for alias, threshold in zip(self.aliases, self.thresholds, strict=True):
-            weights[alias] += full - threshold
-        return weights
 
     def words(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
         """Return three rows of words: the alias over the top 19 bits of the threshold, its middle and its low word."""
@@ -133,21 +126,38 @@ def plan(scale: float) -> Plan:
 # --- the draw -------------------------------------------------------------------------------------------------------
 
 
-def discrete_gaussian(key: jax.Array, scale: float, shape: tuple[int, ...] = ()) -> Wide:
-    """Return integers from N_Z(0, scale^2). The scale is a constant of the program; the granularity may move."""
+class Law(NamedTuple):
+    """A scale as arguments of a program, which draws `_MOST_LEVELS` summands beside the last and adds up `num_base`."""
+
+    scale: Any
+    num_base: Any
+    words: Any  # of the table of the last summand
+
+
+@lru_cache(maxsize=64)
+def law(scale: float) -> Law:
+    """Return a scale as arguments of a program: one program draws at all scales."""
     how = plan(scale)
-    words = jax.random.bits(key, (how.num_base + 1, 3, *shape), jnp.uint32)
-    total = widen(lookup(table(how.top_variance), words[0]))
-    if how.num_base:
-        base = lookup(table(Fraction(BASE_SCALE**2)), jnp.moveaxis(words[1:], 1, 0))
-        for level in range(how.num_base):
-            total = add(shift_left(total, STEP_BITS), widen(base[level]))
+    words = table(how.top_variance).words()
+    words.setflags(write=False)
+    return Law(np.float32(scale), np.int32(how.num_base), words)
+
+
+def discrete_gaussian(key: jax.Array, scale: float | Law, shape: tuple[int, ...] = ()) -> Wide:
+    """Return integers from N_Z(0, scale^2): the same ones whether the scale is a constant or an argument."""
+    how, num_levels = (scale, _MOST_LEVELS) if isinstance(scale, Law) else (law(scale), plan(scale).num_base)
+    words = jax.random.bits(key, (num_levels + 1, 3, *shape), jnp.uint32)
+    total = widen(lookup(how.words, words[0]))
+    base = lookup(table(Fraction(BASE_SCALE**2)), jnp.moveaxis(words[1:], 1, 0)) if num_levels else ()
+    for level in range(num_levels):
+        more = add(shift_left(total, STEP_BITS), widen(base[level]))
+        total = Wide(*(jnp.where(level < how.num_base, *pair) for pair in zip(more, total, strict=True)))
     return total
 
 
-def lookup(source: Table, words: jax.Array) -> jax.Array:
+def lookup(source: Table | Any, words: jax.Array) -> jax.Array:
     """Return the int32 draw that three words of random bits (first axis) select: this map is the whole sampler."""
-    packed, middle, low = jnp.asarray(source.words())
+    packed, middle, low = jnp.asarray(source.words() if isinstance(source, Table) else source)
     index = words[0] >> (32 - TABLE_BITS)
     negative = (words[0] >> 19) & 1
     top = words[0] & 0x7FFFF

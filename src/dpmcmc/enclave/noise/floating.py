@@ -3,8 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from dpmcmc.enclave.arithmetic.int64 import Wide, negate
+from dpmcmc.enclave.noise.discrete_gaussian import Law
 
 
 def from_float(value: jax.Array) -> Wide:
@@ -17,15 +19,19 @@ def from_float(value: jax.Array) -> Wide:
     return Wide(*(jnp.where(value < 0, minus, plus) for minus, plus in zip(opposite, unsigned, strict=True)))
 
 
-def hardened(key: jax.Array, scale: float, shape: tuple[int, ...]) -> Wide:
+def hardened(key: jax.Array, scale: float | Law, shape: tuple[int, ...]) -> Wide:
     """(N1 + N2 + N3 + N4) / 2 from four fresh keys, rounded to the lattice (Holohan and Braghin 2021).
 
     Recovering the summands from the sum is thought infeasible; nothing bounds the distance from the ideal law.
     """
     normals = jax.vmap(lambda fresh: jax.random.normal(fresh, shape, jnp.float32))(jax.random.split(key, 4))
-    return from_float(jnp.sum(normals, axis=0) * np.float32(scale / 2))
+    return from_float(jnp.sum(normals, axis=0) * (_single(scale) * np.float32(0.5)))
 
 
-def plain(key: jax.Array, scale: float, shape: tuple[int, ...]) -> Wide:
+def plain(key: jax.Array, scale: float | Law, shape: tuple[int, ...]) -> Wide:
     """A float32 normal: at most 2^23 values, none beyond 5.42 standard deviations. For tests."""
-    return from_float(jax.random.normal(key, shape, jnp.float32) * np.float32(scale))
+    return from_float(jax.random.normal(key, shape, jnp.float32) * _single(scale))
+
+
+def _single(scale: float | Law) -> ArrayLike:
+    return scale.scale if isinstance(scale, Law) else np.float32(scale)

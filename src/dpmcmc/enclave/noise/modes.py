@@ -8,7 +8,7 @@ from importlib import import_module
 import jax
 
 from dpmcmc.enclave.arithmetic.int64 import Wide
-from dpmcmc.enclave.noise.discrete_gaussian import discrete_gaussian
+from dpmcmc.enclave.noise.discrete_gaussian import Law, discrete_gaussian
 
 
 class Claim(Enum):
@@ -24,11 +24,11 @@ class Mode:
     """A way to draw noise of a given scale on the lattice, and what may be claimed for it."""
 
     name: str
-    draw: Callable[[jax.Array, float, tuple[int, ...]], Wide]
+    draw: Callable[[jax.Array, float | Law, tuple[int, ...]], Wide]
     claim: Claim
 
 
-def _by_floating_point(name: str) -> Callable[[jax.Array, float, tuple[int, ...]], Wide]:
+def _by_floating_point(name: str) -> Callable[[jax.Array, float | Law, tuple[int, ...]], Wide]:
     """Return a function of `noise.floating`, which is loaded when somebody asks for it."""
     return lambda *arguments: getattr(import_module("dpmcmc.enclave.noise.floating"), name)(*arguments)
 
@@ -43,6 +43,6 @@ MODES = {
 }
 
 
-def draw_noise(mode: str, key: jax.Array, scale: float, shape: tuple[int, ...] = ()) -> Wide:
+def draw_noise(mode: str, key: jax.Array, scale: float | Law, shape: tuple[int, ...] = ()) -> Wide:
     """Return privacy noise of that scale in steps of a lattice, drawn in the mode that the owner of the data chose."""
     return MODES[mode].draw(key, scale, shape)

@@ -165,11 +165,11 @@ class Coordinates:
         natural, half = self.natural(position), self.response.half
         parameters: dict[str, jax.Array] = {}
         if self.names:
-            matrix = self._to_original
+            matrix = self.to_original
             original = jnp.matmul(jnp.asarray(matrix, jnp.float32), natural.coefficients, precision=_EXACT)
             for place, name in enumerate(self.design.names):
                 if place or not self.drops_intercept:
-                    parameters.update(self.by_class(name, original[place] + self._shift[place]))
+                    parameters.update(self.by_class(name, original[place] + self.shift[place]))
             if self.cutpoints is not None:
                 parameters["cutpoints"] = natural.others["cutpoints"] - original[0]
         elif self.cutpoints is not None:
@@ -198,7 +198,7 @@ class Coordinates:
             read = [self._of_class(name, parameters) for name in names]
             if self.drops_intercept:
                 read = [jnp.zeros(self.outputs), *read]
-            shifted = jnp.stack(read) - self._shift.reshape(-1, *[1] * len(self.outputs))
+            shifted = jnp.stack(read) - self.shift.reshape(-1, *[1] * len(self.outputs))
             inverse = jnp.asarray(np.linalg.inv(self.design.to_unscaled) / half, jnp.float32)
             scaled = jnp.matmul(inverse, shifted, precision=_EXACT)
             position["coefficients"] = scaled[1:] if self.drops_intercept else scaled
@@ -216,32 +216,37 @@ class Coordinates:
         return {name: position[name] for name in self.shapes}
 
     @cached_property
-    def _to_original(self) -> Any:
+    def to_original(self) -> Any:
         """The matrix from the coefficients of the model to those of the unscaled columns and response."""
         matrix = self.design.to_unscaled * self.response.half
         return matrix[:, 1:] if self.drops_intercept else matrix
 
     @cached_property
-    def _shift(self) -> Any:
+    def shift(self) -> Any:
         """What the centre of the response adds to the coefficients."""
         constant = self.design.constant
         centre = 0.0 if constant is None else self.response.centre * constant
         return np.broadcast_to(np.asarray(centre, np.float32), (len(self.design.names),))
 
+    @property
+    def positive(self) -> Mapping[str, Prior]:
+        """The priors of the parameters that a sampler moves the logarithms of."""
+        return dict(self._positive())
+
     def _positive(self) -> Iterator[tuple[str, Prior]]:
-        """Return the parameters that a sampler moves the logarithms of."""
         yield from ((name, prior) for name, prior in self.others.items() if prior.fixed is None)
         yield from ((f"{name}_sigma", prior) for name, (_, prior) in self.groups.items() if prior.fixed is None)
 
-    def _labels(self, name: str) -> list[str]:
+    def labels(self, name: str) -> list[str]:
+        """Return the names that people read a parameter by: one, or one a class but the first."""
         return [f"{label}: {name}" for label in self.response.classes[1:]] if self.outputs else [name]
 
     def by_class(self, name: str, values: jax.Array) -> dict[str, jax.Array]:
         """Return the numbers of a parameter by the names that people read: one, or one a class but the first."""
-        return dict(zip(self._labels(name), values, strict=True)) if self.outputs else {name: values}
+        return dict(zip(self.labels(name), values, strict=True)) if self.outputs else {name: values}
 
     def _of_class(self, name: str, parameters: Mapping[str, Any]) -> jax.Array:
-        read = [jnp.asarray(parameters[label.replace("/", "∕")]) for label in self._labels(name)]
+        read = [jnp.asarray(parameters[label.replace("/", "∕")]) for label in self.labels(name)]
         return jnp.stack(read) if self.outputs else read[0]
 
 

@@ -38,6 +38,12 @@ class FormulaModel(Model):
     known: Columns = field(repr=False)
 
     @property
+    def is_as_read(self) -> bool:
+        """Whether nobody put another prior or another way to read positions in the place of the formula's own."""
+        own = self.coordinates
+        return (self.constrain, self.sample_prior) == (own.constrain, own.sample_prior)
+
+    @property
     def response(self) -> str:
         """The column of the response."""
         return self.coordinates.response.name

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from scipy import stats
+from scipy.special import gammaln
 
 from dpmcmc import validation
 
@@ -81,6 +82,13 @@ class Prior:
 
     def density(self, values: Any) -> Any:
         """Return the log-density at numbers, on the host."""
+        if self.kind == "normal":  # SciPy checks its arguments for longer than it computes
+            mean, sd = self.arguments
+            return -0.5 * ((np.asarray(values) - mean) / sd) ** 2 - np.log(sd * np.sqrt(2 * np.pi))
+        if self.kind == "student_t":
+            df, mean, scale = self.arguments
+            constant = gammaln((df + 1) / 2) - gammaln(df / 2) - np.log(scale * np.sqrt(df * np.pi))
+            return constant - (df + 1) / 2 * np.log1p(((np.asarray(values) - mean) / scale) ** 2 / df)
         return _frozen(self.kind, self.arguments).logpdf(values)
 
     def quantile(self, probability: float) -> float:
@@ -88,6 +96,12 @@ class Prior:
         if self.fixed is not None:
             return self.fixed
         return float(_frozen(self.kind, self.arguments).ppf(probability))
+
+    def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        """Return draws, on the host."""
+        if self.fixed is not None:
+            return np.full(shape, self.fixed)
+        return np.asarray(_frozen(self.kind, self.arguments).ppf(rng.random(shape)))
 
 
 def read_prior(name: str, text: object, *, positive: bool) -> Prior:
@@ -155,8 +169,8 @@ class _Folded:
     def __init__(self, whole: Any) -> None:
         self.whole = whole
 
-    def ppf(self, probability: float) -> float:
-        return float(self.whole.ppf((1 + probability) / 2))
+    def ppf(self, probability: Any) -> Any:
+        return self.whole.ppf((1 + probability) / 2)
 
     def logpdf(self, values: Any) -> Any:
         return np.where(np.asarray(values) >= 0, self.whole.logpdf(values) + np.log(2.0), -np.inf)

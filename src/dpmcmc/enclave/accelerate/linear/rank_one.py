@@ -30,8 +30,8 @@ from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
 from dpmcmc.enclave.core.gate import SCOPE, Ball, Chunk, hold, seal
 from dpmcmc.enclave.core.mechanism import Contribution
 from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.paths import SumRequest
 from dpmcmc.enclave.core.places import Slots, sum_parts, tile_rows
-from dpmcmc.enclave.core.sums import SumRequest
 from dpmcmc.enclave.mechanisms.curvature import ON_DIAGONAL, entries_of
 
 LEAST_ROOT = 2**7

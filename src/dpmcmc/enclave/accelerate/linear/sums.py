@@ -35,8 +35,8 @@ from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
 from dpmcmc.enclave.core.gate import SCOPE, Ball, Chunk, Interval, hold, seal
 from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.paths import SumRequest
 from dpmcmc.enclave.core.places import Slots, sum_parts
-from dpmcmc.enclave.core.sums import SumRequest
 
 LEAST_BOUND, MOST_BOUND = 2**5, 2**18
 """The least and the largest number of steps that a residual may have on either side of zero."""

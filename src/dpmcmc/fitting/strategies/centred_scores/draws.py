@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer import MCMC, NUTS
 
 from dpmcmc.fitting.strategies.weighted_scores.newton import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -40,6 +39,8 @@ def draw(
         shape: chains and steps.
         seed: of the sampler.
     """
+    from numpyro.infer import MCMC, NUTS  # others than fits of NumPyro models do not wait for it
+
     values, vectors = np.linalg.eigh(release.data_variance(release.seen(release.slope)))
     turned = {
         "values": np.maximum(values, 0.0),

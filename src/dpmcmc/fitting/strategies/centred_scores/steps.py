@@ -5,7 +5,7 @@ Near the root every release is a normal likelihood of the parameters, as for wei
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -50,16 +50,22 @@ EARLY = 0.6
 """The share of the steps that believe nothing of those before: they may be far apart."""
 
 
+@lru_cache(maxsize=32)
+def _slopes(model: Model, layout: Layout) -> tuple[Any, Any]:
+    """Return what gives the gradient and the Hessian of a log-prior, compiled once for each model."""
+
+    def density(vector: Any) -> Any:
+        return model.log_prior(layout.unravel(vector))
+
+    return jax.jit(jax.grad(density)), jax.jit(jax.hessian(density))
+
+
 class Prior:
     """The log-prior on the host, with the widths that it has."""
 
     def __init__(self, model: Model, layout: Layout, scales: Floats) -> None:
         self.scales = scales
-
-        def density(vector: Any) -> Any:
-            return model.log_prior(layout.unravel(vector))
-
-        self._gradient, self._hessian = jax.jit(jax.grad(density)), jax.jit(jax.hessian(density))
+        self._gradient, self._hessian = _slopes(model, layout)
 
     def at(self, point: Floats) -> tuple[Floats, Floats]:
         """Return the gradient and the precision, without directions in which it is flat or bends upward."""

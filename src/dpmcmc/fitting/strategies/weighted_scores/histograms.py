@@ -3,7 +3,7 @@
 They come before anything that is clipped: what they say of scales holds wherever in their bounds the values lie.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -63,6 +63,19 @@ class Spread:
         return float(self.shares @ (self.middles - self.mean) ** 2)
 
 
+_ANY = Sum(1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What one record adds: the same for every noise."""
+
+    histograms: "Histograms"
+
+    def __call__(self, record: Any) -> jax.Array:
+        return self.histograms.counts(record)
+
+
 @dataclass(frozen=True)
 class Histograms:
     """Counts of the rows: ``histograms(oracle)``. A person's rows share one count."""
@@ -74,7 +87,7 @@ class Histograms:
 
     def __call__(self, oracle: Oracle) -> tuple[Counted, Counted]:
         """Return the counts of the response and of the columns."""
-        found = oracle.sum(self.sums, self._counts)
+        found = oracle.sum(self.sums, _Counts(replace(self, sums=_ANY)))
         sd = jnp.sqrt(found.variance)
         units = self._units
         return (
@@ -143,7 +156,7 @@ class Histograms:
         high = sum(offset.bounds[1] for offset in self.regression.model.coordinates.offsets)
         return np.linspace(low, high, BINS + 1)[1:-1]
 
-    def _counts(self, record: Any) -> jax.Array:
+    def counts(self, record: Any) -> jax.Array:
         """Return the mean over the rows of a record."""
         rows, is_there = self.regression.rows(record)
         shares = is_there.astype(jnp.float32)
@@ -190,7 +203,7 @@ class Histograms:
 
     def moments(self, response: Counted, columns: Counted) -> Moments:
         """Return means and standard deviations of the columns, and how many records there are."""
-        size = max(float(response.counts[0]), 5 * float(response.sd), 1.0)
+        size = max(float(np.asarray(response.counts)[0]), 5 * float(response.sd), 1.0)
         counts, sd = np.asarray(columns.counts, float), float(columns.sd)
         flags = int((~self.numeric).sum())
         means, sds = np.zeros(len(self.numeric)), np.ones(len(self.numeric))

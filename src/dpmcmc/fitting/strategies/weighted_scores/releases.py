@@ -89,7 +89,7 @@ class ScoreAndSlope:
     def __call__(self, oracle: Oracle, asked: Asked) -> Answer:
         """Return the two sums."""
         size = self.regression.dimension
-        found = oracle.sum(self.sums, self._blocks, asked)
+        found = oracle.sum(self.sums, _Blocks(self.regression), asked)
         score_unit, slope_unit = _units(asked)
         score, entries = found.value[:size] * score_unit, found.value[size:] * slope_unit
         rows, columns = np.triu_indices(size)
@@ -99,7 +99,14 @@ class ScoreAndSlope:
         differences, lengths = side[1 : 1 + size], side[1 + size :]
         return Answer(score, sd * score_unit, slope, sd * slope_unit, side[0], differences, lengths)
 
-    def _blocks(self, asked: Asked, record: Any) -> jax.Array:
+
+@dataclass(frozen=True)
+class _Blocks:
+    """What one record adds: the same for every noise."""
+
+    regression: Regression
+
+    def __call__(self, asked: Asked, record: Any) -> jax.Array:
         one = weighed(self.regression, asked, record)
         rows, columns = np.triu_indices(self.regression.dimension)
         entries = one.weight * one.slope[rows, columns] * _weights(self.regression.dimension)

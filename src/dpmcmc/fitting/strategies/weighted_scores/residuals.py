@@ -41,10 +41,17 @@ class Residuals:
 
     def __call__(self, oracle: Oracle, point: Point) -> tuple[jax.Array, jax.Array]:
         """Return the sums, with the standard deviation of their noise."""
-        found = oracle.sum(Sum(LENGTH, self.noise_multiplier), self._excess, point)
+        found = oracle.sum(Sum(LENGTH, self.noise_multiplier), _Excess(self.regression), point)
         return found.value, jnp.sqrt(found.variance)
 
-    def _excess(self, point: Point, record: Any) -> jax.Array:
+
+@dataclass(frozen=True)
+class _Excess:
+    """What one record adds: the same for every noise."""
+
+    regression: Regression
+
+    def __call__(self, point: Point, record: Any) -> jax.Array:
         rows, is_there = self.regression.rows(record)
         shares = is_there.astype(jnp.float32)
         return shares @ jax.vmap(lambda row: self._of_row(point, row))(rows) / jnp.maximum(jnp.sum(shares), 1.0)

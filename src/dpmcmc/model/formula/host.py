@@ -1,0 +1,69 @@
+"""Many positions of a formula at once, in NumPy: draws as people read them, and draws from the prior.
+
+What a run shows is computed once for a few thousand draws. To compile it would take longer than a fit.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from dpmcmc.model.formula.coordinates import Coordinates
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def constrain_all(coordinates: Coordinates, positions: Arrays) -> dict[str, np.ndarray]:
+    """Return what `Coordinates.constrain` does of each position, (draw, ...)."""
+    wide = {name: np.asarray(values, np.float64) for name, values in positions.items()}
+    return {name.replace("/", "∕"): np.asarray(values, np.float32) for name, values in _constrained(coordinates, wide)}
+
+
+def _constrained(coordinates: Coordinates, positions: Arrays) -> Iterator[tuple[str, Any]]:
+    half = coordinates.response.half
+    cutpoints: Any = None
+    if coordinates.cutpoints is not None:
+        gaps = np.cumsum(np.exp(positions["cutpoints"][:, 1:]), axis=1)
+        cutpoints = positions["cutpoints"][:, :1] + np.concatenate([np.zeros((len(gaps), 1)), gaps], axis=1)
+    if coordinates.names:
+        original = np.tensordot(positions["coefficients"], coordinates.to_original, (1, 1))
+        original = np.moveaxis(original, -1, 1)  # (draw, column, ...)
+        for place, name in enumerate(coordinates.design.names):
+            if place or not coordinates.drops_intercept:
+                yield from _by_class(coordinates, name, original[:, place] + coordinates.shift[place])
+        cutpoints = None if cutpoints is None else cutpoints - original[:, :1]
+    if cutpoints is not None:
+        yield "cutpoints", cutpoints
+    for name, prior in coordinates.others.items():
+        if prior.fixed is None:
+            yield name, np.exp(positions[name]) * (half if name == "sigma" else 1.0)
+    for name, (category, prior) in coordinates.groups.items():
+        spread = np.exp(positions[f"{name}_sigma"]) if prior.fixed is None else np.full(1, prior.fixed)
+        effects = positions[name] * spread[:, None]
+        for place, level in enumerate(category.levels):
+            yield from _by_class(coordinates, f"{name}[{level}]", effects[:, place] * half)
+        if prior.fixed is None:
+            yield from _by_class(coordinates, f"{name}_sigma", spread * half)
+
+
+def _by_class(coordinates: Coordinates, name: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    labels = coordinates.labels(name)
+    yield from zip(labels, np.moveaxis(values, -1, 0), strict=True) if coordinates.outputs else [(name, values)]
+
+
+def draw_prior(coordinates: Coordinates, rng: np.random.Generator, number: int) -> dict[str, np.ndarray]:
+    """Return so many positions from the prior, (draw, ...)."""
+    positions: dict[str, np.ndarray] = {}
+    for name, shape in coordinates.shapes.items():
+        axes = (number, *shape.shape)
+        if name == "coefficients":
+            rows = [prior.draw(rng, (number, *shape.shape[1:])) for prior in coordinates.coefficients.priors]
+            positions[name] = np.stack(rows, axis=1)
+        elif name in coordinates.groups:
+            positions[name] = rng.normal(size=axes)
+        elif name == "cutpoints" and coordinates.cutpoints is not None:
+            drawn = np.sort(coordinates.cutpoints.draw(rng, axes), axis=1)
+            positions[name] = np.concatenate([drawn[:, :1], np.log(np.diff(drawn, axis=1))], axis=1)
+        else:
+            positions[name] = np.log(coordinates.positive[name].draw(rng, axes))
+    return positions
