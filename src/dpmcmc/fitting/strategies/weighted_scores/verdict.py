@@ -32,7 +32,7 @@ MARKED = "Not identified at this budget:"
 NOT_SEEN = f"{MARKED} it has its prior's width."
 """How parameters are marked of which the budget tells nothing."""
 
-ROBUST = "Unexpected residuals move it from the likelihood's estimate:"
+ROBUST = "Residuals that the model does not expect move it away from the estimate of the likelihood"
 """How parameters are marked whose bounded scores have another target."""
 
 LEAST_LOST = 0.05
@@ -154,7 +154,8 @@ def judge(
         shapes: which of the parameters are shapes of the family.
     """
     grades = {
-        name: _grade(*parts, jacobian, _bias(checks.bias, jacobian, shapes)) for name, jacobian in jacobians.items()
+        name: _grade(*parts, jacobian, _bias(checks, _is_shape(jacobian, shapes)))
+        for name, jacobian in jacobians.items()
     }
     errors = [
         _error(parts[0], jacobian) for name, jacobian in jacobians.items() if NOT_SEEN not in grades[name].reasons
@@ -184,7 +185,7 @@ def judge(
             "The residuals do not have the distribution of the model, they have heavier tails or more zeros, say: "
             "scores that bound what one record can do then estimate something else than the likelihood would."
         )
-    if not checks.weights >= ELSEWHERE:
+    elif not checks.weights >= ELSEWHERE:
         verdicts.append("fair")
         reasons.append(
             "The model does not hold for all records alike: scores that give less weight to records with unusual "
@@ -193,7 +194,7 @@ def judge(
     off = [name for name, grade in grades.items() if any(reason.startswith(ROBUST) for reason in grade.reasons)]
     if off:
         verdicts.append("fair")
-        reasons.append(f"{ROBUST} {', '.join(off)}.")
+        reasons.append(f"{ROBUST}: {', '.join(off)}.")
     if decided:
         verdicts.append("fair")
         reasons.append(
@@ -210,10 +211,16 @@ def judge(
     return Quality(worst(verdicts), tuple(reasons), grades, error if np.isfinite(error) else None)
 
 
-def _bias(bias: Bias, jacobian: Floats, shapes: NDArray[np.bool_] | None) -> float:
-    """Return how far off a number is, in standard deviations of the posterior, if it is a shape or not."""
-    is_shape = shapes is not None and np.any(jacobian[..., shapes]) and not np.any(jacobian[..., ~shapes])
-    return bias.shape if is_shape else bias.linear
+def _is_shape(jacobian: Floats, shapes: NDArray[np.bool_] | None) -> bool:
+    """Return whether a number depends on shape parameters alone."""
+    return shapes is not None and bool(np.any(jacobian[..., shapes]) and not np.any(jacobian[..., ~shapes]))
+
+
+def _bias(checks: Checks, is_shape: bool) -> float:
+    """Return how far off a number is, in standard deviations of the posterior: far if it is a shape that misfits."""
+    if is_shape and not checks.fits >= MISFIT:
+        return float("inf")
+    return checks.bias.shape if is_shape else checks.bias.linear
 
 
 def _grade(parts: Variances, visible: Variances, jacobian: Floats, bias: float) -> Grade:
@@ -224,7 +231,8 @@ def _grade(parts: Variances, visible: Variances, jacobian: Floats, bias: float) 
         return Grade("bad", (NOT_SEEN,), shares)
     exact, own = (float(np.sum(jacobian @ part * jacobian)) for part in (parts.exact, sum(parts[:3])))
     if bias * np.sqrt(exact) > OFF * np.sqrt(own):
-        return Grade("fair", (f"{ROBUST} about {bias:.2g} standard deviations.",), shares)
+        size = f" by about {bias:.2g} standard deviations" if np.isfinite(bias) else ""
+        return Grade("fair", (f"{ROBUST}{size}.",), shares)
     return Grade("good", (), shares)
 
 
