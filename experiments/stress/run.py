@@ -139,7 +139,7 @@ def row(name: str, epsilon: float, runs: int) -> dict[str, Any] | None:
     for column in (*columns, "predicted", "seconds", "floor", "reference"):
         if column not in found:
             found[column] = np.nan
-    is_refused = found["refused"].fillna(value=False).astype(bool)
+    is_refused = found["refused"].eq(True)
     made = found[~is_refused]
     held = made[made["valid"].astype(bool)]
     right, honest = held["right"].astype(bool), held["honest"].astype(bool)
