@@ -10,6 +10,7 @@ import pytest
 
 from dpmcmc.fitting.strategies.weighted_scores.bounds import MIDDLES, Tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.numbers import Gaussian
+from dpmcmc.fitting.strategies.weighted_scores.residuals import p_value, p_value_of_looks
 from experiments.stress.emulated import Emulated
 from experiments.stress.problems import Problem
 from experiments.stress.reference import exact
@@ -58,9 +59,8 @@ def test_heavy_tails_lengthen_the_cut_until_the_scale_is_that_of_the_likelihood(
     for emulated, records, drawn in fits(HEAVY, 8.0, range(2)):
         assert drawn.settings["pilot"]["cut"] >= 4.0, "a normal distribution would be cut at 2.8 at most"
         assert drawn.quality.verdict == "fair", drawn.quality.words
-        means = {name: values.mean(axis=(0, 1)) for name, values in drawn.draws.items()}
-        its = exact(emulated.model, records, means).draws
-        off = (means["sigma"] - its["sigma"].mean()) / drawn.draws["sigma"].std()
+        sigma = drawn.draws["sigma"]
+        off = (sigma.mean() - exact(emulated, records, {}).means["sigma"]) / sigma.std()
         is_marked = drawn.quality.parameters["sigma"].verdict != "good"
         assert abs(off) <= 4.0 or is_marked
 
@@ -77,12 +77,28 @@ def test_what_a_cut_takes_off_a_normal_score(bound) -> None:
 
 
 def test_only_what_stands_out_of_its_noise_is_believed() -> None:
-    expected = np.full(len(MIDDLES), 1e-6)
-    excess = np.zeros(len(MIDDLES))
+    expected = np.full(1 + len(MIDDLES), 1e-6)
+    excess = np.zeros(1 + len(MIDDLES))
     excess[-1], excess[-2] = 500.0, 30.0
     found = tails(excess, 10.0, 10_000, expected)
     assert found.excess[-1] == 500.0
     assert found.excess[-2] == 0.0
+
+
+def test_a_few_far_residuals_in_many_bins_are_seen_together() -> None:
+    """In no bin they stand out of the noise; the two looks at their number do. Noise alone does not, at its rate."""
+    expected = np.full(1 + len(MIDDLES), 1e-6)
+    far = np.abs(MIDDLES) > 4.0
+    excess = np.append(10.0 * far.sum(), 10.0 * far)
+    assert p_value(excess[1:], 20.0, 20_000, expected[1:]) == 1.0
+    assert p_value_of_looks(excess, 20.0, 20_000, expected, excess) < 1e-3
+    rng = np.random.default_rng(0)
+    alone = [p_value_of_looks(*_looks(rng, 20.0), 20_000, expected, _looks(rng, 20.0)[0]) for _ in range(2000)]
+    assert np.mean(np.array(alone) < 1e-2) <= 0.02, "at a rate of 0.01 that is 4.5 standard deviations of the count"
+
+
+def _looks(rng, noise):
+    return noise * rng.standard_normal(1 + len(MIDDLES)), noise
 
 
 def test_residuals_on_one_side_move_the_location_and_the_scale() -> None:

@@ -206,8 +206,11 @@ class CentredScores:
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
         hidden = hidden_directions(self.observed, self.data, self.layout, mean, prior.scales)
         full = joined.release.full_information(loss)
+        spread = {label: float(values.var()) for label, values in verdict.labelled(self._named(flat)).items()}
         parts, visible = (verdict.variances(joined, bend, full, known) for known in (np.zeros((0, len(mean))), hidden))
-        quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, verdict.Checks(arrived, fits), [])
+        quality = verdict.judge(
+            joined, moved, 1.0, (parts, visible), jacobians, spread, verdict.Checks(arrived, fits), []
+        )
         shape = (self.num_chains, self.num_steps)
         named = {name: values.reshape(*shape, *values.shape[1:]) for name, values in self._named(flat).items()}
         quality = verdict.beside_prior(quality, named, prior_draws(self.model))

@@ -17,6 +17,9 @@ UNCUT = 20.0
 RADII = 1.1 ** np.arange(-10.0, 45.0)
 """Radii to choose from, in usual lengths of a score."""
 
+SPREAD = 0.35
+"""How much the logarithms of the lengths of scores vary, usually."""
+
 ALIKE = 0.05
 """Variances that differ by so much of the noise's are alike."""
 
@@ -55,7 +58,8 @@ class Bias(NamedTuple):
 
 
 def tails(excess: Floats, noise: float, size: float, probabilities: Floats) -> Tails:
-    """Return the residuals that stand out of noise and chance."""
+    """Return the residuals that stand out of noise and chance; in front is the number of all that are far out."""
+    excess, probabilities = excess[1:], probabilities[1:]
     sds = np.sqrt(noise**2 + size * probabilities)
     return Tails(np.where(excess > BELIEVED * sds, excess, 0.0), size)
 
@@ -103,7 +107,7 @@ def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> B
     middles = upper / np.sqrt(RATIO)
     seen = np.where(release.lengths > SEEN * release.lengths_sd, release.lengths, 0.0)
     held = seen / np.minimum(1.0, release.radius / middles)
-    held = held / held.sum() if held.sum() > 0 else (np.arange(len(middles)) == len(middles) // 2) * 1.0
+    held = held / held.sum() if held.sum() > 0 else usual_lengths(regression.scores, middles / steps.unit)
     linear = release.point[: regression.num_linear].reshape(regression.num_columns, -1)
     return least_variance(
         regression.scores,
@@ -115,6 +119,12 @@ def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> B
         (regression.num_linear, regression.dimension),
         found,
     )
+
+
+def usual_lengths(scores: Scores, lengths: Floats) -> Floats:
+    """Return how much of the information is in records with scores of these lengths, in usual ones, on most tables."""
+    held = np.exp(-0.5 * (np.log(lengths / scores.usual_length) / SPREAD) ** 2)
+    return held / held.sum()
 
 
 def least_variance(

@@ -7,7 +7,7 @@ import numpy as np
 
 from dpmcmc.accounting import Budget
 from dpmcmc.fitting.budget_split import noise_of_share
-from dpmcmc.fitting.strategies.weighted_scores.bounds import least_variance
+from dpmcmc.fitting.strategies.weighted_scores.bounds import least_variance, usual_lengths
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, RATIO
 
@@ -15,7 +15,7 @@ PILOT_STEPS, LAST = 8, 2
 """How many steps the pilot has, the last of them with the bounds that it found, and how many releases come after it."""
 
 HISTOGRAM_SHARES = (0.01, 0.02)
-PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE = 0.18, 0.75, 0.04
+PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE = 0.18, 0.73, 0.06
 """What of the budget, in mean privacy loss, goes into histograms, into the pilot, into the last releases, and into
 the two looks at residuals, which the last releases have where there are none."""
 
@@ -31,9 +31,6 @@ USUAL_SLOPE = 3.0
 UNSEEN = 9.9
 """What is said of a run that would not see its slopes."""
 
-SPREAD = 0.35
-"""How much the logarithms of the lengths of scores vary, usually."""
-
 
 Variance = Callable[[float, float], float]
 """``variance(noise, unit)``: that of an estimate from usual records, in units of the smallest, given the noise and the
@@ -44,12 +41,11 @@ def usual_variance(regression: Regression, noise: float, unit: float) -> float:
     """Return the variance of an estimate of a regression from usual records, in units of the smallest."""
     scores = regression.scores
     middles = np.append(LENGTHS, LENGTHS[-1] * RATIO) / np.sqrt(RATIO)
-    held = np.exp(-0.5 * (np.log(middles / scores.usual_length) / SPREAD) ** 2)
     return least_variance(
         scores,
         np.zeros(regression.num_outputs),
         regression.shapes(np, np.zeros(regression.dimension)),
-        (middles * unit, held / held.sum()),
+        (middles * unit, usual_lengths(scores, middles)),
         noise,
         unit,
         (regression.num_linear, regression.dimension),

@@ -7,7 +7,10 @@ import numpy as np
 from jax.nn import sigmoid
 from scipy import special
 
-from dpmcmc.fitting.strategies.weighted_scores.scores import BoundedScore, FiniteScores, Floats, Scores
+from dpmcmc.fitting.strategies.weighted_scores.scores import BoundedScore, FiniteScores, Floats, Moments, Scores
+
+MOST_TRIALS = 256
+"""Up to so many trials the scores of proportions are cut: their moments are sums over the numbers of successes."""
 
 LEAST = 1e-12
 """Probabilities below it are raised to it where they divide."""
@@ -24,25 +27,74 @@ class Bernoulli(FiniteScores):
 
 
 class Binomial(Scores):
-    """Successes in at most so many trials, each with log-odds equal to the predictor."""
+    """Successes in at most so many trials, each with log-odds equal to the predictor.
+
+    All of many trials may succeed, but hardly ever do where successes are rare: the score is cut, and its mean under
+    the model, a sum over the numbers of successes, is taken off.
+    """
+
+    usual_length = 1.3
 
     def __init__(self, trials: float) -> None:
-        self.usual_length = float(np.sqrt(2 * trials))
+        self.trials = float(trials)
+
+    def table(self, shapes: Floats, bound: float) -> Floats:
+        """Return where scores are cut, in standard deviations; far out where there are too many trials to sum over."""
+        del shapes
+        return np.array([[bound if self.trials <= MOST_TRIALS else 1e6]])
 
     def at(self, predictors: Any, shapes: Any, response: Any, trials: Any, table: Any) -> BoundedScore:
-        """Return y - trials p, at most trials max(p, 1 - p)."""
-        del shapes, table
-        share = sigmoid(predictors[0])
-        slope = (trials * share * (1 - share)).reshape(1, 1)
-        most = trials * jnp.maximum(share, 1 - share)
-        own = (response - trials * share).reshape(1)
-        return BoundedScore(own, slope, slope, lambda gram: most * jnp.sqrt(jnp.maximum(gram[0, 0], 0.0)))
+        """Return the bounded score of y - trials p."""
+        del shapes
+        mean = trials * sigmoid(predictors[0])
+        if self.trials > MOST_TRIALS:
+            slope = (mean * (1 - sigmoid(predictors[0]))).reshape(1, 1)
+            most = jnp.maximum(mean, trials - mean)
+            own = (response - mean).reshape(1)
+            return BoundedScore(own, slope, slope, lambda gram: most * jnp.sqrt(jnp.maximum(gram[0, 0], 0.0)))
+        limit, shift, slope, variance, longest = self._cut(jnp, predictors[0], trials, table[0, 0])
+        own = (jnp.clip(response - mean, -limit, limit) - shift).reshape(1)
+        return BoundedScore(
+            own,
+            slope.reshape(1, 1),
+            variance.reshape(1, 1),
+            lambda gram: longest * jnp.sqrt(jnp.maximum(gram[0, 0], 0.0)),
+        )
+
+    def _cut(self, xp: Any, predictor: Any, trials: Any, bound: Any) -> tuple[Any, ...]:
+        """Return where the score is cut, its mean, slope and variance, and its longest value."""
+        counts = np.arange(self.trials + 1)
+        ratios = xp.log(xp.maximum(trials - counts[:-1], 0.5) / counts[1:])
+        logs = np.tri(len(counts), len(counts) - 1, -1) @ ratios + counts * predictor
+        is_there = counts <= trials
+        logs = xp.where(is_there, logs, -np.inf)
+        powers = xp.exp(logs - xp.max(logs))
+        weights = powers / xp.sum(powers)
+        scores = counts - xp.sum(weights * counts)
+        limit = bound * xp.sqrt(xp.sum(weights * scores**2))
+        cut = xp.clip(scores, -limit, limit)
+        shift = xp.sum(weights * cut)
+        cut = cut - shift
+        longest = xp.max(xp.where(is_there, xp.abs(cut), 0.0))
+        return limit, shift, xp.sum(weights * cut * scores), xp.sum(weights * cut**2), longest
 
     def information(self, predictors: Floats, shapes: Floats) -> Floats:
         """Return p (1 - p), of one trial."""
         del shapes
         share = special.expit(predictors[:1])
         return (share * (1 - share)).reshape(1, 1)
+
+    def moments(self, predictors: Floats, shapes: Floats, bound: float) -> Moments:
+        """Return what a cut does to the score of a usual record."""
+        if self.trials > MOST_TRIALS:
+            return super().moments(predictors, shapes, bound)
+        _, _, slope, variance, longest = self._cut(np, float(predictors[0]), self.trials, bound)
+        return Moments(float(slope), float(variance), lambda _: float(longest))
+
+    def cut_roots(self, predictors: Floats, shapes: Floats, bound: float) -> tuple[float, Floats]:
+        """Return the root of variance over slope."""
+        moments = self.moments(predictors, shapes, bound)
+        return float(np.sqrt(moments.variance / moments.slope)), np.eye(0)
 
 
 class Categorical(FiniteScores):

@@ -44,6 +44,9 @@ UNEVEN = 0.3
 DOUBT = 2.0
 """The standard deviation of the entries of the information in whitened coordinates before any slope is released."""
 
+SMALL = 8
+"""Up to so many parameters it is this; with more of them it is less."""
+
 DRIFT, LEAST_DRIFT = 0.5, 0.05
 """By how much these entries change where a step moves the predictors by one, and at least."""
 
@@ -149,6 +152,16 @@ class Release:
     def full_information(self, inefficiency: float) -> Floats:
         """Return what the records would tell without weights, cuts and noise, in whitened coordinates."""
         return self.seen(self.slope) * inefficiency / self.mean_weight
+
+    def at_information(self, ratio: float) -> "Release":
+        """Return the release as if its slope had been asked where records know so many times as much."""
+        return replace(
+            self,
+            slope=ratio * self.slope,
+            slope_sd=ratio * self.slope_sd,
+            variance=ratio * self.variance,
+            differences=None if self.differences is None else ratio * self.differences,
+        )
 
     def pooled(self, information: Floats, doubt: float) -> tuple["Release", float]:
         """Return the release with its slope averaged with what is known of it, and what doubt is left.
@@ -269,7 +282,8 @@ class Steps:
         The first steps move as far as they are told, shape parameters beyond a scale not at all; the later ones
         average with those before.
         """
-        point, known, doubt = start, np.zeros_like(information), DOUBT
+        unit = np.sqrt(max(self.regression.dimension / SMALL, 1.0))  # what matters of many entries is their norm
+        point, known, doubt = start, np.zeros_like(information), DOUBT / unit
         releases: list[Release] = []
         for number in range(num_steps):
             gradient, bend = spreads.prior_at(self.regression, point)
@@ -282,7 +296,7 @@ class Steps:
             move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
             is_early = number < EARLY * num_steps
             move = self._shaped(release, self.trusted(move), is_early)
-            point, doubt = point + move, float(np.hypot(doubt, LEAST_DRIFT + DRIFT * self.length(move)))
+            point, doubt = point + move, float(np.hypot(doubt, (LEAST_DRIFT + DRIFT * self.length(move)) / unit))
             known = whitening.inverse.T @ told.precision @ whitening.inverse + 0.5 * known
             information = self.information(release, point)
             spreads.update(self.regression, point, known)

@@ -11,7 +11,7 @@ from scipy import optimize, special
 from dpmcmc.fitting.strategies.weighted_scores.scores import BoundedScore, Floats, TabledScores, residual_row, table_row
 
 NODES = 4001
-EXTREMES, BETWEEN = 64, 1.002
+EXTREMES, BETWEEN = 128, 1.004
 """Residuals among which the longest score is looked for, and by how much those between them may be longer."""
 
 LONGEST_STEP = 2.0
@@ -134,6 +134,10 @@ class StudentT(LocationScale):
 
     num_shapes = 2
     usual_length = 1.3
+
+    def shape_bound(self, bound: float) -> float:
+        """Return three times the bound: the tails tell of the degrees of freedom."""
+        return 3.0 * bound
 
     def scores(self, xp: Any, residual: Any, shapes: Any) -> Any:
         """Return the scores by location, log scale and log degrees of freedom."""

@@ -16,13 +16,19 @@ from scipy import stats
 
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
-from dpmcmc.fitting.strategies.weighted_scores.scores import RESIDUALS, Floats
+from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, RESIDUALS, Floats
 
-LENGTH = float(np.sqrt(2.0))
+LENGTH = float(np.sqrt(3.0))
 """The longest that a record's counts less their probabilities are."""
 
-RARE = 1e-4
+FAR = 4.0
+"""Residuals beyond so many standard deviations are counted together as well: a few in many bins are seen in none."""
+
+RARE = 1e-3
 """How rarely residuals that have the family's law are told not to."""
+
+
+IS_FAR = np.abs(MIDDLES) > FAR
 
 
 class Point(NamedTuple):
@@ -62,10 +68,33 @@ class _Excess:
         residual, probabilities = regression.scores.residual(predictors, shapes, response.read(row), point.table)
         lower = np.append(-np.inf, RESIDUALS).astype(np.float32)
         upper = np.append(RESIDUALS, np.inf).astype(np.float32)
-        return ((residual > lower) & (residual <= upper)).astype(jnp.float32) - probabilities
+        bins = (residual > lower) & (residual <= upper)
+        return far_and_bins(bins.astype(jnp.float32) - probabilities)
+
+
+def far_and_bins(values: Any) -> Any:
+    """Return values of the bins with the sum over those that are far out in front."""
+    xp: Any = np if isinstance(values, np.ndarray) else jnp
+    return xp.concatenate([xp.sum(values[IS_FAR])[None], values])
 
 
 def p_value(excess: Floats, noise: float, size: float, probabilities: Floats) -> float:
-    """Return how probable a larger excess is, in the worst of the bins, were the law the family's."""
+    """Return how probable a larger excess is, in the worst of the bins, were the distribution the family's."""
     sds = np.sqrt(noise**2 + size * probabilities * (1 - probabilities))
     return float(min(1.0, len(excess) * 2 * stats.norm.sf(np.max(np.abs(excess) / sds))))
+
+
+def p_value_of_looks(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats) -> float:
+    """Return how probable a larger excess is in two looks, in the worst of the bins or far out.
+
+    Args:
+        excess: of the last look, the number of residuals that are far out in front.
+        noise: its standard deviation.
+        size: the number of records.
+        probabilities: of the bins.
+        before: the excess of the look before, which tells as much of residuals that are far out.
+    """
+    far = (excess[0] + before[0]) / 2
+    sd = np.sqrt(noise**2 / 2 + size * probabilities[0])
+    in_bins = p_value(excess[1:], noise, size, probabilities[1:])
+    return min(1.0, 2 * min(float(stats.norm.sf(far / sd)), in_bins))

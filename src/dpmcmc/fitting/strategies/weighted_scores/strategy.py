@@ -1,6 +1,6 @@
 """Regressions by weighted scores, as a strategy of `fit`: histograms, a pilot, a few large releases, draws."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -25,10 +25,17 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import (
     usual_variance,
 )
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms, Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import Release, Spreads, Steps, whiten, with_known_shapes
+from dpmcmc.fitting.strategies.weighted_scores.newton import (
+    Release,
+    Spreads,
+    Steps,
+    usual_predictors,
+    whiten,
+    with_known_shapes,
+)
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, Asked, ScoreAndSlope
-from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals, p_value
+from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals, far_and_bins, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
 from dpmcmc.model import FormulaModel
@@ -39,6 +46,9 @@ from dpmcmc.run.progress import Watcher
 NAME = "private_laplace"
 DRAWS = 1000
 """Draws of each chain unless stated."""
+
+MOST_CHANGE = 4.0
+"""By how much the information of a usual record may change between a release and where it leads, to be believed."""
 
 SLOPE_NOISE = 0.07
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in."""
@@ -191,11 +201,13 @@ class WeightedScores:
         steps = Steps(self.regression, moments, lambda asked: paid.run(self.pilot, asked), self._pilot_shares)
         known = information(self.regression, begin, moments)
         point, last, before = steps.pilot(begin, known, spreads, PILOT_STEPS - 1)  # line 2
-        bounds = best_bounds(steps, last, self._noise, tails(*self._excess(paid, moments, point)))  # line 3
+        look = self._excess(paid, moments, point)  # line 3
+        bounds = best_bounds(steps, last, self._noise, tails(*look))
         point = steps.bounded_step(point, last, spreads, bounds.bound, bounds.radius)
         releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
-        joined = draws.join_all(releases)
-        fits = p_value(*self._excess(paid, moments, joined.release.point))  # line 5
+        joined = draws.join_all(self._at_result(releases, moments))
+        last_look = self._excess(paid, moments, joined.release.point)  # line 5
+        fits = p_value_of_looks(*last_look, look[0])
         number = self.num_chains * self.num_steps
         drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 6
         if not np.isfinite(drawn.vectors).all():
@@ -241,6 +253,21 @@ class WeightedScores:
                 point, arrived = point + trusted, bool(np.allclose(move, trusted))
         return releases, arrived
 
+    def _at_result(self, releases: Sequence[Release], moments: Moments) -> list[Release]:
+        """Return releases with their slopes as they are where they lead: far from it records know more, or less."""
+        last = draws.join_all(releases).release
+        gain = np.linalg.pinv(last.seen(last.slope))
+        found = last.point + last.whitening.factor @ gain @ last.score
+
+        def known(point: Floats) -> float:
+            predictors = usual_predictors(self.regression, point, moments)
+            return float(np.trace(self.regression.scores.information(predictors, self.regression.shapes(np, point))))
+
+        ratios = [np.clip(known(found) / known(release.point), 1 / MOST_CHANGE, MOST_CHANGE) for release in releases]
+        if not np.isfinite(ratios).all():
+            return list(releases)
+        return [release.at_information(float(ratio)) for release, ratio in zip(releases, ratios, strict=True)]
+
     def _excess(self, paid: Session, moments: Moments, point: Floats) -> tuple[Floats, float, float, Floats]:
         """Return the excess of residuals by bins, the sd of its noise, the number of records and what is expected.
 
@@ -249,10 +276,10 @@ class WeightedScores:
         shapes = self.regression.shapes(np, point)
         table = self.regression.scores.residual_table(shapes)
         if self.residuals is None or table is None:
-            return np.zeros(len(MIDDLES)), 1.0, moments.size, np.zeros(len(MIDDLES))
+            return np.zeros(1 + len(MIDDLES)), 1.0, moments.size, np.zeros(1 + len(MIDDLES))
         asked = Point(np.asarray(point, np.float32), np.asarray(table, np.float32))
         excess, sd = paid.run(self.residuals, asked)
-        usual = np.maximum(table[:, 1:].mean(axis=0), 1 / moments.size)
+        usual = np.maximum(far_and_bins(table[:, 1:].mean(axis=0)), 1 / moments.size)
         return np.asarray(excess, float), float(sd), moments.size, usual
 
     def _result(
@@ -279,9 +306,11 @@ class WeightedScores:
         }
         named = self._named(all_vectors, all_spreads)
         number = len(drawn.vectors)
+        labelled = verdict.labelled(named)
+        spread = {label: float(values[:number].var()) for label, values in labelled.items()}
         jacobians = {
             label: (values[number : number + len(mean)] - values[number + len(mean) :]) / (2 * steps)
-            for label, values in verdict.labelled(named).items()
+            for label, values in labelled.items()
         }
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
         nothing, information = np.zeros((0, len(mean))), self._information(joined.release, bounds, moments)
@@ -292,7 +321,9 @@ class WeightedScores:
         moved = verdict.distance(joined, move, first.score_variance)
         decided = verdict.decided_by_prior(self.regression, drawn.vectors)
         shapes = np.append(np.zeros(self.regression.num_linear), np.ones(len(self.regression.free))) > 0
-        quality = verdict.judge(joined, moved, drawn.share_kept, (whole, visible), jacobians, checks, decided, shapes)
+        quality = verdict.judge(
+            joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes
+        )
         shape = (self.num_chains, self.num_steps)
         return Drawn(
             {name: values[:number].reshape(*shape, *values.shape[1:]) for name, values in named.items()},

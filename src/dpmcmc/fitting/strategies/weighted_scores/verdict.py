@@ -137,6 +137,7 @@ def judge(
     share_kept: float,
     parts: tuple[Variances, Variances],
     jacobians: Mapping[str, Floats],
+    spreads: Mapping[str, float],
     checks: Checks,
     decided: Sequence[str],
     shapes: NDArray[np.bool_] | None = None,
@@ -149,12 +150,13 @@ def judge(
         share_kept: the effective share of the proposals of draws.
         parts: where the variance comes from, and the same without the directions that no data can see.
         jacobians: how each number that people read moves with the parameters.
+        spreads: the variances of their draws.
         checks: what the releases say of the steps and of the model.
         decided: coefficients that the prior decides about.
         shapes: which of the parameters are shapes of the family.
     """
     grades = {
-        name: _grade(*parts, jacobian, _bias(checks, _is_shape(jacobian, shapes)))
+        name: _grade(*parts, jacobian, spreads.get(name, 0.0), _bias(checks, _is_shape(jacobian, shapes)))
         for name, jacobian in jacobians.items()
     }
     errors = [
@@ -163,7 +165,7 @@ def judge(
     error = float(np.sqrt(np.mean(np.square(errors)))) if errors else float("inf")
     reasons: list[str] = []
     verdicts: list[str] = []
-    if not (checks.arrived and moved <= FAR):
+    if not moved <= (FAR if checks.arrived else FAR / 2):
         verdicts.append("bad")
         reasons.append("The steps did not arrive: the result is far from where the last scores were released.")
     if not joined.p_value >= RARE:
@@ -223,13 +225,22 @@ def _bias(checks: Checks, is_shape: bool) -> float:
     return checks.bias.shape if is_shape else checks.bias.linear
 
 
-def _grade(parts: Variances, visible: Variances, jacobian: Floats, bias: float) -> Grade:
+def _grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float, bias: float) -> Grade:
     shares, seen = _shares(parts, jacobian), _shares(visible, jacobian)
     if not all(np.isfinite(share) for share in shares.values()):
         return Grade("bad", ("Its variance is not a positive number.",), {})
     if seen["prior"] > NOT_IDENTIFIED:
         return Grade("bad", (NOT_SEEN,), shares)
     exact, own = (float(np.sum(jacobian @ part * jacobian)) for part in (parts.exact, sum(parts[:3])))
+    # what privacy adds is all that the posterior without it would not have: noise, lost efficiency, doubt of the slope
+    own = max(own, spread)
+    kept = min(exact / own, 1 - shares["privacy"])
+    rest = max(shares["data"] + shares["prior"], 1e-30)
+    shares = {
+        "data": kept * shares["data"] / rest,
+        "privacy": 1 - kept,
+        "prior": kept * shares["prior"] / rest,
+    }
     if bias * np.sqrt(exact) > OFF * np.sqrt(own):
         size = f" by about {bias:.2g} standard deviations" if np.isfinite(bias) else ""
         return Grade("fair", (f"{ROBUST}{size}.",), shares)
