@@ -150,8 +150,13 @@ class Release:
         return np.clip(1.0 + believed * (found / np.maximum(expected, 0.2) - 1.0), 0.2, 2.0)
 
     def full_information(self, inefficiency: float) -> Floats:
-        """Return what the records would tell without weights, cuts and noise, in whitened coordinates."""
-        return self.seen(self.slope) * inefficiency / self.mean_weight
+        """Return what the records would tell without weights, cuts and noise, in whitened coordinates.
+
+        Where a slope is not seen, it is taken to be as large as it may be without being seen, by half.
+        """
+        values, vectors = np.linalg.eigh(self.slope)
+        slope = (vectors * np.maximum(values, self.noise_level / 2)) @ vectors.T
+        return slope * inefficiency / self.mean_weight
 
     def at_information(self, ratio: float) -> "Release":
         """Return the release as if its slope had been asked where records know so many times as much."""
