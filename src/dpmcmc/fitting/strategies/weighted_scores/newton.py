@@ -38,8 +38,8 @@ SEEN = 3.0
 LEAST_WEIGHT = 0.02
 """Mean weights below this are taken to be noise."""
 
-UNEVEN = 0.3
-"""How much mean weights usually differ between coordinates."""
+UNEVEN, LEAST_UNEVEN = 0.3, 0.05
+"""How much mean weights usually differ between coordinates, and how small they may be beside the mean."""
 
 DOUBT = 2.0
 """The standard deviation of the entries of the information in whitened coordinates before any slope is released."""
@@ -147,7 +147,12 @@ class Release:
         believed = UNEVEN**2 / (UNEVEN**2 + (self.lengths_sd / mean) ** 2)
         expected = slopes / slopes.mean()
         found = 1.0 + self.differences / mean
-        return np.clip(1.0 + believed * (found / np.maximum(expected, 0.2) - 1.0), 0.2, 2.0)
+        return np.clip(1.0 + believed * (found / np.maximum(expected, 0.1) - 1.0), LEAST_UNEVEN, 2.0)
+
+    @property
+    def weights(self) -> Floats:
+        """The mean weight of a record in each coordinate: small where few records tell, each of them much."""
+        return np.clip(self.mean_weight * self.unevenness, LEAST_WEIGHT, 1.0)
 
     def full_information(self, inefficiency: float) -> Floats:
         """Return what the records would tell without weights, cuts and noise, in whitened coordinates.
@@ -175,18 +180,19 @@ class Release:
             information: of all records without weights, as it is known, in the original coordinates.
             doubt: the standard deviation of its entries in whitened coordinates.
         """
-        weight = self.mean_weight
-        expected = weight * self.whitening.factor.T @ information @ self.whitening.factor
-        sd = weight * doubt
-        gain = sd**2 / (sd**2 + self.slope_sd**2)
-        slope_sd = self.slope_sd * float(np.sqrt(gain))
-        return replace(self, slope=expected + gain * (self.slope - expected), slope_sd=slope_sd), slope_sd / weight
+        weights = np.sqrt(np.outer(self.weights, self.weights))
+        expected = weights * (self.whitening.factor.T @ information @ self.whitening.factor)
+        gain = (weights * doubt) ** 2 / ((weights * doubt) ** 2 + self.slope_sd**2)
+        slope_sd = self.slope_sd * float(np.sqrt(np.mean(gain)))
+        pooled = replace(self, slope=expected + gain * (self.slope - expected), slope_sd=slope_sd)
+        return pooled, slope_sd / float(np.mean(weights))
 
     def information(self) -> Floats:
         """Return what all records know without weights; not less than the noise in any direction: for coordinates."""
         values, vectors = np.linalg.eigh(self.slope)
-        raised = np.maximum(values, self.noise_level) / self.mean_weight
-        inner = (vectors * raised) @ vectors.T
+        inner = (
+            (vectors * np.maximum(values, self.noise_level)) @ vectors.T / np.sqrt(np.outer(self.weights, self.weights))
+        )
         return self.whitening.inverse.T @ inner @ self.whitening.inverse
 
 
