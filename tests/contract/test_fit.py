@@ -91,7 +91,7 @@ def test_models_in_one_charge(model, options, names) -> None:
     assert book.account("patients").spent == posterior.certificate.event
     assert posterior.certificate.delta == 1e-6
     if model is FORMULA:
-        assert posterior.settings["pilot"]["steps"] == 7
+        assert posterior.settings["pilot"]["steps"] == 8
         assert "the truth is their root" in posterior.settings["chosen"]
     else:
         assert posterior.settings["pilot"]["approach_steps"] == 6
@@ -121,7 +121,7 @@ def test_a_prepared_fit_charges_nothing_and_knows_its_price() -> None:
     for part in (
         "family bernoulli",
         "4,000 records",
-        "7 private scoring steps",
+        "8 private scoring steps",
         "the truth is their root whatever the bound",
         "epsilon = 1.999 at delta = 1e-06",
     ):

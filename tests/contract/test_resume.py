@@ -63,9 +63,13 @@ def ctrl_c(times=1):
                         signal.raise_signal(signal.SIGINT)  # in this thread: each one is noticed
                 yield segment
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "Plan", Pressing)
-        yield
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are deaf to it
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(plan, "Plan", Pressing)
+            yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def names(folder) -> list[str]:

@@ -38,6 +38,7 @@ logging.basicConfig(level=logging.DEBUG)
 from dpmcmc.cli.main import app
 from dpmcmc.run import progress
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are deaf to it
 update, presses = progress.Watcher.update, 0
 progress.SECONDS_BETWEEN_LINES = 0.0
 

@@ -61,6 +61,10 @@ __all__ = [
 _HOMES = {"to_arviz": "arviz_adapter", "plot_distances": "budget_plots", "plot_privacy": "budget_plots"}
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Load pictures, and what draws them, when somebody asks: a fit does not wait for them."""
     if name not in __all__:

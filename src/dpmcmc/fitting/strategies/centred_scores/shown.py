@@ -17,8 +17,8 @@ from numpyro.distributions import biject_to, constraints
 
 from dpmcmc.enclave import PrivateData
 from dpmcmc.fitting.strategies.centred_scores.laws import TRUNCATED, is_known
-from dpmcmc.fitting.strategies.weighted_scores.newton import Whitening
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening
 from dpmcmc.model import made_up
 from dpmcmc.model.observed import Observed
 from dpmcmc.run.program import Layout

@@ -23,8 +23,9 @@ from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import verdict
 from dpmcmc.fitting.strategies.weighted_scores.budget import USUAL_SLOPE
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined, join_all
-from dpmcmc.fitting.strategies.weighted_scores.newton import Release, whiten
+from dpmcmc.fitting.strategies.weighted_scores.newton import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.fitting.whitening import Begin
 from dpmcmc.model import Model
 from dpmcmc.model.observed import Observed
@@ -206,11 +207,8 @@ class CentredScores:
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
         hidden = hidden_directions(self.observed, self.data, self.layout, mean, prior.scales)
         full = joined.release.full_information(loss)
-        spread = {label: float(values.var()) for label, values in verdict.labelled(self._named(flat)).items()}
         parts, visible = (verdict.variances(joined, bend, full, known) for known in (np.zeros((0, len(mean))), hidden))
-        quality = verdict.judge(
-            joined, moved, 1.0, (parts, visible), jacobians, spread, verdict.Checks(arrived, fits), []
-        )
+        quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, {}, verdict.Checks(arrived, fits), [])
         shape = (self.num_chains, self.num_steps)
         named = {name: values.reshape(*shape, *values.shape[1:]) for name, values in self._named(flat).items()}
         quality = verdict.beside_prior(quality, named, prior_draws(self.model))

@@ -7,7 +7,14 @@ import numpy as np
 from jax.nn import sigmoid
 from scipy import special
 
-from dpmcmc.fitting.strategies.weighted_scores.scores import BoundedScore, FiniteScores, Floats, Moments, Scores
+from dpmcmc.fitting.strategies.weighted_scores.scores import (
+    RESIDUALS,
+    BoundedScore,
+    FiniteScores,
+    Floats,
+    Moments,
+    Scores,
+)
 
 MOST_TRIALS = 256
 """Up to so many trials the scores of proportions are cut: their moments are sums over the numbers of successes."""
@@ -61,15 +68,44 @@ class Binomial(Scores):
             lambda gram: longest * jnp.sqrt(jnp.maximum(gram[0, 0], 0.0)),
         )
 
-    def _cut(self, xp: Any, predictor: Any, trials: Any, bound: Any) -> tuple[Any, ...]:
-        """Return where the score is cut, its mean, slope and variance, and its longest value."""
+    def _probabilities(self, xp: Any, predictor: Any, trials: Any) -> tuple[Any, Any, Any]:
+        """Return the numbers of successes, how probable they are, and which of them can be."""
         counts = np.arange(self.trials + 1)
         ratios = xp.log(xp.maximum(trials - counts[:-1], 0.5) / counts[1:])
         logs = np.tri(len(counts), len(counts) - 1, -1) @ ratios + counts * predictor
         is_there = counts <= trials
         logs = xp.where(is_there, logs, -np.inf)
         powers = xp.exp(logs - xp.max(logs))
-        weights = powers / xp.sum(powers)
+        return counts, powers / xp.sum(powers), is_there
+
+    def residual_table(self, shapes: Floats) -> Floats | None:
+        """Return nothing to look up, but bins; None where there is one trial, or too many to sum over."""
+        del shapes
+        return np.zeros((1, 2 + len(RESIDUALS))) if 1 < self.trials <= MOST_TRIALS else None
+
+    def residual(self, predictors: Any, shapes: Any, response: Any, trials: Any, table: Any) -> tuple[Any, Any]:
+        """Return the residual in standard deviations, and how probable its bins are."""
+        del shapes, table
+        counts, weights, _ = self._probabilities(jnp, predictors[0], trials)
+        mean = jnp.sum(weights * counts)
+        sd = jnp.sqrt(jnp.maximum(jnp.sum(weights * (counts - mean) ** 2), 1e-12))
+        lower = np.append(-np.inf, RESIDUALS).astype(np.float32)
+        upper = np.append(RESIDUALS, np.inf).astype(np.float32)
+        places = ((counts - mean) / sd)[:, None]
+        return (response - mean) / sd, weights @ ((places > lower) & (places <= upper)).astype(jnp.float32)
+
+    def bin_probabilities(self, predictors: Floats, table: Floats) -> Floats:
+        """Return how probable the bins of a usual record are."""
+        del table
+        counts, weights, _ = self._probabilities(np, float(predictors[0]), self.trials)
+        mean = float(weights @ counts)
+        sd = float(np.sqrt(weights @ (counts - mean) ** 2))
+        places = np.searchsorted(RESIDUALS, (counts - mean) / sd, side="left")
+        return np.asarray(np.bincount(places, weights, len(RESIDUALS) + 1), np.float64)
+
+    def _cut(self, xp: Any, predictor: Any, trials: Any, bound: Any) -> tuple[Any, ...]:
+        """Return where the score is cut, its mean, slope and variance, and its longest value."""
+        counts, weights, is_there = self._probabilities(xp, predictor, trials)
         scores = counts - xp.sum(weights * counts)
         limit = bound * xp.sqrt(xp.sum(weights * scores**2))
         cut = xp.clip(scores, -limit, limit)

@@ -59,11 +59,12 @@ class Counts(TabledScores):
         grid = np.linspace(LOWEST, self.highest, ROWS)
         return np.stack([residual_row(*self._law(predictor, shapes)) for predictor in grid])
 
-    def residual(self, predictors: Any, shapes: Any, response: Any, table: Any) -> tuple[Any, Any]:
+    def residual(self, predictors: Any, shapes: Any, response: Any, trials: Any, table: Any) -> tuple[Any, Any]:
         """Return the score by the predictor in standard deviations, and how probable its bins are.
 
         Bins of a count's residual are as probable as at the nearest predictor of the grid, where it is taken to be.
         """
+        del trials
         step = (self.highest - LOWEST) / (ROWS - 1)
         index = jnp.clip(jnp.round((predictors[0] - LOWEST) / step).astype(jnp.int32), 0, ROWS - 1)
         scores = self.scores(jnp, response, LOWEST + step * index, shapes)

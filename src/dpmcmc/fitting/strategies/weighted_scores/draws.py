@@ -13,9 +13,10 @@ import numpy as np
 from numpy.random import Generator
 from scipy import linalg, stats
 
-from dpmcmc.fitting.strategies.weighted_scores.newton import Likelihood, Release
+from dpmcmc.fitting.strategies.weighted_scores.newton import Release
 from dpmcmc.fitting.strategies.weighted_scores.regression import Group, Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood
 
 SLOPES = 32
 """How many slopes are drawn around the released one: the draws carry its uncertainty."""

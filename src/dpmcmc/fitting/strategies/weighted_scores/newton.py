@@ -7,7 +7,7 @@ the precision M (V + N)^-1 M, and the next question is asked where it points, in
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -16,6 +16,8 @@ from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, TabledScores
+from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
+from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening, whiten
 
 PILOT_BOUND = 1.0
 """Where scores are cut off in the pilot, in their standard deviations: noise counts there, and efficiency does not."""
@@ -51,30 +53,7 @@ DRIFT, LEAST_DRIFT = 0.5, 0.05
 """By how much these entries change where a step moves the predictors by one, and at least."""
 
 
-class Likelihood(NamedTuple):
-    """A normal likelihood in whitened coordinates around a point: exp(-z^T precision z / 2 + z^T tilt)."""
-
-    precision: Floats
-    tilt: Floats
-
-
-class Whitening(NamedTuple):
-    """parameters = centre + factor z."""
-
-    factor: Floats
-    inverse: Floats
-
-
 Ask = Callable[[Asked], Answer]
-
-
-def whiten(precision: Floats) -> Whitening:
-    """Return coordinates in which a precision is the identity, each as near to one of the parameters as can be."""
-    scales = np.sqrt(np.maximum(np.diag(precision), 1e-30))
-    values, vectors = np.linalg.eigh((precision + precision.T) / 2 / np.outer(scales, scales))
-    values = np.maximum(values, 1e-9 * values[-1])
-    root, inverse_root = (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
-    return Whitening(inverse_root / scales[:, None], root * scales)
 
 
 @dataclass(frozen=True)
@@ -286,7 +265,7 @@ class Steps:
         return float(np.sqrt(squares.max(initial=0.0))), float(shapes)
 
     def pilot(
-        self, start: Floats, information: Floats, spreads: "Spreads", num_steps: int
+        self, start: Floats, information: Floats, spreads: Spreads, num_steps: int
     ) -> tuple[Floats, Release, Sequence[Release]]:
         """Return where the steps lead, the last release with the score histogram of the last few, and these.
 
@@ -320,7 +299,7 @@ class Steps:
         )
         return point, pooled, last
 
-    def bounded_step(self, point: Floats, last: Release, spreads: "Spreads", bound: float, radius: float) -> Floats:
+    def bounded_step(self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float) -> Floats:
         """Return where one more step leads that has other bounds: where the model does not hold, elsewhere."""
         gradient, bend = spreads.prior_at(self.regression, point)
         information = self.information(last, point)
@@ -348,35 +327,6 @@ class Steps:
         shapes = self.regression.shapes(np, release.point)
         step = self.regression.scores.step_of_scale(shapes, PILOT_BOUND, newton)
         return move if step is None else np.concatenate([move[:place], [step], np.zeros(len(move) - place - 1)])
-
-
-class Spreads:
-    """The standard deviations of random intercepts, as a pilot finds them: they are the prior's own parameters."""
-
-    def __init__(self, regression: Regression) -> None:
-        self.values = {group.name: np.full(group.num_spreads, group.prior.quantile(0.5)) for group in regression.groups}
-
-    def prior_at(self, regression: Regression, point: Floats) -> tuple[Floats, Floats]:
-        """Return the gradient of the log-prior and its precision, random intercepts included."""
-        gradient, bend = regression.prior_at(point)
-        bend = regression.prior_precision(bend)
-        for group in regression.groups:
-            for which, spread in enumerate(self.values[group.name]):
-                places = group.members(which)
-                gradient[places] = -point[places] / spread**2
-                bend[places, places] = 1 / spread**2
-        return gradient, bend
-
-    def update(self, regression: Regression, point: Floats, precision: Floats) -> None:
-        """Set each spread so that it explains the intercepts, less what noise alone makes of them."""
-        for group in regression.groups:
-            for which, spread in enumerate(self.values[group.name]):
-                places = group.members(which)
-                posterior = np.linalg.inv(precision[np.ix_(places, places)] + np.eye(len(places)) / spread**2)
-                square = float(np.mean(point[places] ** 2 + np.diag(posterior)))
-                low, high = (group.prior.quantile(probability) for probability in (0.01, 0.99))
-                if group.prior.fixed is None:
-                    self.values[group.name][which] = float(np.clip(np.sqrt(square), low, high))
 
 
 def _single(value: Any) -> Any:

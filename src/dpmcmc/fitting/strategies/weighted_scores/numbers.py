@@ -64,8 +64,9 @@ class LocationScale(TabledScores):
         residuals, weights = self.rule(shapes)
         return residual_row(self.scores(np, residuals, shapes)[:, 0], weights)[None]
 
-    def residual(self, predictors: Any, shapes: Any, response: Any, table: Any) -> tuple[Any, Any]:
+    def residual(self, predictors: Any, shapes: Any, response: Any, trials: Any, table: Any) -> tuple[Any, Any]:
         """Return the score by the predictor in standard deviations, and how probable its bins are."""
+        del trials
         scores = self.scores(jnp, (response - predictors[0]) / jnp.exp(shapes[0]), shapes)
         return scores[0] * table[0, 0], table[0, 1:]
 

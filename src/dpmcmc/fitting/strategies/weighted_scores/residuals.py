@@ -65,7 +65,9 @@ class _Excess:
     def _of_row(self, point: Point, row: Any) -> jax.Array:
         regression, response = self.regression, self.regression.model.coordinates.response
         predictors, shapes = regression.predictors(point.centre, row), regression.shapes(jnp, point.centre)
-        residual, probabilities = regression.scores.residual(predictors, shapes, response.read(row), point.table)
+        residual, probabilities = regression.scores.residual(
+            predictors, shapes, response.read(row), response.read_trials(row), point.table
+        )
         lower = np.append(-np.inf, RESIDUALS).astype(np.float32)
         upper = np.append(RESIDUALS, np.inf).astype(np.float32)
         bins = (residual > lower) & (residual <= upper)

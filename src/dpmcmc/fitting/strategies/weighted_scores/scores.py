@@ -96,9 +96,14 @@ class Scores(ABC):
         del shapes
         return None
 
-    def residual(self, predictors: Any, shapes: Any, response: Any, table: Any) -> tuple[Any, Any]:
+    def residual(self, predictors: Any, shapes: Any, response: Any, trials: Any, table: Any) -> tuple[Any, Any]:
         """Return the score by the predictor in its standard deviations, and how probable its bins are, in JAX."""
         raise NotImplementedError
+
+    def bin_probabilities(self, predictors: Floats, table: Floats) -> Floats:
+        """Return about how probable the bins of residuals are, on the host."""
+        del predictors
+        return np.asarray(table[:, 1:].mean(axis=0))
 
     def step_of_scale(self, shapes: Floats, bound: float, newton: float) -> float | None:
         """Return by how much the logarithm of a scale is off where Newton's step is this; None if there is no scale."""

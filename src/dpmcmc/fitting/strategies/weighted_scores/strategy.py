@@ -1,6 +1,6 @@
 """Regressions by weighted scores, as a strategy of `fit`: histograms, a pilot, a few large releases, draws."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -27,17 +27,18 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import (
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms, Moments
 from dpmcmc.fitting.strategies.weighted_scores.newton import (
     Release,
-    Spreads,
     Steps,
     usual_predictors,
-    whiten,
     with_known_shapes,
 )
+from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, Asked, ScoreAndSlope
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals, far_and_bins, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
+from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
+from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.model import FormulaModel
 from dpmcmc.run.plan import parameters, surroundings
 from dpmcmc.run.program import Layout
@@ -46,9 +47,6 @@ from dpmcmc.run.progress import Watcher
 NAME = "private_laplace"
 DRAWS = 1000
 """Draws of each chain unless stated."""
-
-MOST_CHANGE = 4.0
-"""By how much the information of a usual record may change between a release and where it leads, to be believed."""
 
 SLOPE_NOISE = 0.07
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in."""
@@ -205,7 +203,7 @@ class WeightedScores:
         bounds = best_bounds(steps, last, self._noise, tails(*look))
         point = steps.bounded_step(point, last, spreads, bounds.bound, bounds.radius)
         releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
-        joined = draws.join_all(self._at_result(releases, moments))
+        joined = draws.join_all(at_result(self.regression, releases, moments))
         last_look = self._excess(paid, moments, joined.release.point)  # line 5
         fits = p_value_of_looks(*last_look, look[0])
         number = self.num_chains * self.num_steps
@@ -253,21 +251,6 @@ class WeightedScores:
                 point, arrived = point + trusted, bool(np.allclose(move, trusted))
         return releases, arrived
 
-    def _at_result(self, releases: Sequence[Release], moments: Moments) -> list[Release]:
-        """Return releases with their slopes as they are where they lead: far from it records know more, or less."""
-        last = draws.join_all(releases).release
-        gain = np.linalg.pinv(last.seen(last.slope))
-        found = last.point + last.whitening.factor @ gain @ last.score
-
-        def known(point: Floats) -> float:
-            predictors = usual_predictors(self.regression, point, moments)
-            return float(np.trace(self.regression.scores.information(predictors, self.regression.shapes(np, point))))
-
-        ratios = [np.clip(known(found) / known(release.point), 1 / MOST_CHANGE, MOST_CHANGE) for release in releases]
-        if not np.isfinite(ratios).all():
-            return list(releases)
-        return [release.at_information(float(ratio)) for release, ratio in zip(releases, ratios, strict=True)]
-
     def _excess(self, paid: Session, moments: Moments, point: Floats) -> tuple[Floats, float, float, Floats]:
         """Return the excess of residuals by bins, the sd of its noise, the number of records and what is expected.
 
@@ -279,7 +262,8 @@ class WeightedScores:
             return np.zeros(1 + len(MIDDLES)), 1.0, moments.size, np.zeros(1 + len(MIDDLES))
         asked = Point(np.asarray(point, np.float32), np.asarray(table, np.float32))
         excess, sd = paid.run(self.residuals, asked)
-        usual = np.maximum(far_and_bins(table[:, 1:].mean(axis=0)), 1 / moments.size)
+        expected = self.regression.scores.bin_probabilities(usual_predictors(self.regression, point, moments), table)
+        usual = np.maximum(far_and_bins(expected), 1 / moments.size)
         return np.asarray(excess, float), float(sd), moments.size, usual
 
     def _result(

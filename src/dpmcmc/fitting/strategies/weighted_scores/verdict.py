@@ -150,7 +150,7 @@ def judge(
         share_kept: the effective share of the proposals of draws.
         parts: where the variance comes from, and the same without the directions that no data can see.
         jacobians: how each number that people read moves with the parameters.
-        spreads: the variances of their draws.
+        spreads: the variances of their draws, if the posterior without privacy is about normal.
         checks: what the releases say of the steps and of the model.
         decided: coefficients that the prior decides about.
         shapes: which of the parameters are shapes of the family.
@@ -208,6 +208,7 @@ def judge(
     if marked:
         verdicts.append("fair")
         reasons.append(f"{MARKED} {', '.join(marked)}; the prior decides there.")
+    grades |= {name: Grade("good", (), {}) for name in spreads if name not in grades and name.endswith("_sigma")}
     if of_all == "bad":
         grades = {name: Grade("bad", grade.reasons, grade.shares) for name, grade in grades.items()}
     return Quality(worst(verdicts), tuple(reasons), grades, error if np.isfinite(error) else None)
@@ -232,15 +233,16 @@ def _grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float
     if seen["prior"] > NOT_IDENTIFIED:
         return Grade("bad", (NOT_SEEN,), shares)
     exact, own = (float(np.sum(jacobian @ part * jacobian)) for part in (parts.exact, sum(parts[:3])))
-    # what privacy adds is all that the posterior without it would not have: noise, lost efficiency, doubt of the slope
-    own = max(own, spread)
-    kept = min(exact / own, 1 - shares["privacy"])
-    rest = max(shares["data"] + shares["prior"], 1e-30)
-    shares = {
-        "data": kept * shares["data"] / rest,
-        "privacy": 1 - kept,
-        "prior": kept * shares["prior"] / rest,
-    }
+    if spread > 0:
+        # what privacy adds is all that a posterior without it would not have: noise, lost efficiency, a doubtful slope
+        own = max(own, spread)
+        kept = min(exact / own, 1 - shares["privacy"])
+        rest = max(shares["data"] + shares["prior"], 1e-30)
+        shares = {
+            "data": kept * shares["data"] / rest,
+            "privacy": 1 - kept,
+            "prior": kept * shares["prior"] / rest,
+        }
     if bias * np.sqrt(exact) > OFF * np.sqrt(own):
         size = f" by about {bias:.2g} standard deviations" if np.isfinite(bias) else ""
         return Grade("fair", (f"{ROBUST}{size}.",), shares)
