@@ -1,6 +1,5 @@
 """Diagnostics of draws: equalities with brute force and closed forms, laws with a stated rate, and what must fail."""
 
-import inspect
 import math
 import os
 import subprocess

@@ -17,7 +17,8 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import made_up
 from dpmcmc.model.model import Model
 from dpmcmc.model.numpyro_sites import at_position, draw, evaluate, examine, unconstrained
-from dpmcmc.model.observed import Observed, Reads, find_observed, find_reads, is_there, is_whole, without_marks
+from dpmcmc.model.observed import Observed, find_observed, is_there, is_whole, without_marks
+from dpmcmc.model.reads import Reads, find_reads
 from dpmcmc.model.replay import replay
 from dpmcmc.model.separation import FEW, MORE, find_data_plate, refuse_sites, separate
 

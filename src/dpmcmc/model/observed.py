@@ -18,10 +18,8 @@ import numpy as np
 from numpyro.distributions import Distribution, ExpandedDistribution, Independent, MaskedDistribution, MixtureSameFamily
 
 from dpmcmc.model.missing import is_missing
+from dpmcmc.model.reads import Reads, Sites, as_rows, has_order
 from dpmcmc.model.replay import replay
-
-Sites = Callable[[Any, Any], Mapping[str, Any]]
-"""``sites(position, rows)``: the sites of a model at a position, as NumPyro's `trace` has them."""
 
 MOST_TERMS = 64
 """The most numbers of a record, or of all rows of a person, that are told apart."""
@@ -107,32 +105,6 @@ class _NoTerms(Exception):
     """A distribution cannot be taken apart into terms."""
 
 
-class Reads(NamedTuple):
-    """Which leaves of a record, by their places, a site reads for its law and for its response."""
-
-    law: frozenset[int]
-    response: frozenset[int]
-
-
-def find_reads(sites: Sites, names: Sequence[str], position: Any, record: Any) -> dict[str, Reads]:
-    """Return what each observed site of a model reads of a record."""
-
-    def of_record(position: Any, record: Any) -> list[Any]:
-        found = sites(position, _as_rows(record))
-        laws = [(jax.tree.leaves(found[name]["fn"]), found[name]["scale"]) for name in names]
-        return [(law, found[name]["value"]) for law, name in zip(laws, names, strict=True)]
-
-    traced, shapes = jax.make_jaxpr(of_record, return_shape=True)(position, record)
-    sources = _sources(traced.jaxpr, len(jax.tree.leaves(record)))
-    start, reads = 0, {}
-    for name, (law, response) in zip(names, shapes, strict=True):
-        ends = start + len(jax.tree.leaves(law)), start + len(jax.tree.leaves(law)) + len(jax.tree.leaves(response))
-        parts = sources[start : ends[0]], sources[ends[0] : ends[1]]
-        reads[name] = Reads(*(frozenset[int]().union(*part) for part in parts))
-        start = ends[1]
-    return reads
-
-
 def find_observed(
     sites: Sites,
     reads: Mapping[str, Reads],
@@ -149,12 +121,12 @@ def find_observed(
         position: the shapes of a position.
         record: the shapes of a record.
     """
-    if not _has_order(list(reads.values())):
+    if not has_order(list(reads.values())):
         return None
     forms: dict[str, _Form] = {}
 
     def of_record(position: Any, record: Any) -> tuple[LawOfRecord, ...]:
-        found = sites(position, _as_rows(record))
+        found = sites(position, as_rows(record))
         return tuple(_of_site(name, found[name], forms) for name in reads)
 
     try:
@@ -233,10 +205,6 @@ def _is_one_term(observed: Observed, position: Any, rows: Any) -> bool:
     """Say whether one number, or one vector, is observed of a record."""
     record = jax.tree.map(lambda leaf: leaf[0], rows)
     return sum(law.is_there.shape[0] for law in jax.eval_shape(observed.at, position, record)) == 1
-
-
-def _as_rows(record: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf[None], record)
 
 
 def _of_site(name: str, site: Any, forms: dict[str, _Form]) -> LawOfRecord:
@@ -351,34 +319,3 @@ def _event_dim(law: Any, name: str) -> int:
         if constraint is not None:
             return constraint.event_dim
     return 0
-
-
-def _has_order(reads: Sequence[Reads]) -> bool:
-    """Say whether sites can be ordered so that no law reads its own response, or one of a later site."""
-    if not all(each.response for each in reads):
-        return False
-    if sum(len(each.response) for each in reads) != len(frozenset[int]().union(*(each.response for each in reads))):
-        return False  # two sites observe the same column
-    left = list(reads)
-    while left:
-        open_ones = frozenset[int]().union(*(each.response for each in left))
-        settled = [each for each in left if not each.law & open_ones]
-        if not settled:
-            return False
-        left = [each for each in left if each.law & open_ones]
-    return True
-
-
-def _sources(jaxpr: Any, num_leaves: int) -> list[frozenset[int]]:
-    """Return for each result of a jaxpr from which of its last arguments it is computed."""
-    sources: dict[Any, frozenset[int]] = {}
-    for place, variable in enumerate(jaxpr.invars[len(jaxpr.invars) - num_leaves :]):
-        sources[variable] = frozenset([place])
-
-    def read(atom: Any) -> frozenset[int]:
-        return frozenset() if hasattr(atom, "val") else sources.get(atom, frozenset())
-
-    for equation in jaxpr.eqns:
-        union = frozenset[int]().union(*(read(atom) for atom in equation.invars))
-        sources.update(dict.fromkeys(equation.outvars, union))
-    return [read(atom) for atom in jaxpr.outvars]

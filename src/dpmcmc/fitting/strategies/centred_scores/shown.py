@@ -7,6 +7,7 @@ are measured in the laws' own parameters, mapped to the real line, at made-up re
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -61,7 +62,27 @@ def _at(
     are not finite, such as the logarithm of a zero, are left out: a derivative through one would not be a number.
     """
     tables = made_up.tables(data.facts.record, data.facts.bounds, RECORDS)
-    rows = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *tables)
+    rows = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *tables)
+    of_rows, with_moves = _compiled(observed, layout)
+    base, moves = (np.asarray(each, float) for each in with_moves(np.asarray(point, np.float32), rows))
+    jacobian = moves * scales
+    kept = np.isfinite(base).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2))
+    if not kept.any():
+        raise ValueError("the laws are not finite at any made-up record where the steps led")
+    rows = jax.tree.map(lambda leaf: leaf[kept], rows)
+
+    def shown(vector: Any) -> jax.Array:
+        return of_rows(vector, rows)
+
+    return shown, jnp.asarray(base[kept].ravel(), jnp.float32), jacobian[kept].reshape(-1, len(point))
+
+
+@lru_cache(maxsize=32)
+def _compiled(observed: Observed, layout: Layout) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return what gives the laws' parameters at a flat position, for rows, and them with how they move.
+
+    Compiled once for each model: points and rows are arguments.
+    """
 
     def of_row(vector: Any, row: Any) -> jax.Array:
         found = observed.at(layout.unravel(vector), row)
@@ -73,15 +94,14 @@ def _at(
         ]
         return jnp.concatenate([jnp.ravel(part) for part in parts])
 
-    here = jnp.asarray(point, jnp.float32)
-    base = np.asarray(jax.vmap(of_row, in_axes=(None, 0))(here, rows), float)
-    jacobian = np.asarray(jax.vmap(jax.jacfwd(of_row), in_axes=(None, 0))(here, rows), float) * scales
-    kept = np.isfinite(base).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2))
-    if not kept.any():
-        raise ValueError("the laws are not finite at any made-up record where the steps led")
-    rows = jax.tree.map(lambda leaf: leaf[kept], rows)
-    shown = jax.jit(lambda vector: jnp.ravel(jax.vmap(of_row, in_axes=(None, 0))(vector, rows)))
-    return shown, jnp.asarray(base[kept].ravel(), jnp.float32), jacobian[kept].reshape(-1, len(point))
+    def of_rows(vector: Any, rows: Any) -> jax.Array:
+        return jnp.ravel(jax.vmap(of_row, in_axes=(None, 0))(vector, rows))
+
+    def with_moves(vector: Any, rows: Any) -> tuple[jax.Array, jax.Array]:
+        moves = jax.vmap(jax.jacfwd(of_row), in_axes=(None, 0))(vector, rows)
+        return jax.vmap(of_row, in_axes=(None, 0))(vector, rows), moves
+
+    return jax.jit(of_rows), jax.jit(with_moves)
 
 
 def unconstrained(law: Any) -> jax.Array:

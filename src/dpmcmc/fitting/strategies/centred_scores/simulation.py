@@ -9,7 +9,7 @@ the variance of the score.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
@@ -22,17 +22,24 @@ from dpmcmc.enclave import Oracle, PrivateData, Session, Sum
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_STEPS, single, usual_variance
 from dpmcmc.fitting.strategies.centred_scores.releases import PLACES, RADII, Answer, Asked
+from dpmcmc.fitting.strategies.centred_scores.simulator import (
+    BATCH,
+    MOST_DRAWS,
+    Simulator,
+    moved,
+    score_of,
+    share_kept,
+)
 from dpmcmc.fitting.strategies.centred_scores.steps import Prior
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_SHARE, RESIDUALS_SHARE
 from dpmcmc.fitting.strategies.weighted_scores.residuals import p_value
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.missing_cells import is_hidden
-from dpmcmc.model.observed import LawOfRecord, Observed
+from dpmcmc.model.observed import Observed
 from dpmcmc.run.program import Layout
 
-BATCH = 2**14
-DRAWS_A_RECORD, MOST_DRAWS = 25, 2**23
-"""How many draws the last releases have for each record, at least, and how many at most."""
+DRAWS_A_RECORD = 25
+"""How many draws the last releases have for each record, at least."""
 
 TOLERANCE = 0.1
 """The bias by an error of the mean, in standard deviations of the posterior, up to which more draws are of no use."""
@@ -45,47 +52,6 @@ LEAST_SLOPE_SD = 0.02
 
 SURE = 6.0
 """Standard errors by which a mean score may be off zero where the law of the draws is the density's."""
-
-
-class Own(NamedTuple):
-    """The score of a record, in whitened coordinates, and whether it counts."""
-
-    score: jax.Array
-    is_there: jax.Array
-
-
-def _moved(observed: Observed, layout: Layout, centre: Any, factor: Any, record: Any) -> Any:
-    """Return the laws of a record at a point, and how their parameters move with the whitened coordinates."""
-
-    def parameters(vector: jax.Array) -> list[jax.Array]:
-        return [law.parameters for law in observed.at(layout.unravel(vector), record)]
-
-    found = observed.at(layout.unravel(centre), record)
-    moves = [each @ factor for each in jax.jacfwd(parameters)(centre)]
-    return found, moves
-
-
-def _score(observed: Observed, found: tuple[LawOfRecord, ...], moves: Any, responses: Any) -> Own:
-    """Return the score of one record with some responses."""
-    total, is_there = jnp.zeros(()), jnp.bool_(True)
-    for site, law, own, response in zip(observed.sites, found, moves, responses, strict=True):
-
-        def of_term(parameters: Any, others: Any, value: Any, site: Any = site) -> tuple[jax.Array, jax.Array]:
-            def log_density(parameters: jax.Array) -> jax.Array:
-                return jnp.sum(site.law(parameters, others).log_prob(value[None]))
-
-            gradient = jax.grad(log_density)(parameters)
-            can_be = jnp.all(site.law(parameters, others).support(value[None]))
-            return gradient, can_be & jnp.all(jnp.isfinite(gradient))
-
-        gradients, can_be = jax.vmap(of_term)(law.parameters, law.others, response)
-        total = total + jnp.einsum("tp,tpd->d", jnp.where(can_be[:, None], gradients, 0.0), own)
-        is_there = is_there & jnp.all(can_be & law.is_there)
-    return Own(total, is_there & jnp.all(jnp.isfinite(total)))
-
-
-def _kept(square: jax.Array, radius: Any) -> jax.Array:
-    return (1 + (square / radius**2) ** 2) ** -0.25
 
 
 class Point(NamedTuple):
@@ -114,9 +80,9 @@ class ScoreSums:
         return found.value[:-1] * unit, sd * unit, found.value[-1] / count, sd / count
 
     def _blocks(self, point: Point, record: Any) -> jax.Array:
-        found, moves = _moved(self.observed, self.layout, point.centre, point.factor, record)
-        own = _score(self.observed, found, moves, [law.response for law in found])
-        kept = own.score * _kept(jnp.sum(own.score**2), point.radius)
+        found, moves = moved(self.observed, self.layout, point.centre, point.factor, record)
+        own = score_of(self.observed, found, moves, [law.response for law in found])
+        kept = own.score * share_kept(jnp.sum(own.score**2), point.radius)
         weight = point.radius / (point.radius + jnp.linalg.norm(point.mean))
         score = weight * (kept - point.mean) / point.radius * np.float32(np.sqrt(1 - COUNT_SHARE))
         return jnp.where(own.is_there, jnp.append(score, np.float32(np.sqrt(COUNT_SHARE))), 0.0)
@@ -136,133 +102,11 @@ class LengthCounts:
         return found.value, jnp.sqrt(found.variance)
 
     def _bins(self, centre: Any, factor: Any, edges: Any, record: Any) -> jax.Array:
-        found, moves = _moved(self.observed, self.layout, centre, factor, record)
-        own = _score(self.observed, found, moves, [law.response for law in found])
+        found, moves = moved(self.observed, self.layout, centre, factor, record)
+        own = score_of(self.observed, found, moves, [law.response for law in found])
         length = jnp.linalg.norm(own.score)
         bins = (jnp.sum(length > edges) == jnp.arange(len(PLACES) + 1)).astype(jnp.float32)
         return jnp.where(own.is_there, bins, 0.0)
-
-
-class Means(NamedTuple):
-    """Means under the model, over so many draws."""
-
-    number: int
-    mean: Floats
-    """Of bounded scores."""
-    mean_error: Floats
-    """Its covariance, by the number of draws."""
-    slope: Floats
-    traces: Floats
-    """Of slope and variance, at the radii to choose from."""
-    variance: float
-    information: Floats
-    off: Floats
-    """The mean score, which should be zero, in standard errors."""
-
-
-class _Sums(NamedTuple):
-    """Sums over draws."""
-
-    score: Any
-    bounded: Any
-    squares: Any
-    """Of scores."""
-    mixed: Any
-    """Of bounded scores with scores."""
-    bounded_squares: Any
-    slope: Any
-    slopes: Any
-    variances: Any
-    means: Any
-    """Of bounded scores at all radii."""
-
-
-@dataclass(frozen=True, eq=False)
-class Simulator:
-    """Draws from the law of a record, at public points; no record is asked."""
-
-    observed: Observed
-    layout: Layout
-    record: Any
-    """Any: nothing of it is read but responses, which are drawn."""
-    sums: Callable[..., _Sums] = field(init=False)
-    lengths: Callable[..., jax.Array] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sums", jax.jit(self._sums))
-        object.__setattr__(self, "lengths", jax.jit(lambda *asked: jnp.linalg.norm(self._scores(*asked), axis=1)))
-
-    def _scores(self, centre: Any, factor: Any, key: jax.Array) -> jax.Array:
-        found, moves = _moved(self.observed, self.layout, centre, factor, self.record)
-
-        def one(key: jax.Array) -> jax.Array:
-            responses = []
-            for place, (site, law) in enumerate(zip(self.observed.sites, found, strict=True)):
-
-                def drawn(key: jax.Array, parameters: Any, others: Any, site: Any = site) -> jax.Array:
-                    return site.law(parameters, others).sample(key)[0]
-
-                keys = jax.random.split(jax.random.fold_in(key, place), len(law.parameters))
-                responses.append(jax.vmap(drawn)(keys, law.parameters, law.others))
-            return _score(self.observed, found, moves, responses).score
-
-        return jax.vmap(one)(jax.random.split(key, BATCH))
-
-    def _sums(self, centre: Any, factor: Any, radius: Any, radii: Any, key: jax.Array) -> _Sums:
-        scores = self._scores(centre, factor, key)
-        squares = jnp.sum(scores**2, axis=1)
-        share = _kept(squares, radius)[:, None]
-        bounded = share * scores
-        shares = _kept(squares, radii[:, None])
-        return _Sums(
-            jnp.sum(scores, axis=0),
-            jnp.sum(bounded, axis=0),
-            scores.T @ scores,
-            scores.T @ bounded,
-            bounded.T @ bounded,
-            scores.T @ bounded,
-            shares @ squares,
-            shares**2 @ squares,
-            shares @ scores,
-        )
-
-    def means(self, asked: Asked, least: int, tolerance: float, size: float) -> Means:
-        """Return means with `least` draws or more, until the bias that their error makes is within a tolerance."""
-        total: Any = None
-        number, batch = 0, 0
-        while True:
-            key = jax.random.fold_in(jax.random.key(0), batch)
-            found = self.sums(asked.centre, asked.factor, asked.radius, asked.radii, key)
-            found = _Sums(*(np.asarray(each, float) for each in found))
-            total = found if total is None else _Sums(*(one + other for one, other in zip(total, found, strict=True)))
-            number, batch = number + BATCH, batch + 1
-            if number >= least:
-                means = _means(total, number, float(asked.radius), np.asarray(asked.radii, float))
-                bias = np.sqrt(size * max(np.trace(means.mean_error), 0.0) / max(np.trace(means.slope), 1e-30))
-                if bias <= tolerance or number >= MOST_DRAWS or not np.isfinite(bias):
-                    return means
-
-
-def _means(sums: _Sums, number: int, radius: float, radii: Floats) -> Means:
-    """Return means; scores have mean zero, and what bounded ones share with them is taken off their error."""
-    one = _Sums(*(each / number for each in sums))
-    gain = np.linalg.pinv(one.squares, rcond=1e-6, hermitian=True) @ one.mixed
-    mean = one.bounded - one.score @ gain
-    left = one.bounded_squares - one.mixed.T @ gain - np.outer(mean, mean)
-    weight = radius / (radius + float(np.linalg.norm(mean)))
-    of_means = np.linalg.norm(one.means, axis=1)
-    weights = radii / (radii + of_means)
-    sds = np.sqrt(np.maximum(np.diag(one.squares), 1e-30) / number)
-    return Means(
-        number,
-        mean,
-        (left + left.T) / 2 / number,
-        weight * (one.slope + one.slope.T) / 2,
-        np.array([weights * one.slopes, weights**2 * np.maximum(one.variances - of_means**2, 0.0)]),
-        float(weight**2 * max(np.trace(one.bounded_squares) - float(mean @ mean), 0.0)),
-        one.squares,
-        np.abs(one.score) / sds,
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,14 +43,14 @@ LEAST_WEIGHT = 0.02
 UNEVEN, LEAST_UNEVEN = 0.3, 0.05
 """How much mean weights usually differ between coordinates, and how small they may be beside the mean."""
 
+MOST_SCALE = 4.0
+"""By how much the whole information may differ from what was known of it."""
+
 DOUBT = 2.0
-"""The standard deviation of the entries of the information in whitened coordinates before any slope is released."""
+"""How large eigenvalues of what is not known of the information are in whitened coordinates, before any release."""
 
-SMALL = 8
-"""Up to so many parameters it is this; with more of them it is less."""
-
-DRIFT, LEAST_DRIFT = 0.5, 0.05
-"""By how much these entries change where a step moves the predictors by one, and at least."""
+DRIFT, LEAST_DRIFT = 0.7, 0.1
+"""By how much the information changes, so measured, where a step moves the predictors by one, and at least."""
 
 
 Ask = Callable[[Asked], Answer]
@@ -161,6 +161,8 @@ class Release:
         """
         weights = np.sqrt(np.outer(self.weights, self.weights))
         expected = weights * (self.whitening.factor.T @ information @ self.whitening.factor)
+        scale = np.trace(self.slope) / np.trace(expected)  # that of all of it is seen best
+        expected = expected * np.clip(scale, 1 / MOST_SCALE, MOST_SCALE)
         gain = (weights * doubt) ** 2 / ((weights * doubt) ** 2 + self.slope_sd**2)
         slope_sd = self.slope_sd * float(np.sqrt(np.mean(gain)))
         pooled = replace(self, slope=expected + gain * (self.slope - expected), slope_sd=slope_sd)
@@ -272,8 +274,7 @@ class Steps:
         The first steps move as far as they are told, shape parameters beyond a scale not at all; the later ones
         average with those before.
         """
-        unit = np.sqrt(max(self.regression.dimension / SMALL, 1.0))  # what matters of many entries is their norm
-        point, known, doubt = start, np.zeros_like(information), DOUBT / unit
+        point, known, doubt = start, np.zeros_like(information), self._entry(DOUBT)
         releases: list[Release] = []
         for number in range(num_steps):
             gradient, bend = spreads.prior_at(self.regression, point)
@@ -286,7 +287,7 @@ class Steps:
             move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
             is_early = number < EARLY * num_steps
             move = self._shaped(release, self.trusted(move), is_early)
-            point, doubt = point + move, float(np.hypot(doubt, (LEAST_DRIFT + DRIFT * self.length(move)) / unit))
+            point, doubt = point + move, float(np.hypot(doubt, self._entry(LEAST_DRIFT + DRIFT * self.length(move))))
             known = whitening.inverse.T @ told.precision @ whitening.inverse + 0.5 * known
             information = self.information(release, point)
             spreads.update(self.regression, point, known)
@@ -299,13 +300,21 @@ class Steps:
         )
         return point, pooled, last
 
+    def _entry(self, size: float) -> float:
+        """Return how large independent entries of a symmetric matrix are whose eigenvalues are at most about this."""
+        return float(size / np.sqrt(2.0 * self.regression.dimension))
+
+    def doubt(self, last: Release) -> float:
+        """Return how uncertain the entries of the information are after a pilot, for a release with other bounds."""
+        return float(np.hypot(last.slope_sd / last.mean_weight, self._entry(2 * LEAST_DRIFT)))
+
     def bounded_step(self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float) -> Floats:
         """Return where one more step leads that has other bounds: where the model does not hold, elsewhere."""
         gradient, bend = spreads.prior_at(self.regression, point)
         information = self.information(last, point)
         whitening = whiten(information + bend)
         release = self.release(point, whitening, bound, radius, 2 * self.unit**2)
-        release, _ = release.pooled(information, last.slope_sd / last.mean_weight + LEAST_DRIFT)
+        release, _ = release.pooled(information, self.doubt(last))
         told, factor = release.likelihood(), whitening.factor
         precision = told.precision + factor.T @ bend @ factor
         move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")

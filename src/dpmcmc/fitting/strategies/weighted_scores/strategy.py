@@ -233,7 +233,8 @@ class WeightedScores:
     ) -> tuple[list[Release], bool]:
         """Return the last releases, and whether the last step between them was as long as it wanted to be."""
         steps = Steps(self.regression, moments, lambda asked: paid.run(self.final, asked), self._final_shares)
-        whitening = whiten(steps.information(last, point) + spreads.prior_at(self.regression, point)[1])
+        known = steps.information(last, point)
+        whitening = whiten(known + spreads.prior_at(self.regression, point)[1])
         least = USUAL_SLOPE * steps.unit**2
         per_unit = self.data.facts.clips_moved * noise_of_share(self._final_shares[1], 1, self.budget) * LENGTH
         most = SLOPE_NOISE / (np.sqrt(self.regression.dimension) * per_unit)
@@ -241,7 +242,8 @@ class WeightedScores:
         releases: list[Release] = []
         arrived = True
         for place in range(LAST):
-            releases.append(steps.release(point, whitening, bounds.bound, bounds.radius, slope_radius))
+            release = steps.release(point, whitening, bounds.bound, bounds.radius, slope_radius)
+            releases.append(release.pooled(known, np.sqrt(LAST) * steps.doubt(last))[0])  # each has its share of it
             if place + 1 < LAST:
                 gradient, bend = spreads.prior_at(self.regression, point)
                 told, factor = releases[-1].likelihood(), whitening.factor
