@@ -24,7 +24,6 @@ from dpmcmc.accounting import Certificate
 from dpmcmc.diagnostics.quality import Quality, judge_chains, worst
 from dpmcmc.diagnostics.summary import summarise_independent
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.report.page import write_report
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +169,8 @@ class Posterior:
             path: the file.
             known: where the records are simulated, the values that made them, by the summary's names; drawn in.
         """
+        from dpmcmc.report.page import write_report  # with what draws pictures, for which a fit does not wait
+
         return write_report(self, path, known=known)
 
     @classmethod

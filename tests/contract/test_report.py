@@ -89,7 +89,7 @@ def test_trouble_with_the_page_loses_no_draws(tmp_path, monkeypatch) -> None:
 
     made = posterior("cost ~ age", "gaussian")
     with monkeypatch.context() as patch:
-        patch.setattr("dpmcmc.posterior.write_report", broken)
+        patch.setattr("dpmcmc.report.page.write_report", broken)
         with pytest.warns(RuntimeWarning, match=r"without its page.*no space left.*dpmcmc report"):
             folder = made.save(tmp_path / "run")
         (tmp_path / "resumed").mkdir()

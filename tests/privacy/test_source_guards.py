@@ -425,7 +425,7 @@ MEASURE = """
     from dpmcmc.enclave.tables import DuckDBQuery, read_table
     from dpmcmc.schema import Column, Schema
 
-    folder, small, large = Path(sys.argv[1]), 500_000, 2_500_000
+    folder, small, large = Path(sys.argv[1]), 500_000, 4_500_000
     names = [f"c{i}" for i in range(8)]
     schema = Schema({name: Column(kind="number", lower=0, upper=9) for name in names})
 
@@ -468,9 +468,10 @@ MEASURE = """
 
 
 def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
-    """Five times the rows, all kinds of sources: less than half of what the rows more would take when prepared.
+    """Nine times the rows, all kinds of sources: less than half of what the rows more would take when prepared.
 
-    The smaller table is large enough to fill all buffers: from 500,000 to 4,000,000 rows the peak grew by 18 MB.
+    The smaller table is large enough to fill all buffers but for what threads read ahead on a busy machine, whatever
+    the number of rows: 0 to 42 MB in six runs.
 
     The negative control reads the same rows into memory.
     """
@@ -478,6 +479,6 @@ def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
         [sys.executable, "-c", textwrap.dedent(MEASURE), str(tmp_path)], capture_output=True, text=True, check=True
     )
     flat, whole = map(float, done.stdout.split())
-    prepared = 2_000_000 * 4 * 9 / 2**20  # single precision, eight columns and the bits of missing cells
+    prepared = 4_000_000 * 4 * 9 / 2**20  # single precision, eight columns and the bits of missing cells
     assert flat < prepared / 2
     assert whole > prepared

@@ -86,9 +86,10 @@ def test_a_chain_is_not_private_because_it_would_sample_the_posterior_one_day() 
     assert costs[2] > 2 * costs[0]
 
 
-def uniform_noise(mode, key, law, shape=()):  # noqa: ARG001
+def uniform_noise(mode, key, scale, shape=()):  # noqa: ARG001
     """Return noise of the right variance and of the wrong law."""
-    return from_float(jnp.rint(law.scale * 12**0.5 * (jax.random.uniform(key, shape) - 0.5)))
+    width = getattr(scale, "scale", scale)  # of a law, or the scale itself
+    return from_float(jnp.rint(width * 12**0.5 * (jax.random.uniform(key, shape) - 0.5)))
 
 
 def test_uniform_noise_for_gaussian_is_caught(monkeypatch) -> None:
