@@ -133,13 +133,14 @@ def test_a_scale_that_is_far_off_is_found_in_one_step() -> None:
             assert abs(mean / slope[1, 1] - off) > 0.05, "Newton's own step is another one"
 
 
-@pytest.mark.parametrize("family", ["gaussian", "student_t", "poisson", "negative_binomial"])
+@pytest.mark.parametrize("family", ["gaussian", "student_t", "poisson", "negative_binomial", "binomial"])
 def test_bins_of_residuals_have_the_probabilities_that_are_said(family) -> None:
     scores, predictors, shapes, responses, weights = law(family)
     table = jnp.asarray(scores.residual_table(shapes), jnp.float32)
 
     def one(y):
-        return scores.residual(jnp.asarray(predictors, jnp.float32), jnp.asarray(shapes, jnp.float32), y, table)
+        point = jnp.asarray(predictors, jnp.float32), jnp.asarray(shapes, jnp.float32)
+        return scores.residual(*point, y, TRIALS, table)
 
     residuals, probabilities = jax.vmap(one)(jnp.asarray(responses, jnp.float32))
     assert np.sum(probabilities[0]) == pytest.approx(1.0, abs=1e-4)
