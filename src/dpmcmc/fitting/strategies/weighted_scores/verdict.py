@@ -208,7 +208,7 @@ def judge(
     if marked:
         verdicts.append("fair")
         reasons.append(f"{MARKED} {', '.join(marked)}; the prior decides there.")
-    grades |= {name: Grade("good", (), {}) for name in spreads if name not in grades and name.endswith("_sigma")}
+    grades |= {name: _of_group(name, grades) for name in spreads if name not in grades and "_sigma" in name}
     if of_all == "bad":
         grades = {name: Grade("bad", grade.reasons, grade.shares) for name, grade in grades.items()}
     return Quality(worst(verdicts), tuple(reasons), grades, error if np.isfinite(error) else None)
@@ -247,6 +247,13 @@ def _grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float
         size = f" by about {bias:.2g} standard deviations" if np.isfinite(bias) else ""
         return Grade("fair", (f"{ROBUST}{size}.",), shares)
     return Grade("good", (), shares)
+
+
+def _of_group(name: str, grades: Mapping[str, Grade]) -> Grade:
+    """Return the grade of the standard deviation of random intercepts: marked if one of them is."""
+    group = name.rpartition("_sigma")[0]
+    its = [grade for other, grade in grades.items() if other.startswith(f"{group}[")]
+    return Grade("bad", (NOT_SEEN,)) if any(NOT_SEEN in grade.reasons for grade in its) else Grade()
 
 
 def _shares(parts: Variances, jacobian: Floats) -> dict[str, float]:
