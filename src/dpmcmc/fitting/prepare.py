@@ -25,6 +25,8 @@ from dpmcmc.fitting.strategies.chains import PilotedChains
 from dpmcmc.fitting.strategies.sketch.strategy import NAME as SKETCH
 from dpmcmc.fitting.strategies.sketch.strategy import sketch_strategy
 from dpmcmc.fitting.strategies.strategy import Drawn, Strategy
+from dpmcmc.fitting.strategies.weighted_scores.questions import usual_split
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.strategy import DRAWS, WeightedScores
 from dpmcmc.fitting.strategies.weighted_scores.strategy import NAME as WEIGHTED
 from dpmcmc.fitting.whitening import Begin
@@ -225,7 +227,8 @@ def _strategy(
 ) -> Strategy:
     """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains."""
     if sampler in ("auto", WEIGHTED) and isinstance(model, FormulaModel) and model.temperature == 1 and init is None:
-        return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains)
+        split = usual_split(Regression.of(model), data.facts.clips_moved)
+        return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains, split)
     # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
     of_start, of_scales = jax.random.split(jax.random.key(0))
     layout, begin = _begin(model, init, of_start)

@@ -308,7 +308,9 @@ class Steps:
         """Return how uncertain the entries of the information are after a pilot, for a release with other bounds."""
         return float(np.hypot(last.slope_sd / last.mean_weight, self._entry(2 * LEAST_DRIFT)))
 
-    def bounded_step(self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float) -> Floats:
+    def bounded_step(
+        self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float
+    ) -> tuple[Floats, Release]:
         """Return where one more step leads that has other bounds: where the model does not hold, elsewhere."""
         gradient, bend = spreads.prior_at(self.regression, point)
         information = self.information(last, point)
@@ -318,7 +320,7 @@ class Steps:
         told, factor = release.likelihood(), whitening.factor
         precision = told.precision + factor.T @ bend @ factor
         move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
-        return point + self.trusted(move, 0.5)
+        return point + self.trusted(move, 0.5), release
 
     def information(self, release: Release, point: Floats) -> Floats:
         """Return what all records know without weights, for coordinates; of shapes as the model has it."""

@@ -1,0 +1,63 @@
+"""Do the blocks that led the way agree with all rows? In a table that is sorted they need not."""
+
+import numpy as np
+from scipy import stats
+
+from dpmcmc.diagnostics.quality import Quality, worst
+from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
+from dpmcmc.fitting.strategies.weighted_scores.newton import Release
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+
+RARE = 1e-4
+"""How rarely blocks at random positions of a table without an order are told to disagree with it."""
+
+BENT = 0.5
+"""Standard deviations by which the step from the blocks to the result may miss it, for it is not linear."""
+
+
+def agreement(joined: Joined, of_blocks: Release, share: float, size: float) -> float:
+    """Return how probable a larger distance between the root of the blocks and that of all rows is, were they alike.
+
+    Args:
+        joined: the last release, of all rows.
+        of_blocks: that of the blocks, as if there were as many of their rows, with the same bounds.
+        share: the share of the rows that the blocks are; all rows contain them.
+        size: the number of records.
+    """
+    last = joined.release
+    if any(np.linalg.eigvalsh(one.slope)[0] <= 2 * one.noise_level for one in (of_blocks, last)):
+        return 1.0
+    gain = np.linalg.inv(last.slope)
+    root = last.point + last.whitening.factor @ gain @ last.score
+    move = of_blocks.whitening.inverse @ (root - of_blocks.point)
+    turn = last.whitening.inverse @ of_blocks.whitening.factor @ np.linalg.inv(of_blocks.slope)
+    apart = turn @ (of_blocks.score - of_blocks.slope @ move)
+    squared = float(move @ move)
+    noise = of_blocks.score_variance + of_blocks.slope_sd**2 * squared + squared**2 / size
+    sampled = (1 / share - 1) * of_blocks.data_variance(of_blocks.slope)
+    covariance = turn @ (sampled + noise * np.eye(len(apart))) @ turn.T + last.score_variance * gain @ gain.T
+    return float(stats.chi2.sf(apart @ np.linalg.solve(covariance, apart), len(apart)))
+
+
+def bent(joined: Joined, mean: Floats, size: float) -> float:
+    """Return by how many standard deviations the last step misses its end, about: a linear answer does not hold."""
+    move = joined.release.whitening.inverse @ (mean - joined.release.point)
+    return float(move @ move) / float(np.sqrt(size * len(move)))
+
+
+def with_agreement(quality: Quality, p_value: float, missed: float) -> Quality:
+    """Return a verdict with what the blocks say of it."""
+    verdicts, reasons = [quality.verdict], list(quality.reasons)
+    if not missed <= BENT:
+        verdicts.append("bad")
+        reasons.append(
+            "The blocks of rows that led the way led too far from the result for one step to reach it. Shuffle the "
+            "table, or take one_pass=False."
+        )
+    elif not p_value >= RARE:
+        verdicts.append("fair")
+        reasons.append(
+            "The blocks of rows that led the way are not like the rest: the table is sorted, and some of its rows are "
+            "found in few places. The result rests on all rows; how far the last step missed it is not tested."
+        )
+    return Quality(worst(verdicts), tuple(reasons), quality.parameters, quality.predicted_error)

@@ -1,0 +1,95 @@
+"""How many rows lead the way of a fit that reads all rows once, and how good it would be: from public facts.
+
+A pilot on few rows is far from the root of all of them, and one step from there misses it by what is not linear: the
+square of the distance. So the blocks are as many as make that small beside the noise, if they can be.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from dpmcmc.accounting import Budget
+from dpmcmc.fitting.budget_split import noise_of_share
+from dpmcmc.fitting.strategies.weighted_scores.budget import (
+    HISTOGRAM_SHARES,
+    PILOT_STEPS,
+    RESIDUALS_SHARE,
+    SEEN_SLOPE,
+    UNSEEN,
+    Split,
+)
+from dpmcmc.fitting.strategies.weighted_scores.schedule import Rows, Schedule, Shares, blocks
+
+WAY = 0.18
+"""What of the budget leads the way, of each of the two sets of blocks."""
+
+LEAST_SLOPE = 0.06
+"""What of the last release's share its slope has at least."""
+
+PILOT_BLOCKS = np.geomspace(1 / 64, 1 / 6, 25)
+MORE_BLOCKS = np.geomspace(1 / 32, 1 / 3, 25)
+"""Shares of the rows that blocks may be."""
+
+PILOT_ERROR = 1.0
+"""By how many standard deviations of a posterior of the pilot's rows its noise may move the pilot, all steps joined."""
+
+BEND = 0.6
+"""By how much a step of one standard deviation in each parameter misses its end, in roots of (parameters / records)."""
+
+SMALL = 0.3
+"""What is not linear may be so much of the noise."""
+
+
+def of_one_pass(split: Split, budget: Budget, size: int, num_places: int, seed: int) -> Split:
+    """Return how a budget is divided if blocks at random positions lead the way."""
+    pilot, refinement = _sizes(split, budget, size)
+    return _with(split, *blocks(num_places, (pilot, refinement), seed))
+
+
+def _with(split: Split, pilot: Rows, refinement: Rows) -> Split:
+    look = RESIDUALS_SHARE / 3 if split.has_residuals else 0.0
+    steps = WAY - sum(HISTOGRAM_SHARES) - look
+    shares = Shares(HISTOGRAM_SHARES, steps, PILOT_STEPS - 1, WAY - look, 1 - WAY, 1, look, LEAST_SLOPE)
+    return replace(split, one_pass=Schedule(shares, pilot, refinement))
+
+
+def _sizes(split: Split, budget: Budget, size: int) -> tuple[float, float]:
+    """Return the shares of the rows that the two sets of blocks are: as few as will do, or as many as there may be."""
+
+    def leads(share: float) -> bool:
+        return _is_led(_with(split, Rows(share), Rows(share)), budget, size)
+
+    def is_near(share: float) -> bool:
+        found = _with(split, Rows(share), Rows(share))
+        return missed(found, budget, size) < SMALL * found.error(budget, size)
+
+    pilot = next(filter(leads, PILOT_BLOCKS), PILOT_BLOCKS[-1])
+    least = min(2 * pilot, MORE_BLOCKS[-1])
+    more = next(filter(is_near, MORE_BLOCKS), MORE_BLOCKS[-1])
+    return float(pilot), float(max(least, more))
+
+
+def _is_led(split: Split, budget: Budget, size: float) -> bool:
+    """Return whether the pilot's blocks are enough for a pilot that arrives."""
+    of_scores, of_slopes = split.pilot(budget, size)
+    rows = size * split.schedule.pilot.share
+    return (
+        split.noise_error(budget, rows, of_scores) <= PILOT_ERROR
+        and split.slope_noise(budget, rows, of_slopes) <= SEEN_SLOPE
+    )
+
+
+def missed(split: Split, budget: Budget, size: float) -> float:
+    """Return by how many standard deviations of the posterior the last step misses its end, about."""
+    share = split.schedule.refinement.share
+    rows, of_scores = size * share, split.refinement(budget, size)[0]
+    squared = 1 / share - 1 + split.noise_error(budget, rows, of_scores) ** 2 / share
+    return BEND * squared * float(np.sqrt(split.dimension / size))
+
+
+def predicted_error(split: Split, budget: Budget, size: float) -> float:
+    """Return by how many of its own standard deviations a posterior of usual records is off, at best."""
+    error = split.error(budget, size)
+    if not split.schedule.is_one_pass:
+        return error
+    return float(np.hypot(error, missed(split, budget, size))) if _is_led(split, budget, size) else UNSEEN
