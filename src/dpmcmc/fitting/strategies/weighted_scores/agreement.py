@@ -5,7 +5,7 @@ from scipy import stats
 
 from dpmcmc.diagnostics.quality import Quality, worst
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
-from dpmcmc.fitting.strategies.weighted_scores.newton import Release
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 RARE = 1e-4

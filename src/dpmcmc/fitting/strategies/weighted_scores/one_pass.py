@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from dpmcmc.accounting import Budget
-from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.weighted_scores.budget import (
     HISTOGRAM_SHARES,
     PILOT_STEPS,

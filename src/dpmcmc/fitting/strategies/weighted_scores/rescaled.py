@@ -6,7 +6,7 @@ import numpy as np
 
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Tails
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import Release
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening
 
 

@@ -14,27 +14,22 @@ from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import draws, rescaled, verdict
-from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, tails
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, bent, with_agreement
+from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import (
-    Release,
-    Steps,
-    usual_predictors,
-    with_known_shapes,
-)
+from dpmcmc.fitting.strategies.weighted_scores.newton import Steps, usual_predictors, with_known_shapes
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_bins, p_value, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Rows
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
-from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.model import FormulaModel
 from dpmcmc.run.plan import parameters, surroundings
 from dpmcmc.run.program import Layout
@@ -210,8 +205,7 @@ class WeightedScores:
     ) -> tuple[list[Release], bool]:
         """Return the last releases, and whether the last step between them was as long as it wanted to be."""
         steps, number = self._steps(paid, moments), self.split.schedule.shares.num_final
-        known = steps.information(last, point)
-        whitening = whiten(known + spreads.prior_at(self.regression, point)[1])
+        whitening = steps.coordinates(last, point, spreads.prior_at(self.regression, point)[1])
         least = USUAL_SLOPE * steps.unit**2
         per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
         most = SLOPE_NOISE / (np.sqrt(self.regression.dimension) * per_unit)
@@ -220,7 +214,7 @@ class WeightedScores:
         arrived = True
         for place in range(number):
             release = steps.release(point, whitening, bounds.bound, bounds.radius, slope_radius)
-            releases.append(release.pooled(known, np.sqrt(number) * steps.doubt(last))[0])  # each has its share of it
+            releases.append(steps.pooled(release, last, number))
             if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
                 told, factor = releases[-1].likelihood(), whitening.factor

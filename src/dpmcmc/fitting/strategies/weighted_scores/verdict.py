@@ -11,8 +11,8 @@ from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, wo
 from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
-from dpmcmc.fitting.strategies.weighted_scores.newton import Release
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
@@ -321,7 +321,8 @@ def _width(values: np.ndarray) -> float:
 def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
     """Return how long a whitened move from the last point is, in lengths that the noise of the release before makes."""
     release = joined.release
-    values = np.maximum(np.linalg.eigvalsh(release.slope), release.noise_level)
+    values, vectors = np.linalg.eigh(release.slope)
+    values = np.maximum(values, release.noise_levels(vectors))
     expected = np.sqrt(np.sum(first_noise / values**2) + 1.0)
     return float(linalg.norm(moved) / expected)
 
