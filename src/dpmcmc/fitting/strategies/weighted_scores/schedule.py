@@ -6,9 +6,9 @@ way may cost, and of the two the dearer counts (`Parallel`). The last release as
 what the posterior rests on is one sum over all records, with the noise of one release, whatever the blocks said.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from random import Random
 from typing import Any
 
 GRID = 8192
@@ -112,12 +112,15 @@ def blocks(num_places: int, shares: Sequence[float], seed: int) -> list[Rows]:
         seed: of the positions, which are public.
     """
     size = max(len(shares) + 1, min(GRID, num_places // LEAST_ROWS))
-    owner, rng = [-1] * size, Random(seed)
+    owner = [-1] * size
     for number in sorted(range(len(shares)), key=lambda each: -shares[each]):
-        for stretch in _stretches(size, max(1, round(shares[number] * size))):
-            free = [place for place in stretch if owner[place] < 0]
+        count = max(1, round(shares[number] * size))
+        random = _random_numbers(f"{seed} {number}", count)
+        for stretch in range(count):
+            places = range(stretch * size // count, (stretch + 1) * size // count)
+            free = [place for place in places if owner[place] < 0]
             if free:
-                owner[rng.choice(free)] = number
+                owner[free[random[stretch] % len(free)]] = number
     first = [place for place in range(size) if place == 0 or owner[place] != owner[place - 1]]
     cuts = tuple(place * num_places // size for place in first)
     lengths = [after - before for before, after in zip(cuts, (*cuts[1:], num_places), strict=True)]
@@ -129,5 +132,7 @@ def blocks(num_places: int, shares: Sequence[float], seed: int) -> list[Rows]:
     return [rows(number) for number in range(len(shares))]
 
 
-def _stretches(size: int, count: int) -> list[range]:
-    return [range(number * size // count, (number + 1) * size // count) for number in range(count)]
+def _random_numbers(seed: str, count: int) -> list[int]:
+    """Return numbers of 64 bits that are the same wherever a run is resumed."""
+    digest = hashlib.shake_256(seed.encode()).digest(8 * count)
+    return [int.from_bytes(digest[8 * place : 8 * place + 8]) for place in range(count)]
