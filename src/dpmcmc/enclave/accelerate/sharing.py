@@ -149,7 +149,7 @@ class Shared:
     function: Callable[..., list[Any]]
     """``function(slots, key, *constants, *arguments)``."""
     constants: tuple[Any, ...]
-    select: Callable[[Slots], Slots]
+    select: Callable[[tuple[Slots, ...]], tuple[Slots, ...]]
     """What the program is handed of the records: what each release reads, with the numbers of its plan."""
 
 
@@ -176,7 +176,7 @@ def share(program: Any, audited: Audit) -> Shared | None:
     for release, plan in audited.plans.items():
         if plan.with_arguments is None:
             return None
-        num_queries = len(release[2])
+        num_queries = len(release[-1])
         moved.append(_Moved(*plan.with_arguments(flatten)))
     places = {release: place for place, release in enumerate(audited.plans)}
     equations = Equations.of(program)
@@ -194,24 +194,28 @@ def share(program: Any, audited: Audit) -> Shared | None:
     whole = Form(equations, len(equations.inputs), describe)
     num_constants = len(whole.constants)
 
-    def function(slots: Slots, key: jax.Array, *arguments: Any) -> list[Any]:
+    def function(slots: tuple[Slots, ...], key: jax.Array, *arguments: Any) -> list[Any]:
         keys = jax.random.split(key, max(1, len(asked)))
 
         def perform(equation: Equation, operands: list[Any]) -> Sequence[Any]:
             def draw(_: Any, queries: list[Any], keys: jax.Array) -> Sequence[Any]:
                 place = places[identity(equation.source)]
-                own = replace(slots, rows=slots.rows[place], numbers=slots.numbers[place])
-                return moved[place].draw(own, queries, keys)
+                return moved[place].draw(slots[place], queries, keys)
 
             place = Place(keys, numbered[id(equation)], jnp.uint32(0), 1)
             return perform_at(equation.source, operands, place, draw)
 
         return whole.evaluate(arguments[:num_constants], arguments[num_constants:], perform=perform)
 
-    def select(slots: Slots) -> Slots:
-        leaves = jax.tree.leaves(slots.rows)
-        rows = tuple([leaves[place] for place in form.reads] for form in forms)
-        return replace(slots, rows=rows, numbers=tuple(one.numbers for one in moved))
+    def select(tables: tuple[Slots, ...]) -> tuple[Slots, ...]:
+        asked = dict(zip(audited.cells, tables, strict=True))
+
+        def of_release(slots: Slots, form: Form, own: _Moved) -> Slots:
+            leaves = jax.tree.leaves(slots.rows)
+            return replace(slots, rows=[leaves[place] for place in form.reads], numbers=own.numbers)
+
+        read = [asked[release[0]] for release in audited.plans]
+        return tuple(map(of_release, read, forms, moved))
 
     return Shared((whole, tuple(one.key for one in moved)), function, whole.constants, select)
 

@@ -66,6 +66,11 @@ def draw_places(seed: bytes, num_records: int, capacity: int) -> np.ndarray:
     return np.lexsort((numbers[:, 1], numbers[:, 0]))[:num_records]
 
 
+def id_of(seed: bytes | None) -> str:
+    """Return the public name of a placement, by which cells of it are known; it tells nothing of the seed."""
+    return "" if seed is None else hashlib.shake_256(b"the public name of places" + seed).hexdigest(16)
+
+
 def tile_rows() -> int:
     """Return what the number of slots on each device is a multiple of."""
     return ROWS_IN_TILE_ON_GPU if jax.default_backend() == "gpu" else ROWS_IN_TILE

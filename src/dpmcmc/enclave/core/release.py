@@ -24,6 +24,7 @@ from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive, jaxprs_in_params, primitives
 from jax.interpreters import ad, batching, mlir
 
+from dpmcmc.enclave.core.cells import Cells, facts_of, genuine_cells
 from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.lines import current_line, line_of
@@ -40,9 +41,12 @@ CALLS = frozenset({primitives.jit_p, primitives.custom_jvp_call_p, primitives.cu
 """Operations that perform the one jaxpr they carry exactly once."""
 
 
-def release(facts: Facts, mechanism: Mechanism, term: Term, queries: Sequence[Any]) -> list[Any]:
-    """Ask the data described by `facts` for one release at the public `queries`."""
-    return cast(list[Any], dp_release.bind(*queries, facts=facts, mechanism=mechanism, term=term, chains=()))
+def release(
+    facts: Facts, mechanism: Mechanism, term: Term, queries: Sequence[Any], cells: Cells | None = None
+) -> list[Any]:
+    """Ask the data described by `facts`, or some cells of it, for one release at the public `queries`."""
+    what = {"facts": facts, "mechanism": mechanism, "term": term, "cells": cells}
+    return cast(list[Any], dp_release.bind(*queries, **what, chains=()))
 
 
 def queries_of_one_chain(equation: JaxprEqn) -> tuple[jax.ShapeDtypeStruct, ...]:
@@ -195,11 +199,19 @@ def _without_chains(avals: Sequence[Any], chains: tuple[int, ...]) -> tuple[jax.
     return tuple(jax.ShapeDtypeStruct(aval.shape[len(chains) :], aval.dtype) for aval in avals)
 
 
-def _abstract(*avals: Any, facts: Facts, mechanism: Mechanism, term: Term, chains: tuple[int, ...]) -> list[Any]:
+def cells_of(equation: JaxprEqn) -> Cells | None:
+    """Return the cells that a release is asked of; None for all places."""
+    return genuine_cells(equation.params["facts"], equation.params.get("cells"))
+
+
+def _abstract(
+    *avals: Any, facts: Facts, mechanism: Mechanism, term: Term, chains: tuple[int, ...], cells: Any = None
+) -> list[Any]:
     if not is_certified(mechanism, facts.extra_mechanisms):
         raise not_certified(mechanism, current_line())
     queries = _without_chains(avals, chains)
-    outputs = plan_of(mechanism, facts, contribution_of(mechanism, term), queries).outputs
+    asked = facts_of(facts, genuine_cells(facts, cells))
+    outputs = plan_of(mechanism, asked, contribution_of(mechanism, term), queries).outputs
     return [jax.core.ShapedArray((*chains, *output.shape), output.dtype) for output in outputs]
 
 

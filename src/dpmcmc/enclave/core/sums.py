@@ -60,10 +60,10 @@ def reference_sum(
 
     def of_part(part: Slots, _: Any) -> Wide:
         def compute(at: Chunk) -> jax.Array:
-            rows = at.of(part.rows)
+            rows, each = at.of(part.rows), jax.vmap(contribution, in_axes=(None, 0), axis_size=at.size)
 
             def of_chain(queries: Sequence[jax.Array], lattice: Lattice) -> jax.Array:
-                return to_integers(jax.vmap(contribution, in_axes=(None, 0))(queries, rows), lattice)
+                return to_integers(each(queries, rows), lattice)
 
             return jax.vmap(of_chain)(list(queries), lattices)
 

@@ -25,8 +25,9 @@ from dpmcmc.enclave.arguments import public
 from dpmcmc.enclave.bounds import as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.copies import recogniser
 from dpmcmc.enclave.core.audit import Audit
+from dpmcmc.enclave.core.cells import Cells, intervals_of, slots_of
 from dpmcmc.enclave.core.metadata import Facts, admit
-from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, new_seed, num_slots
+from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, id_of, new_seed, num_slots
 from dpmcmc.enclave.core.programs import Program, Programs
 from dpmcmc.enclave.core.sealed import sealed
 from dpmcmc.enclave.core.self_test import check_machine
@@ -49,8 +50,10 @@ class Vault:
 
     __slots__ = (
         "__weakref__",
+        "_cells",
         "_dataset",
         "_facts",
+        "_is_given",
         "_num_records",
         "_payer",
         "_placement",
@@ -112,13 +115,8 @@ class Vault:
         self._schema = schema
         self._seed, self._places = None, None
         self._structure, self._num_records = structure, len(admitted[0])
+        self._is_given = recogniser(leaves)
         self._stand(admitted, new_seed() if self._is_shuffled else None)
-        is_given, shapes = recogniser(leaves), self._placement.shapes(self._slots)
-
-        def is_table(leaf: Any) -> bool:
-            return isinstance(leaf, Vault) or is_given(leaf)
-
-        self._programs = Programs(self._facts, self._placement, shapes, is_table)
 
     @property
     def unit(self) -> str:
@@ -137,6 +135,24 @@ class Vault:
         filled, occupied = fill(leaves, self._places, length)
         rows = jax.tree.unflatten(self._structure, filled)
         self._slots = self._placement.place(Slots(rows, occupied, np.int32(1)))
+        self._cells: dict[Cells, Slots] = {}
+        self._facts, is_given = replace(self._facts, places=id_of(seed)), self._is_given
+
+        def is_table(leaf: Any) -> bool:
+            return isinstance(leaf, Vault) or is_given(leaf)
+
+        self._programs = Programs(self._facts, self._placement, self._placement.shapes(self._slots), is_table)
+
+    def _table(self, cells: Cells | None) -> Slots:
+        """Return the slots that a release of cells reads; those of the last cells are kept."""
+        if cells is None:
+            return self._slots
+        if cells not in self._cells:
+            while self._cells and sum(one.length for one in self._cells.values()) > self._slots.length // 2:
+                del self._cells[next(iter(self._cells))]
+            made = slots_of(self._facts, cells, self._slots, self._placement.num_devices)
+            self._cells[cells] = self._placement.place(made)
+        return self._cells[cells]
 
     def _in_order(self) -> list[Any]:
         """Return the records in the order in which they came."""
@@ -185,7 +201,7 @@ class Vault:
 
         The charge stands from the moment it is made: if the process dies, all of it stays.
         """
-        event = genuine(event)
+        event = genuine(event, with_cells=True)
         price = event if insecure_seed is None else event + NonPrivate()
         reservation = self._payer.reserve(self._dataset, price, what=what, adjacency=self._facts.adjacency)
         paid = Session(event, self._ready, insecure_seed, reservation=reservation)
@@ -198,17 +214,19 @@ class Vault:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
         handed = public(arguments, self._programs.is_table)
         prepared, place = self._programs.prepare(program, handed, model), self._placement
+        asked = prepared.audit.cells
+        numbers = [slots.numbers for slots in prepared.select((self._slots,) * len(asked))]
 
         def execute(compiled: Any, key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
-                slots = prepared.select(self._slots)
-                slots = replace(slots, numbers=place.public(slots.numbers))
-                results = compiled(slots, *place.public([key, *prepared.constants, *jax.tree.leaves(handed)]))
+                tables = prepared.select(tuple(self._table(cells) for cells in asked))
+                tables = tuple(replace(slots, numbers=place.public(slots.numbers)) for slots in tables)
+                results = compiled(tables, *place.public([key, *prepared.constants, *jax.tree.leaves(handed)]))
                 return place.result(jax.block_until_ready(results))
 
         return Ready(
             event=prepared.audit.event,
-            arguments=(handed, prepared.constants, prepared.select(self._slots).numbers),
+            arguments=(handed, prepared.constants, numbers, [intervals_of(cells) for cells in asked]),
             outputs=prepared.outputs,
             text=prepared.text,
             paths=lambda: prepared.audit.paths,
