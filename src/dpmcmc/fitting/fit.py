@@ -24,6 +24,7 @@ def fit(
     num_chains: int = 2,
     num_steps: int | None = None,
     init: Any = None,
+    passes: int | None = None,
     even_if_useless: bool = False,
     output: str | os.PathLike[str] | None = None,
     progress: bool = True,
@@ -48,6 +49,8 @@ def fit(
         num_chains: chains, all of which are paid for.
         num_steps: steps of each chain; a number that suits the sampler unless stated.
         init: where the pilot starts; the centre of the prior unless stated.
+        passes: of a formula: how many times all rows may be read at most. One or two: blocks of rows lead the way.
+            Unless stated, what is expected to be the most accurate. `describe` says how often rows are read.
         even_if_useless: run even if the result is expected to be off by more than a posterior standard deviation.
         output: the run folder to write, which must be new. A run that is written can be stopped at any moment, and
             `resume` goes on with it: Ctrl-C then raises `RunInterrupted`, and what was paid for stays paid.
@@ -68,6 +71,7 @@ def fit(
         num_chains=num_chains,
         num_steps=num_steps,
         init=init,
+        passes=passes,
         even_if_useless=even_if_useless,
         insecure_seed=insecure_seed,
     )

@@ -19,13 +19,13 @@ from dpmcmc.fitting.budget_split import make_pilot, refuse_useless
 from dpmcmc.fitting.choice import choose
 from dpmcmc.fitting.models import as_model
 from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.reading import Reading
 from dpmcmc.fitting.recipes import RECIPES
 from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, centred_questions
 from dpmcmc.fitting.strategies.chains import PilotedChains
 from dpmcmc.fitting.strategies.sketch.strategy import NAME as SKETCH
 from dpmcmc.fitting.strategies.sketch.strategy import sketch_strategy
 from dpmcmc.fitting.strategies.strategy import Drawn, Strategy
-from dpmcmc.fitting.strategies.weighted_scores.questions import usual_split
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.strategy import DRAWS, WeightedScores
 from dpmcmc.fitting.strategies.weighted_scores.strategy import NAME as WEIGHTED
@@ -179,10 +179,15 @@ def prepare_fit(
     num_chains: int = 2,
     num_steps: int | None = None,
     init: Any = None,
+    passes: int | None = None,
+    block_seed: int | None = None,
     even_if_useless: bool = False,
     insecure_seed: int | None = None,
 ) -> PreparedFit:
-    """Check the arguments of `fit` and set everything that follows from them. Reads no record and charges nothing."""
+    """Check the arguments of `fit` and set everything that follows from them. Reads no record and charges nothing.
+
+    `block_seed` is of the public positions of blocks, if there are any; at random unless stated.
+    """
     formula = model if isinstance(model, str) else None
     model = as_model(model, data, family, priors)
     name = validation.choice("sampler", sampler, ("auto", *RECIPES, SKETCH))
@@ -191,7 +196,11 @@ def prepare_fit(
     num_chains = validation.integer("num_chains", num_chains, at_least=1)
     budget = Budget(validation.positive("epsilon", epsilon), delta_of(delta, data))
     seed = secrets.randbits(63) if insecure_seed is None else validation.integer("insecure_seed", insecure_seed, 0)
-    strategy = _strategy(model, data, name, budget, num_steps, num_chains, init)
+    block_seed = secrets.randbits(63) if block_seed is None else validation.integer("block_seed", block_seed, 0)
+    if passes is not None:
+        passes = validation.integer("passes", passes, at_least=1)
+    reading = Reading(passes, block_seed)
+    strategy = _strategy(model, data, name, budget, num_steps, num_chains, init, reading)
     if not even_if_useless:
         error = strategy.expected_error
         size, records = strategy.dimension, data.facts.size
@@ -212,6 +221,8 @@ def prepare_fit(
             "sampler": name,
             "num_chains": num_chains,
             "num_steps": num_steps,
+            "passes": passes,
+            "block_seed": block_seed,
         },
     )
 
@@ -224,10 +235,11 @@ def _strategy(
     num_steps: int | None,
     num_chains: int,
     init: Any,
+    reading: Reading,
 ) -> Strategy:
     """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains."""
     if sampler in ("auto", WEIGHTED) and isinstance(model, FormulaModel) and model.temperature == 1 and init is None:
-        split = usual_split(Regression.of(model), data.facts.clips_moved)
+        split = reading.split(Regression.of(model), data, budget)
         return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains, split)
     # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
     of_start, of_scales = jax.random.split(jax.random.key(0))
@@ -236,11 +248,13 @@ def _strategy(
     if sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None and observed is not None:
         questions = centred_questions(observed, data, budget, layout, begin)
         if questions is not None:
+            reading.refuse_few()
             return CentredScores(model, observed, questions, data, layout, begin, num_steps or DRAWS, num_chains)
     facts = ProblemSize(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
     sketch = sketch_strategy(sampler, model, data, layout, facts, budget, num_steps, num_chains)
     if sketch is not None:
         return sketch
+    reading.refuse_few()
     pilot = make_pilot(model, data, facts, layout, begin, budget, of_scales)
     choice = choose(sampler, facts, num_steps, num_chains, budget, pilot.price(data))
     return PilotedChains(model, data, budget, pilot, choice, facts, num_chains)

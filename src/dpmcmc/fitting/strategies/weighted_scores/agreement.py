@@ -1,4 +1,8 @@
-"""Do the blocks that led the way agree with all rows? In a table that is sorted they need not."""
+"""Do the blocks that led the way agree with all rows, which are read once? In a table that is sorted they need not.
+
+The result rests on all rows, whatever the blocks said. But it is one step away from where they led, and how far that
+step misses its end, for answers are not linear, grows with the square of its length.
+"""
 
 import numpy as np
 from scipy import stats
@@ -51,13 +55,14 @@ def with_agreement(quality: Quality, p_value: float, missed: float) -> Quality:
     if not missed <= BENT:
         verdicts.append("bad")
         reasons.append(
-            "The blocks of rows that led the way led too far from the result for one step to reach it. Shuffle the "
-            "table, or take one_pass=False."
+            "The blocks of rows that led the way end too far from the result for one step to reach it: state passes=2 "
+            "or more, or shuffle the table if it is sorted."
         )
     elif not p_value >= RARE:
         verdicts.append("fair")
         reasons.append(
-            "The blocks of rows that led the way are not like the rest: the table is sorted, and some of its rows are "
-            "found in few places. The result rests on all rows; how far the last step missed it is not tested."
+            "The blocks of rows that led the way disagree with all rows by more than chance and noise: the table is "
+            "sorted, and some of its rows stand in few places. The result rests on all rows, and on one step from "
+            "where the blocks led; passes=2 tests it."
         )
     return Quality(worst(verdicts), tuple(reasons), quality.parameters, quality.predicted_error)

@@ -15,6 +15,9 @@ from dpmcmc.fitting.strategies.weighted_scores.schedule import Schedule, Shares
 PILOT_STEPS, LAST = 8, 2
 """How many steps the pilot has, the last of them with the bounds that it found, and how many releases come after it."""
 
+REFINEMENTS = 2
+"""How many steps other rows take after those of a pilot."""
+
 HISTOGRAM_SHARES = (0.01, 0.02)
 PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE = 0.18, 0.73, 0.06
 """What of the budget, in mean privacy loss, goes into histograms, into the pilot, into the last releases, and into
@@ -69,13 +72,13 @@ class Split:
     clips_moved: int
     has_residuals: bool
     variance: Variance
-    one_pass: Schedule | None = None
+    blocks: Schedule | None = None
     """Which rows are asked on the way, if not all."""
 
     @property
     def schedule(self) -> Schedule:
         """Which rows are asked when."""
-        return self.one_pass or every_time(self.has_residuals)
+        return self.blocks or every_time(self.has_residuals)
 
     def pilot(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the pilot's scores and slopes."""
@@ -83,9 +86,9 @@ class Split:
         return self._shares(budget, rows, shares.pilot, PILOT_SLOPE, shares.num_steps)
 
     def refinement(self, budget: Budget, size: float) -> tuple[float, float]:
-        """Return the shares of scores and slopes of a step that is not one of the pilot's."""
+        """Return the shares of scores and slopes of steps that are not the pilot's."""
         rows = size * self.schedule.refinement.share
-        return self._shares(budget, rows, self.schedule.shares.refinement, PILOT_SLOPE, 1)
+        return self._shares(budget, rows, self.schedule.shares.refinement, PILOT_SLOPE, REFINEMENTS)
 
     def final(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the last releases' scores and slopes."""

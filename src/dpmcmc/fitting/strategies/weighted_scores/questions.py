@@ -10,7 +10,7 @@ import numpy as np
 from dpmcmc.accounting import Budget, Event
 from dpmcmc.enclave import PrivateData, Sum
 from dpmcmc.fitting.budget_split import noise_of_share
-from dpmcmc.fitting.strategies.weighted_scores.budget import Split, usual_variance
+from dpmcmc.fitting.strategies.weighted_scores.budget import REFINEMENTS, Split, usual_variance
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, Asked, ScoreAndSlope
@@ -60,8 +60,8 @@ class Questions:
 
     @cached_property
     def refinement(self) -> ScoreAndSlope:
-        """What the last step asks."""
-        return self._scores(self.refinement_shares, 1) if self.schedule.is_one_pass else self.pilot
+        """What the steps after the pilot ask."""
+        return self._scores(self.refinement_shares, REFINEMENTS) if self.schedule.has_blocks else self.pilot
 
     @cached_property
     def final(self) -> ScoreAndSlope:
@@ -82,9 +82,9 @@ class Questions:
 
     @property
     def refinement_shares(self) -> tuple[float, float]:
-        """The same of the last step of the pilot."""
-        one_pass = self.schedule.is_one_pass
-        return self.split.refinement(self.budget, self.data.facts.size) if one_pass else self.pilot_shares
+        """The same of the steps after it."""
+        has_blocks = self.schedule.has_blocks
+        return self.split.refinement(self.budget, self.data.facts.size) if has_blocks else self.pilot_shares
 
     @property
     def final_shares(self) -> tuple[float, float]:
@@ -97,19 +97,15 @@ class Questions:
     @property
     def event(self) -> Event:
         """Everything that the run releases."""
-        asked, shares, schedule = self._somewhere, self.schedule.shares, self.schedule
-        price = self.data.price
-        of_refinement = price(schedule.refinement.of(self.refinement), asked)
-        total = (
-            price(schedule.pilot.of(self.histograms))
-            + price(schedule.pilot.of(self.pilot), asked) * (shares.num_steps - (not schedule.is_one_pass))
-            + of_refinement
-            + price(self.final, asked) * shares.num_final
-        )
+        asked, shares, schedule, price = self._somewhere, self.schedule.shares, self.schedule, self.data.price
+        total = price(schedule.pilot.of(self.histograms))
+        total += price(schedule.pilot.of(self.pilot), asked) * shares.num_steps
+        total += price(self.final, asked) * shares.num_final
+        if schedule.has_blocks:
+            total += price(schedule.refinement.of(self.refinement), asked) * REFINEMENTS
         if self.residuals is None:
             return total
-        looks = (price(rows.of(self.residuals), self._point) for rows in (schedule.pilot, schedule.refinement))
-        return sum(looks, total)
+        return total + price(schedule.refinement.of(self.residuals), self._point) * 2
 
     @property
     def _somewhere(self) -> Asked:

@@ -1,9 +1,9 @@
-"""Which rows a weighted fit asks when: all of them every time, or blocks on the way and all of them once.
+"""Which rows a weighted fit asks when: all of them every time, or blocks on the way and all of them at the end.
 
 Blocks stand at public random positions, one in each stretch of the table, so that a table that is sorted does not
 mislead. The two sets of blocks are disjoint: a neighbour is in one of them at most, so each is asked for all that the
-way may cost, and of the two the dearer counts (`Parallel`). The last release asks every row, those of the blocks again:
-what the posterior rests on is one sum over all records, with the noise of one release, whatever the blocks said.
+way may cost, and of the two the dearer counts (`Parallel`). The last releases ask every row, those of the blocks
+again: what the posterior rests on is a sum over all records, whatever the blocks said.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ class Shares:
     """The steps of the pilot together."""
     num_steps: int
     refinement: float
-    """A step with the bounds that were found; nothing if it is the last one of the pilot's."""
+    """The two steps after them together; nothing if there is one, and it is the last one of the pilot's."""
     final: float
     """The last releases together."""
     num_final: int
@@ -74,31 +74,32 @@ class Schedule:
 
     shares: Shares
     pilot: Rows = EVERY_ROW
-    """Of histograms, of the pilot and of the first look at residuals."""
+    """Of histograms and pilot."""
     refinement: Rows = EVERY_ROW
-    """Of the step after it and of the last look at residuals."""
+    """Of the steps after it and of the looks at residuals."""
 
     @property
-    def is_one_pass(self) -> bool:
-        """Whether all rows are read once."""
+    def has_blocks(self) -> bool:
+        """Whether blocks of rows lead the way."""
         return self.pilot is not EVERY_ROW
 
     @property
     def reads(self) -> float:
         """How many times the rows are read, those of blocks more often than the others: the mean over all."""
-        looks = self.shares.look > 0
-        pilot = 1 + self.shares.num_steps - (not self.is_one_pass) + looks
-        return pilot * self.pilot.share + (1 + looks) * self.refinement.share + self.shares.num_final
+        pilot = 1 + self.shares.num_steps
+        refinement = 2 * self.has_blocks + 2 * (self.shares.look > 0)
+        return pilot * self.pilot.share + refinement * self.refinement.share + self.shares.num_final
 
     def words(self, num_rows: int) -> str:
         """Say which rows are read, and how often."""
-        if not self.is_one_pass:
+        if not self.has_blocks:
             return f"All rows are read {self.reads:.0f} times"
         pilot, refinement = (
             f"{rows.share * num_rows:,.0f} in {len(rows.cells):,} blocks" for rows in (self.pilot, self.refinement)
         )
+        times = {1: "once", 2: "twice"}[self.shares.num_final]
         return (
-            f"All rows are read once. Before that {pilot} and {refinement} at public random positions lead the way: "
+            f"All rows are read {times}. Before that {pilot} and {refinement} at public random positions lead the way: "
             f"{self.reads:.2g} reads of a row in the mean"
         )
 

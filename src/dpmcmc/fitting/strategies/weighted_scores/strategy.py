@@ -18,15 +18,14 @@ from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, bent,
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import Steps, usual_predictors, with_known_shapes
+from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors, with_known_shapes
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result
-from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error
+from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH
-from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_bins, p_value, p_value_of_looks
-from dpmcmc.fitting.strategies.weighted_scores.schedule import Rows
+from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_bins, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
@@ -112,7 +111,7 @@ class WeightedScores:
     @property
     def remedy(self) -> str:
         """What would make a useless run useful, in words."""
-        return self.split.remedy(self.budget, self.data.facts.size)
+        return remedy(self.split, self.budget, self.data.facts.size)
 
     @property
     def _noise(self) -> float:
@@ -133,37 +132,39 @@ class WeightedScores:
         return drawn
 
     def _drawn(self, paid: Session, rng: np.random.Generator) -> Drawn:
-        asked, schedule = self.questions, self.split.schedule
+        asked, schedule, spreads = self.questions, self.split.schedule, Spreads(self.regression)
         response, columns = paid.run(schedule.pilot.of(asked.histograms))  # line 1
         moments = asked.histograms.moments(response, columns)
         begin = start(self.regression, asked.histograms.response(response), asked.histograms.offset(response), moments)
-        spreads = Spreads(self.regression)
         program = schedule.pilot.of(asked.pilot)
         steps = Steps(self.regression, moments, lambda ask: paid.run(program, ask), asked.pilot_shares)
         known = information(self.regression, begin, moments)
         point, last, before = steps.pilot(begin, known, spreads, PILOT_STEPS - 1)  # line 2
-        look = self._excess(paid, schedule.pilot, moments, point)  # line 3
-        more = 1 / schedule.pilot.share  # all rows, for one of the pilot's
-        moments, last = rescaled.moments_of(moments, more), rescaled.release_of(last, more)
-        bounds = best_bounds(self._steps(paid, moments), last, self._noise, rescaled.tails_of(tails(*look), more))
-        point, refined = self._refined(paid, moments, point, last, bounds, spreads)
-        last = refined if schedule.is_one_pass else last
+        times = 1 / schedule.pilot.share  # from here on all is as if it were of all rows
+        moments, last = rescaled.moments_of(moments, times), rescaled.release_of(last, times)
+        if schedule.has_blocks:
+            bounds = PILOT_BOUND, steps.radius / np.sqrt(times)
+            point, last = self._step(paid, moments, point, last, bounds, spreads)
+            before = [last]
+        look = self._excess(paid, moments, point)  # line 3
+        times = 1 / schedule.refinement.share
+        bounds = best_bounds(self._steps(paid, moments), last, self._noise, rescaled.tails_of(tails(*look), times))
+        point, refined = self._step(paid, moments, point, last, (bounds.bound, bounds.radius), spreads)
+        last = refined if schedule.has_blocks else last
         releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
         joined = draws.join_all(at_result(self.regression, releases, moments))
-        few = rescaled.moments_of(moments, schedule.refinement.share)
-        last_look = self._excess(paid, schedule.refinement, few, joined.release.point)  # line 5
-        fits = p_value(*last_look) if schedule.is_one_pass else p_value_of_looks(*last_look, look[0])
+        last_look = self._excess(paid, moments, joined.release.point)  # line 5
+        fits = p_value_of_looks(*last_look, look[0])
         number = self.num_chains * self.num_steps
         drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 6
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
-        before = [rescaled.release_of(one, more) for one in before]
-        weights = verdict.other_weights(joined, before, bounds, moments.size, more - 1)
+        weights = verdict.other_weights(joined, before, bounds, moments.size, times - 1)
         checks = verdict.Checks(arrived, fits, weights, bounds.bias)
-        if not schedule.is_one_pass:
-            return self._result(paid, moments, joined, releases[-2].score_variance, drawn, spreads, bounds, checks)
-        rest = 1 / schedule.refinement.share - 1
-        result = self._result(paid, moments, joined, refined.score_variance + rest, drawn, spreads, bounds, checks)
+        noise = releases[-2].score_variance if len(releases) > 1 else refined.score_variance + times - 1
+        result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
+        if len(releases) > 1:  # how they agree is tested
+            return result
         agree = agreement(joined, refined, schedule.refinement.share, moments.size)
         missed = bent(joined, drawn.vectors.mean(axis=0), moments.size)
         return result._replace(quality=with_agreement(result.quality, agree, missed))
@@ -173,16 +174,22 @@ class WeightedScores:
         program, shares = self.questions.final, self.questions.final_shares
         return Steps(self.regression, moments, lambda asked: paid.run(program, asked), shares)
 
-    def _refined(
-        self, paid: Session, moments: Moments, point: Floats, last: Release, bounds: Bounds, spreads: Spreads
+    def _step(
+        self,
+        paid: Session,
+        moments: Moments,
+        point: Floats,
+        last: Release,
+        bounds: tuple[float, float],
+        spreads: Spreads,
     ) -> tuple[Floats, Release]:
-        """Return where one more step leads with the bounds that were found, and its release as if of all rows."""
+        """Return where a step of the rows after the pilot's leads, with bounds, and its release as if of all rows."""
         rows = self.split.schedule.refinement
         program, shares = rows.of(self.questions.refinement), self.questions.refinement_shares
         few = rescaled.moments_of(moments, rows.share)
         steps = Steps(self.regression, few, lambda asked: paid.run(program, asked), shares)
-        own, radius = rescaled.release_of(last, rows.share), bounds.radius / np.sqrt(rows.share)
-        point, release = steps.bounded_step(point, own, spreads, bounds.bound, radius)
+        own, radius = rescaled.release_of(last, rows.share), bounds[1] / np.sqrt(rows.share)
+        point, release = steps.bounded_step(point, own, spreads, bounds[0], radius)
         return point, rescaled.release_of(release, 1 / rows.share)
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,14 +231,13 @@ class WeightedScores:
                 point, arrived = point + trusted, bool(np.allclose(move, trusted))
         return releases, arrived
 
-    def _excess(
-        self, paid: Session, rows: Rows, moments: Moments, point: Floats
-    ) -> tuple[Floats, float, float, Floats]:
+    def _excess(self, paid: Session, moments: Moments, point: Floats) -> tuple[Floats, float, float, Floats]:
         """Return the excess of residuals by bins, the sd of its noise, the number of records and what is expected.
 
         Where no residual can be far out there is none.
         """
-        shapes = self.regression.shapes(np, point)
+        rows = self.split.schedule.refinement
+        shapes, moments = self.regression.shapes(np, point), rescaled.moments_of(moments, rows.share)
         table = self.regression.scores.residual_table(shapes)
         if self.questions.residuals is None or table is None:
             return np.zeros(1 + len(MIDDLES)), 1.0, moments.size, np.zeros(1 + len(MIDDLES))
