@@ -15,8 +15,12 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 RARE = 1e-4
 """How rarely blocks at random positions of a table without an order are told to disagree with it."""
 
-BENT = 0.5
-"""Standard deviations by which the step from the blocks to the result may miss it, for it is not linear."""
+BEND, LEFT = 0.6, 0.3
+"""By how much answers are not linear: for usual records in steps of a standard deviation over the root of the number of
+records, and beside how much a usual record knows more at the end of a step, of which the most is corrected."""
+
+FAR = 0.5
+"""Standard deviations by which the last step may miss its end."""
 
 
 def agreement(joined: Joined, of_blocks: Release, share: float, size: float) -> float:
@@ -43,16 +47,24 @@ def agreement(joined: Joined, of_blocks: Release, share: float, size: float) -> 
     return float(stats.chi2.sf(apart @ np.linalg.solve(covariance, apart), len(apart)))
 
 
-def bent(joined: Joined, mean: Floats, size: float) -> float:
-    """Return by how many standard deviations the last step misses its end, about: a linear answer does not hold."""
-    move = joined.release.whitening.inverse @ (mean - joined.release.point)
-    return float(move @ move) / float(np.sqrt(size * len(move)))
+def missed(joined: Joined, mean: Floats, size: float, ratio: float) -> float:
+    """Return by how many standard deviations the last step misses its end, about: its answer is not linear.
+
+    Args:
+        joined: the last release.
+        mean: where it leads.
+        size: the number of records.
+        ratio: by how much a usual record knows more there than where it was asked.
+    """
+    move = np.linalg.norm(joined.release.whitening.inverse @ (mean - joined.release.point))
+    bends = np.hypot(BEND * move / np.sqrt(size), LEFT * np.log(ratio) / 2)
+    return float(bends * move / np.sqrt(len(mean)))
 
 
 def with_agreement(quality: Quality, p_value: float, missed: float) -> Quality:
     """Return a verdict with what the blocks say of it."""
     verdicts, reasons = [quality.verdict], list(quality.reasons)
-    if not missed <= BENT:
+    if not missed <= FAR:
         verdicts.append("bad")
         reasons.append(
             "The blocks of rows that led the way end too far from the result for one step to reach it: state passes=2 "

@@ -38,10 +38,8 @@ UNSEEN = 9.9
 
 def every_time(has_residuals: bool) -> Schedule:
     """Return the schedule of a fit that asks all rows every time."""
-    final = FINAL_SHARE + (0.0 if has_residuals else RESIDUALS_SHARE)
-    return Schedule(
-        Shares(HISTOGRAM_SHARES, PILOT_SHARE, PILOT_STEPS, 0.0, final, LAST, RESIDUALS_SHARE / 2, FINAL_SLOPE)
-    )
+    look, final = (RESIDUALS_SHARE / 2, FINAL_SHARE) if has_residuals else (0.0, FINAL_SHARE + RESIDUALS_SHARE)
+    return Schedule(Shares(HISTOGRAM_SHARES, PILOT_SHARE, PILOT_STEPS, 0.0, final, LAST, look, FINAL_SLOPE))
 
 
 Variance = Callable[[float, float], float]

@@ -38,6 +38,9 @@ MORE_BLOCKS = np.geomspace(1 / 32, 1 / 3, 25)
 PILOT_ERROR = 0.5
 """By how many standard deviations of a posterior of the pilot's rows its noise may move the pilot, all steps joined."""
 
+LEAST_ROWS = 10_000
+"""Rows of a pilot at least, from whose noisy histograms it starts."""
+
 BEND = 0.6
 """By how much a step of one standard deviation in each parameter misses its end, in roots of (parameters / records)."""
 
@@ -98,6 +101,7 @@ def _is_led(split: Split, budget: Budget, size: float) -> bool:
     rows = size * split.schedule.pilot.share
     return (
         split.noise_error(budget, rows, of_scores) <= PILOT_ERROR
+        and rows >= LEAST_ROWS
         and split.slope_noise(budget, rows, of_slopes) <= SEEN_SLOPE
     )
 

@@ -14,12 +14,12 @@ from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import draws, rescaled, verdict
-from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, bent, with_agreement
+from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors, with_known_shapes
-from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result
+from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, change
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
@@ -166,8 +166,9 @@ class WeightedScores:
         if len(releases) > 1:  # how they agree is tested
             return result
         agree = agreement(joined, refined, schedule.refinement.share, moments.size)
-        missed = bent(joined, drawn.vectors.mean(axis=0), moments.size)
-        return result._replace(quality=with_agreement(result.quality, agree, missed))
+        mean = drawn.vectors.mean(axis=0)
+        off = missed(joined, mean, moments.size, change(self.regression, joined.release.point, mean, moments))
+        return result._replace(quality=with_agreement(result.quality, agree, off))
 
     def _steps(self, paid: Session, moments: Moments) -> Steps:
         """Return what asks all rows."""
