@@ -7,7 +7,7 @@ step misses its end, for answers are not linear, grows with the square of its le
 import numpy as np
 from scipy import stats
 
-from dpmcmc.diagnostics.quality import Quality, worst
+from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Quality, worst
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -18,9 +18,6 @@ RARE = 1e-4
 BEND, LEFT = 0.6, 0.3
 """By how much answers are not linear: for usual records in steps of a standard deviation over the root of the number of
 records, and beside how much a usual record knows more at the end of a step, of which the most is corrected."""
-
-FAR = 0.5
-"""Standard deviations by which the last step may miss its end."""
 
 
 def agreement(joined: Joined, of_blocks: Release, share: float, size: float) -> float:
@@ -48,7 +45,9 @@ def agreement(joined: Joined, of_blocks: Release, share: float, size: float) -> 
 
 
 def missed(joined: Joined, mean: Floats, size: float, ratio: float) -> float:
-    """Return by how many standard deviations the last step misses its end, about: its answer is not linear.
+    """Return by how many standard deviations the last step misses its end, about.
+
+    Answers are not linear, and the slope has noise, which tells the more the longer the step is.
 
     Args:
         joined: the last release.
@@ -56,19 +55,22 @@ def missed(joined: Joined, mean: Floats, size: float, ratio: float) -> float:
         size: the number of records.
         ratio: by how much a usual record knows more there than where it was asked.
     """
-    move = np.linalg.norm(joined.release.whitening.inverse @ (mean - joined.release.point))
+    release = joined.release
+    move = np.linalg.norm(release.whitening.inverse @ (mean - release.point))
     bends = np.hypot(BEND * move / np.sqrt(size), LEFT * np.log(ratio) / 2)
-    return float(bends * move / np.sqrt(len(mean)))
+    slopes = release.slope_sd / max(float(np.mean(np.diag(release.slope))), release.noise_level)
+    return float(move * np.hypot(bends / np.sqrt(len(mean)), slopes / np.sqrt(2)))
 
 
 def with_agreement(quality: Quality, p_value: float, missed: float) -> Quality:
     """Return a verdict with what the blocks say of it."""
     verdicts, reasons = [quality.verdict], list(quality.reasons)
-    if not missed <= FAR:
-        verdicts.append("bad")
+    error = None if quality.predicted_error is None else float(np.hypot(quality.predicted_error, missed))
+    if not missed <= FAIR_ERROR:
+        verdicts.append("fair" if missed <= BAD_ERROR else "bad")
         reasons.append(
-            "The blocks of rows that led the way end too far from the result for one step to reach it: state passes=2 "
-            "or more, or shuffle the table if it is sorted."
+            f"The blocks of rows that led the way end far from the result, which one step misses by about {missed:.2g} "
+            "standard deviations: state passes=2 or more, or shuffle the table if it is sorted."
         )
     elif not p_value >= RARE:
         verdicts.append("fair")
@@ -77,4 +79,4 @@ def with_agreement(quality: Quality, p_value: float, missed: float) -> Quality:
             "sorted, and some of its rows stand in few places. The result rests on all rows, and on one step from "
             "where the blocks led; passes=2 tests it."
         )
-    return Quality(worst(verdicts), tuple(reasons), quality.parameters, quality.predicted_error)
+    return Quality(worst(verdicts), tuple(reasons), quality.parameters, error)

@@ -4,6 +4,8 @@ A pilot on few rows is far from the root of all of them, and one step from there
 square of the distance. So the blocks are as many as make that small beside the noise, if they can be.
 """
 
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +20,7 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import (
     Split,
 )
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Rows, Schedule, Shares, blocks
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 WAY = 0.18
 """What of the budget leads the way, of each of the two sets of blocks."""
@@ -28,8 +31,8 @@ LOOK = 0.02
 MOST_FINAL = 2
 """How many last releases there are if all rows may be read more often than once."""
 
-LEAST_SLOPE = 0.06
-"""What of the last release's share its slope has at least."""
+SLOPES = (0.06, 0.15, 0.3)
+"""What of the last releases' share their slope has at least: to choose from. Its noise tells where a step is long."""
 
 PILOT_BLOCKS = np.geomspace(1 / 64, 1 / 6, 25)
 MORE_BLOCKS = np.geomspace(1 / 32, 1 / 3, 25)
@@ -69,30 +72,38 @@ def chosen(split: Split, budget: Budget, size: int, seed: int, *, passes: int | 
 
 def of_blocks(split: Split, budget: Budget, size: int, seed: int, num_final: int) -> Split:
     """Return how a budget is divided if blocks at random positions lead the way, to so many last releases."""
-    return _with(split, num_final, *blocks(size, _sizes(split, budget, size, num_final), seed))
+    candidates = [_with(split, num_final, slope, *_sizes(split, budget, size, num_final, slope)) for slope in SLOPES]
+    best = min(candidates, key=lambda each: predicted_error(each, budget, size)).schedule
+    rows = blocks(size, (best.pilot.share, best.refinement.share), seed)
+    return _with(split, num_final, best.shares.slope, *rows)
 
 
-def _with(split: Split, num_final: int, pilot: Rows, refinement: Rows) -> Split:
+def _with(split: Split, num_final: int, slope: float, pilot: Rows, refinement: Rows) -> Split:
     look = LOOK if split.has_residuals else 0.0
     steps = WAY - sum(HISTOGRAM_SHARES)
-    shares = Shares(HISTOGRAM_SHARES, steps, PILOT_STEPS - 1, WAY - 2 * look, 1 - WAY, num_final, look, LEAST_SLOPE)
+    shares = Shares(HISTOGRAM_SHARES, steps, PILOT_STEPS - 1, WAY - 2 * look, 1 - WAY, num_final, look, slope)
     return replace(split, blocks=Schedule(shares, pilot, refinement))
 
 
-def _sizes(split: Split, budget: Budget, size: int, num_final: int) -> tuple[float, float]:
-    """Return the shares of the rows that the two sets of blocks are: as few as will do, or as many as there may be."""
+def _sizes(split: Split, budget: Budget, size: int, num_final: int, slope: float) -> tuple[Rows, Rows]:
+    """Return how many rows the two sets of blocks have: as few as will do, or as many as there may be."""
 
     def leads(share: float) -> bool:
-        return _is_led(_with(split, num_final, Rows(share), Rows(share)), budget, size)
+        return _is_led(_with(split, num_final, slope, Rows(share), Rows(share)), budget, size)
 
     def is_near(share: float) -> bool:
-        found = _with(split, num_final, Rows(share), Rows(share))
+        found = _with(split, num_final, slope, Rows(share), Rows(share))
         return missed(found, budget, size) < SMALL * found.error(budget, size)
 
-    pilot = next(filter(leads, PILOT_BLOCKS), PILOT_BLOCKS[-1])
-    least = min(2 * pilot, MORE_BLOCKS[-1])
-    more = next(filter(is_near, MORE_BLOCKS), MORE_BLOCKS[-1])
-    return float(pilot), float(max(least, more))
+    pilot = _first(leads, PILOT_BLOCKS)
+    least = min(2 * pilot, float(MORE_BLOCKS[-1]))
+    more = _first(is_near, MORE_BLOCKS)
+    return Rows(pilot), Rows(max(least, more))
+
+
+def _first(is_enough: Callable[[float], bool], shares: Floats) -> float:
+    """Return the first of ever larger shares that is enough; the last if none is."""
+    return float(shares[min(bisect_left(shares, True, key=is_enough), len(shares) - 1)])
 
 
 def _is_led(split: Split, budget: Budget, size: float) -> bool:
@@ -107,13 +118,18 @@ def _is_led(split: Split, budget: Budget, size: float) -> bool:
 
 
 def missed(split: Split, budget: Budget, size: float) -> float:
-    """Return by how many standard deviations of the posterior the last step misses its end, about."""
-    share = split.schedule.refinement.share
-    rows, of_scores = size * share, split.refinement(budget, size)[0]
-    squared = 1 / share - 1 + split.noise_error(budget, rows, of_scores / REFINEMENTS) ** 2 / share
-    if split.schedule.shares.num_final > 1:  # the first of them is what the last one starts from
-        squared = 0.0
-    return BEND * squared * float(np.sqrt(split.dimension / size))
+    """Return by how many standard deviations of the posterior the last step misses its end, about.
+
+    For answers are not linear, and for the slope has noise. With more releases than one the last step is a short one.
+    """
+    share, shares = split.schedule.refinement.share, split.schedule.shares
+    if shares.num_final > 1:
+        return 0.0
+    of_scores = split.refinement(budget, size)[0] / REFINEMENTS
+    squared = 1 / share - 1 + split.noise_error(budget, size * share, of_scores) ** 2 / share
+    bends = BEND * squared * np.sqrt(split.dimension / size)
+    slopes = split.slope_noise(budget, size, split.final(budget, size)[1]) * np.sqrt(squared / 2)
+    return float(np.hypot(bends, slopes))
 
 
 def predicted_error(split: Split, budget: Budget, size: float) -> float:

@@ -38,8 +38,9 @@ NAME = "private_laplace"
 DRAWS = 1000
 """Draws of each chain unless stated."""
 
-SLOPE_NOISE = 0.07
-"""How large the noise of the slope's eigenvalues may become for longer slopes to be let in."""
+SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.07, 0.015
+"""How large the noise of the slope's eigenvalues may become for longer slopes to be let in; a single last release is
+further away from where it leads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +217,8 @@ class WeightedScores:
         whitening = steps.coordinates(last, point, spreads.prior_at(self.regression, point)[1])
         least = USUAL_SLOPE * steps.unit**2
         per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
-        most = SLOPE_NOISE / (np.sqrt(self.regression.dimension) * per_unit)
+        allowed = SLOPE_NOISE if number > 1 else SLOPE_NOISE_OF_ONE
+        most = allowed / (np.sqrt(self.regression.dimension) * per_unit)
         slope_radius = float(np.clip(2 * bounds.radius**2, least, max(least, most)))
         releases: list[Release] = []
         arrived = True
