@@ -41,8 +41,8 @@ class Moments(NamedTuple):
     """How many records there are, about."""
     doubts: Floats
     """How uncertain the square of a column is, beside itself: that of a level with few rows or none."""
-    reaches: Floats
-    """How far a column is from its mean where it tells something: a rare level nearly one, whatever its variance."""
+    rows: Floats
+    """For each column a row that tells of it: one of a level has no other, one of a number is as far out as tells most."""
 
 
 @dataclass(frozen=True)
@@ -225,14 +225,19 @@ class Histograms:
         means[~self.numeric] = np.where(is_constant, 1.0, kept / size)
         means = self._shared(means)
         sds[~self.numeric] = np.sqrt(means * (1 - means))[~self.numeric]
-        reaches[~self.numeric] = np.sqrt(1 - 3 * means * (1 - means))[~self.numeric] * ~is_constant
         doubts[~self.numeric] = np.where(is_constant, 0.0, np.minimum(sd / kept, MOST_DOUBT))
         middles = _middles(self.column_edges)
         for place, row in zip(np.flatnonzero(self.numeric), counts[flags:].reshape(-1, len(middles)), strict=True):
             spread = Spread(middles, _shares(row, sd))
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
-        return Moments(means, sds, size, doubts, reaches)
+        return Moments(means, sds, size, doubts, self._rows(means, reaches))
+
+    def _rows(self, means: Floats, reaches: Floats) -> Floats:
+        """Return a row that tells of each column, given how far out a number is that does."""
+        same = self.regression.blocks[:, None] == self.regression.blocks
+        levels = np.where(same, np.eye(len(means)), means)
+        return np.where(self.numeric[:, None], means + np.diag(reaches), levels)
 
     def _shared(self, means: Floats) -> Floats:
         """Return the shares of levels, none of which meet: those of a random intercept add up to one."""

@@ -113,7 +113,8 @@ class Steps:
             float(slope_sd) / SIDE,
             self._roots(point, bound),
             differences,
-            evenness=self._evenness(point, whitening, bound, radius, slope_radius),
+            self._evenness(point, whitening, bound, radius, slope_radius),
+            linalg.orth(whitening.inverse @ self.regression.unseen.T) if len(self.regression.unseen) else None,
         )
 
     def _evenness(
@@ -130,8 +131,7 @@ class Steps:
         ]
         linear = whitening.factor[: regression.num_linear].reshape(regression.num_columns, -1)
         gram = linear @ linear.T
-        rows = moments.means + np.diag(moments.reaches)
-        squares = np.sum(rows @ gram * rows, axis=1) / max(
+        squares = np.sum(moments.rows @ gram * moments.rows, axis=1) / max(
             float(np.sum(gram * mean_squares(regression, moments))), 1e-30
         )
         lengths = np.append(np.sqrt(np.maximum(squares, 1.0)), 1.0)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import linalg
 
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening
@@ -12,6 +13,9 @@ LEAST_WEIGHT = 0.02
 
 UNEVEN, LEAST_UNEVEN = 0.3, 0.05
 """How much mean weights usually differ between coordinates, and how small they may be beside the mean."""
+
+TURNED = 4.0
+"""Parts of a direction are believed that are so many times as large as what noise makes."""
 
 MOST_SCALE = 4.0
 """By how much the whole information may differ from what was known of it."""
@@ -37,6 +41,8 @@ class Release:
     """The variance in each coordinate, less the mean over them, if it was asked for; its noise is that of lengths."""
     evenness: Floats | None = None
     """What is known beforehand of the mean weight in each coordinate over that of all, if it is."""
+    blind: Floats | None = None
+    """Directions that no data can see, in whitened coordinates, as columns that are orthogonal."""
     entries: Floats | None = None
     """How uncertain the entries of the slope are beside `slope_sd`, if not alike."""
 
@@ -60,7 +66,7 @@ class Release:
         """Return how large eigenvalues noise alone makes in directions, the columns of a matrix."""
         squares = vectors**2
         beside = 1.0 if self.entries is None else np.sqrt(np.sum(squares * (self.entries**2 @ squares), axis=0))
-        return self.noise_level * beside * np.ones(len(vectors))
+        return self.noise_level * beside * np.ones(vectors.shape[1])
 
     @property
     def slope_sds(self) -> Floats:
@@ -76,8 +82,37 @@ class Release:
 
     def seen(self, slope: Floats) -> Floats:
         """Return a slope without directions that are within their noise."""
-        values, vectors = np.linalg.eigh(slope)
-        return (vectors * np.where(values > self.noise_levels(vectors), values, 0.0)) @ vectors.T
+        values, vectors = np.linalg.eigh(_without(self.unseen(slope), slope))
+        return (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+    def unseen(self, slope: Floats) -> Floats:
+        """Return directions in which a slope is within its noise, as columns, those first that no data can see.
+
+        Parts of them in other parameters that noise alone explains are left out: what does not change the scores has no
+        part in other parameters either, and a little of something that is free would be much.
+        """
+        blind = np.zeros((self.dimension, 0)) if self.blind is None else self.blind
+        rest = linalg.null_space(blind.T) if blind.shape[1] else np.eye(self.dimension)
+        values, vectors = np.linalg.eigh(rest.T @ slope @ rest)
+        vectors = rest @ vectors
+        found = vectors[:, values <= self.noise_levels(vectors)]
+        return np.concatenate([blind, self._plain(slope, found, blind)], axis=1)
+
+    def _plain(self, slope: Floats, found: Floats, blind: Floats) -> Floats:
+        """Return directions without the parts that noise alone explains, orthogonal to some."""
+        if not found.shape[1]:
+            return found
+        scales = np.linalg.norm(self.whitening.inverse, axis=0)[:, None]
+        steep = np.maximum(np.diag(slope), self.noise_level)[:, None]
+        parts = scales * (self.whitening.factor @ found)
+        parts = parts / np.linalg.norm(parts, axis=0)
+        plain = np.where(np.abs(parts) > TURNED * np.sqrt(0.5 * self.slope_sds**2 @ parts**2) / steep, parts, 0.0)
+        turned = self.whitening.inverse @ (plain / scales)
+        turned = turned - blind @ (blind.T @ turned)
+        turned = turned / np.maximum(np.linalg.norm(turned, axis=0), 1e-30)
+        is_flat = np.sum(turned * (slope @ turned), axis=0) <= self.noise_levels(turned)
+        bases, _ = np.linalg.qr(np.where(is_flat & (np.sum(turned**2, axis=0) > 0.5), turned, found))
+        return bases
 
     def data_variance(self, slope: Floats) -> Floats:
         """Return the variance of the sum of scores given the predictors, for a slope: its shape, and its trace."""
@@ -141,7 +176,7 @@ class Release:
         scale = np.trace(self.slope) / max(float(np.trace(expected)), 1e-12)  # that of all of it is seen best
         expected = expected * np.clip(scale, 1 / MOST_SCALE, MOST_SCALE)
         gain = (weights * doubt) ** 2 / ((weights * doubt) ** 2 + self.slope_sd**2)
-        slope = expected + gain * (self.slope - expected)
+        slope = _without(self.blind, expected + gain * (self.slope - expected))
         usual = float(np.sqrt(np.mean(gain)))
         return replace(self, slope=slope, slope_sd=self.slope_sd * usual, entries=np.sqrt(gain) / usual)
 
@@ -164,4 +199,13 @@ class Release:
     def floored(self) -> "Release":
         """Return the release with a slope that is not less than the noise in any direction: for coordinates."""
         values, vectors = np.linalg.eigh(self.slope)
-        return replace(self, slope=(vectors * np.maximum(values, self.noise_levels(vectors))) @ vectors.T)
+        slope = (vectors * np.maximum(values, self.noise_levels(vectors))) @ vectors.T
+        return replace(self, slope=_without(self.blind, slope))
+
+
+def _without(directions: Floats | None, slope: Floats) -> Floats:
+    """Return a slope that is zero in some directions, which are the columns of a matrix."""
+    if directions is None:
+        return slope
+    kept = np.eye(len(slope)) - directions @ directions.T
+    return kept @ slope @ kept

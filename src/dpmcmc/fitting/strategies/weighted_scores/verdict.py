@@ -320,10 +320,11 @@ def _width(values: np.ndarray) -> float:
 def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
     """Return how long a whitened move from the last point is, in lengths that the noise of the release before makes."""
     release = joined.release
+    unseen = release.unseen(release.slope)
     values, vectors = np.linalg.eigh(release.slope)
-    values = np.maximum(values, release.noise_levels(vectors))
+    values = np.maximum(values, release.noise_levels(vectors))[unseen.shape[1] :]
     expected = np.sqrt(np.sum(first_noise / values**2) + 1.0)
-    return float(linalg.norm(moved) / expected)
+    return float(linalg.norm(moved - unseen @ (unseen.T @ moved)) / expected)
 
 
 def labelled(named: Mapping[str, np.ndarray]) -> dict[str, Any]:
