@@ -21,8 +21,8 @@ BINS, FEW_BINS, MANY = 64, 24, 24
 MOST_DOUBT = 1.5
 """How uncertain the square of a column is at most, beside itself."""
 
-SEEN = 3.0
-"""Counts of less than so many standard deviations of their noise are not believed."""
+SEEN, MOST = 3.0, 0.7
+"""Counts of less than so many standard deviations of their noise are not believed, and the share that should be."""
 
 
 class Counted(NamedTuple):
@@ -275,7 +275,15 @@ def _middles(edges: Floats) -> Floats:
 
 
 def _shares(counts: Floats, sd: float) -> Floats:
-    """Return the shares of bins whose counts stand out of their noise; even ones if none does."""
-    believed = np.where(counts > SEEN * sd, counts, 0.0)
-    total = believed.sum()
-    return believed / total if total > 0 else np.full(len(counts), 1 / len(counts))
+    """Return the shares of bins whose counts stand out of their noise; even ones if none does.
+
+    Where most of the records are in bins that do not, neighbours are counted together, as many as it takes.
+    """
+    number = len(counts)
+    for width in 2 ** np.arange(int(np.log2(number)) + 1):
+        padded = np.pad(counts, (0, -number % width))
+        together = padded.reshape(-1, width).sum(axis=1)
+        believed = np.repeat(np.where(together > SEEN * np.sqrt(width) * sd, together, 0.0), width)[:number]
+        if believed.sum() > width * MOST * counts.sum():
+            break
+    return believed / believed.sum() if believed.any() else np.full(number, 1 / number)

@@ -33,6 +33,9 @@ CARRIED = 0.5
 EARLY = 0.4
 """The share of the steps that are early ones."""
 
+LINEAR = 0.3
+"""How far the logarithm of a scale may be off for its score to be linear."""
+
 POOLED = 3
 """Of so many steps the score histograms are joined."""
 
@@ -180,14 +183,14 @@ class Steps:
             release = self.release(point, whitening, PILOT_BOUND, self.radius, 2 * self.unit**2)
             doubt = releases[-1].doubt(whitening, self._drift(moved)) if releases else self._first_doubt
             release = release.pooled(expected, doubt)
-            told, factor = release.likelihood(), whitening.factor
+            told, factor = release.step(), whitening.factor
             carried = CARRIED * number / num_steps * known
             precision = told.precision + factor.T @ (bend + carried) @ factor
             move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
             is_early = number < EARLY * num_steps
             move = self._shaped(release, self.trusted(move), is_early)
             point, moved = point + move, self.length(move)
-            known = whitening.inverse.T @ told.precision @ whitening.inverse + 0.5 * known
+            known = whitening.inverse.T @ release.likelihood().precision @ whitening.inverse + 0.5 * known
             information, expected = self.information(release.floored(), point), self.information(release, point)
             spreads.update(self.regression, point, known)
             releases.append(release)
@@ -245,8 +248,8 @@ class Steps:
         return with_known_shapes(self.regression, release.information(), point, self.moments)
 
     def _shaped(self, release: Release, move: Floats, is_early: bool) -> Floats:
-        """Return the move; at first a scale goes where its score's mean says beyond where it is linear, alone."""
-        if not is_early or not isinstance(self.regression.scores, TabledScores) or 0 not in self.regression.free:
+        """Return the move; a scale that is far off, and any at first, goes where its score's mean says, alone."""
+        if not isinstance(self.regression.scores, TabledScores) or 0 not in self.regression.free:
             return move
         place, inverse = self.regression.num_linear, release.whitening.inverse
         slope = float((inverse.T @ release.slope @ inverse)[place, place])
@@ -255,7 +258,9 @@ class Steps:
         newton = float((inverse.T @ release.score)[place]) / slope
         shapes = self.regression.shapes(np, release.point)
         step = self.regression.scores.step_of_scale(shapes, PILOT_BOUND, newton)
-        return move if step is None else np.concatenate([move[:place], [step], np.zeros(len(move) - place - 1)])
+        if step is None or not (is_early or abs(step) > LINEAR):
+            return move
+        return np.concatenate([move[:place], [step], np.zeros(len(move) - place - 1)])
 
 
 def _single(value: Any) -> Any:

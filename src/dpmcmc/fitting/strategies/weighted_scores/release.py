@@ -74,11 +74,17 @@ class Release:
         return self.slope_sd * (np.ones((self.dimension, self.dimension)) if self.entries is None else self.entries)
 
     def likelihood(self, slope: Floats | None = None) -> Likelihood:
-        """Return what it tells of the parameters; eigenvalues within their noise tell nothing."""
-        seen = self.seen(self.slope if slope is None else slope)
-        spread = self.data_variance(seen) + self.score_variance * np.eye(self.dimension)
-        gain = np.linalg.solve(spread, seen).T
-        return Likelihood((gain @ seen + (gain @ seen).T) / 2, gain @ self.score)
+        """Return what it tells of the parameters; directions in which the slope is within its noise tell nothing."""
+        return self._told(self.seen(self.slope if slope is None else slope))
+
+    def step(self) -> Likelihood:
+        """Return what it tells for a step: directions within their noise are taken to be as steep as that."""
+        return self._told(self.floored().slope)
+
+    def _told(self, slope: Floats) -> Likelihood:
+        spread = self.data_variance(slope) + self.score_variance * np.eye(self.dimension)
+        gain = np.linalg.solve(spread, slope).T
+        return Likelihood((gain @ slope + (gain @ slope).T) / 2, gain @ self.score)
 
     def seen(self, slope: Floats) -> Floats:
         """Return a slope without directions that are within their noise."""
