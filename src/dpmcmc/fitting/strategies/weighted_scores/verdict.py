@@ -19,6 +19,9 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 RARE = 1e-3
 """How rarely two releases that agree are told to disagree."""
 
+TOO_WIDE = 3.0
+"""The predicted error up to which a wide result is only fair, if all else is in order: intervals then hold as stated."""
+
 FAR = 3.0
 """The last point is far from the result if it is so many times as far as noise alone makes it."""
 
@@ -177,10 +180,8 @@ def judge(
         verdicts.append("bad")
         reasons.append("The posterior is far from normal where the prior matters: its draws are not to be relied on.")
     if not error <= FAIR_ERROR:
-        grade = "fair" if error <= BAD_ERROR else "bad"
-        verdicts.append(grade)
-        size = f"about {error:.2g}" if np.isfinite(error) else "more than one"
-        reasons.append(f"The noise of privacy moves the means by {size} of the posterior's standard deviations.")
+        verdicts.append("fair" if error <= TOO_WIDE else "bad")
+        reasons.append(_of_noise(error))
     if not checks.fits >= MISFIT:
         verdicts.append("fair")
         reasons.append(
@@ -212,6 +213,18 @@ def judge(
     if of_all == "bad":
         grades = {name: Grade("bad", grade.reasons, grade.shares) for name, grade in grades.items()}
     return Quality(worst(verdicts), tuple(reasons), grades, error if np.isfinite(error) else None)
+
+
+def _of_noise(error: float) -> str:
+    """Say how large the noise of privacy is, given the predicted error."""
+    if error <= BAD_ERROR:
+        return f"The noise of privacy moves the means by about {error:.2g} of the posterior's standard deviations."
+    if not np.isfinite(error):
+        return "The noise of privacy moves the means by more than one of the posterior's standard deviations."
+    return (
+        f"The noise of privacy is larger than the posterior's own spread: intervals are about {np.hypot(1, error):.2g} "
+        "times as wide as without privacy."
+    )
 
 
 def _is_shape(jacobian: Floats, shapes: NDArray[np.bool_] | None) -> bool:
