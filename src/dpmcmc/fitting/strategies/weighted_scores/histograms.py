@@ -21,7 +21,7 @@ BINS, FEW_BINS, MANY = 64, 24, 24
 MOST_DOUBT = 1.5
 """How uncertain the square of a column is at most, beside itself."""
 
-SEEN, MOST = 3.0, 0.7
+SEEN, MOST = 4.0, 0.7
 """Counts of less than so many standard deviations of their noise are not believed, and the share that should be."""
 
 

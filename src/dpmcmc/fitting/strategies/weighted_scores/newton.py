@@ -13,6 +13,7 @@ import numpy as np
 from scipy import linalg
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.numbers import LocationScale
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
@@ -44,6 +45,9 @@ SEEN = 3.0
 
 DOUBT = 2.0
 """How large eigenvalues of what is not known of the information are in whitened coordinates, before any release."""
+
+MOST_CHANGE = 64.0
+"""By how much a step may change what is known of the predictors: a scale by its square, else it is the fourth root."""
 
 DRIFT, LEAST_DRIFT = 0.7, 0.1
 """By how much the information changes, so measured, where a step moves the predictors by one, and at least."""
@@ -191,7 +195,7 @@ class Steps:
             move = self._shaped(release, self.trusted(move), is_early)
             point, moved = point + move, self.length(move)
             known = whitening.inverse.T @ release.likelihood().precision @ whitening.inverse + 0.5 * known
-            information, expected = self.information(release.floored(), point), self.information(release, point)
+            information, expected = self.known(release, point), self.information(release, point)
             spreads.update(self.regression, point, known)
             releases.append(release)
         last = releases[-POOLED:]
@@ -218,9 +222,9 @@ class Steps:
         counted = np.append(linear, np.zeros(size - len(linear)))
         return np.sqrt(self._entry(DOUBT) ** 2 + np.diag(counted**2))
 
-    def coordinates(self, last: Release, point: Floats, bend: Floats) -> Whitening:
-        """Return coordinates in which what is known after a pilot is round, given the prior's precision."""
-        return whiten(self.information(last.floored(), point) + bend)
+    def known(self, last: Release, point: Floats) -> Floats:
+        """Return what all records know at a point after a release, for coordinates: not less than its noise."""
+        return self.information(last.floored(), point)
 
     def pooled(self, release: Release, last: Release, times: int = 1) -> Release:
         """Return a release with its slope averaged with what the pilot's last one told of it.
@@ -236,7 +240,7 @@ class Steps:
     def bounded_step(self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float) -> Floats:
         """Return where one more step leads that has other bounds: where the model does not hold, elsewhere."""
         gradient, bend = spreads.prior_at(self.regression, point)
-        whitening = self.coordinates(last, point, bend)
+        whitening = whiten(self.known(last, point) + bend)
         release = self.pooled(self.release(point, whitening, bound, radius, 2 * self.unit**2), last)
         told, factor = release.likelihood(), whitening.factor
         precision = told.precision + factor.T @ bend @ factor
@@ -244,8 +248,24 @@ class Steps:
         return point + self.trusted(move, 0.5)
 
     def information(self, release: Release, point: Floats) -> Floats:
-        """Return what all records know without weights; of shapes as the model has it."""
-        return with_known_shapes(self.regression, release.information(), point, self.moments)
+        """Return what all records know without weights at a point near that of a release.
+
+        That of shapes is as the model has it, and that of the rest changes with it.
+        """
+        regression, place = self.regression, self.regression.num_linear
+        found = with_known_shapes(regression, release.information(), point, self.moments)
+        before, after = (self._known_by_model(each) for each in (release.point, point))
+        most = MOST_CHANGE if isinstance(regression.scores, LocationScale) else MOST_CHANGE**0.25
+        ratio = float(np.clip(after / before, 1 / most, most)) if np.isfinite(after / before) else 1.0
+        found[:place, :place] *= ratio
+        return found
+
+    def _known_by_model(self, point: Floats) -> float:
+        """Return how much a usual record knows of its predictors."""
+        regression, size = self.regression, self.regression.num_outputs
+        predictors = usual_predictors(regression, point, self.moments)
+        each = regression.scores.information(predictors, regression.shapes(np, point))
+        return max(float(np.trace(each[:size, :size])), 1e-30)
 
     def _shaped(self, release: Release, move: Floats, is_early: bool) -> Floats:
         """Return the move; a scale that is far off, and any at first, goes where its score's mean says, alone."""

@@ -34,6 +34,7 @@ from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
+from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.model import FormulaModel
 from dpmcmc.run.plan import parameters, surroundings
 from dpmcmc.run.program import Layout
@@ -228,7 +229,7 @@ class WeightedScores:
     ) -> tuple[list[Release], bool]:
         """Return the last releases, and whether the last step between them was as long as it wanted to be."""
         steps = Steps(self.regression, moments, lambda asked: paid.run(self.final, asked), self._final_shares)
-        whitening = steps.coordinates(last, point, spreads.prior_at(self.regression, point)[1])
+        whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
         least = USUAL_SLOPE * steps.unit**2
         per_unit = self.data.facts.clips_moved * noise_of_share(self._final_shares[1], 1, self.budget) * LENGTH
         most = SLOPE_NOISE / (np.sqrt(self.regression.dimension) * per_unit)

@@ -19,7 +19,7 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 RARE = 1e-3
 """How rarely two releases that agree are told to disagree."""
 
-TOO_WIDE = 3.0
+TOO_WIDE = 4.0
 """The predicted error up to which a wide result is only fair, if all else is in order: intervals then hold as stated."""
 
 FAR = 3.0
@@ -263,10 +263,12 @@ def _grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float
 
 
 def _of_group(name: str, grades: Mapping[str, Grade]) -> Grade:
-    """Return the grade of the standard deviation of random intercepts: marked if one of them is."""
+    """Return the grade of the standard deviation of random intercepts: its variance comes from where theirs does."""
     group = name.rpartition("_sigma")[0]
-    its = [grade for other, grade in grades.items() if other.startswith(f"{group}[")]
-    return Grade("bad", (NOT_SEEN,)) if any(NOT_SEEN in grade.reasons for grade in its) else Grade()
+    its = [grade.shares for other, grade in grades.items() if other.startswith(f"{group}[") and grade.shares]
+    if not its:
+        return Grade("bad", (NOT_SEEN,))
+    return Grade("good", (), {part: float(np.mean([shares[part] for shares in its])) for part in its[0]})
 
 
 def _shares(parts: Variances, jacobian: Floats) -> dict[str, float]:
