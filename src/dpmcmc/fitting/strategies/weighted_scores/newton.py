@@ -34,6 +34,9 @@ CARRIED = 0.5
 EARLY = 0.4
 """The share of the steps that are early ones."""
 
+SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
+"""Predictors for which a mean over them stands, in standard deviations, with their weights: Gauss and Hermite's."""
+
 LINEAR = 0.3
 """How far the logarithm of a scale may be off for its score to be linear."""
 
@@ -62,11 +65,19 @@ def usual_predictors(regression: Regression, point: Floats, moments: Moments) ->
     return np.asarray(moments.means @ linear)
 
 
+def information_of_records(regression: Regression, point: Floats, moments: Moments) -> Floats:
+    """Return what a record knows of its predictors and the shapes, as the model has it: the mean over predictors."""
+    linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
+    middle, spread, shapes = moments.means @ linear, np.sqrt(moments.sds**2 @ linear**2), regression.shapes(np, point)
+    each = [weight * regression.scores.information(middle + step * spread, shapes) for step, weight in SPREAD]
+    return np.sum(each, axis=0)
+
+
 def with_known_shapes(regression: Regression, information: Floats, point: Floats, moments: Moments) -> Floats:
     """Return an information with that of the shape parameters as the model has it, where it has it."""
     found, place = information.copy(), regression.num_linear
     if isinstance(regression.scores, TabledScores) and regression.free:
-        each = regression.scores.information(usual_predictors(regression, point, moments), regression.shapes(np, point))
+        each = information_of_records(regression, point, moments)
         kept = 1 + np.array(regression.free)
         found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know nothing of each other, or little
         found[place:, place:] = moments.size * each[np.ix_(kept, kept)]
@@ -120,14 +131,14 @@ class Steps:
             float(slope_sd) / SIDE,
             self._roots(point, bound),
             differences,
-            self._evenness(point, whitening, bound, radius, slope_radius),
+            *self._weights(point, whitening, bound, radius, slope_radius),
             linalg.orth(whitening.inverse @ self.regression.unseen.T) if len(self.regression.unseen) else None,
         )
 
-    def _evenness(
+    def _weights(
         self, point: Floats, whitening: Whitening, bound: float, radius: float, slope_radius: float
-    ) -> Floats:
-        """Return the weights of the records that tell of each parameter, beside that of a usual one, as can be told.
+    ) -> tuple[float, Floats]:
+        """Return the weight of a usual record, and those of records that tell of each parameter, beside it.
 
         Of a rare level few records tell, each of them much: their scores are long.
         """
@@ -145,7 +156,7 @@ class Steps:
         length = self.unit * regression.scores.usual_length * longest[0] / longest[1]
         weights = np.minimum(1.0, np.minimum(radius / (length * lengths), slope_radius / (self.unit * lengths) ** 2))
         found = np.repeat(weights[:-1] / weights[-1], regression.num_outputs)
-        return np.append(found, np.ones(regression.dimension - len(found)))
+        return float(weights[-1]), np.append(found, np.ones(regression.dimension - len(found)))
 
     def _roots(self, point: Floats, bound: float) -> Floats:
         """Return the root of variance over slope of the scores by the parameters."""
@@ -262,9 +273,7 @@ class Steps:
 
     def _known_by_model(self, point: Floats) -> float:
         """Return how much a usual record knows of its predictors."""
-        regression, size = self.regression, self.regression.num_outputs
-        predictors = usual_predictors(regression, point, self.moments)
-        each = regression.scores.information(predictors, regression.shapes(np, point))
+        each, size = information_of_records(self.regression, point, self.moments), self.regression.num_outputs
         return max(float(np.trace(each[:size, :size])), 1e-30)
 
     def _shaped(self, release: Release, move: Floats, is_early: bool) -> Floats:

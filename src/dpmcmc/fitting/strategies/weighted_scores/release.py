@@ -11,7 +11,10 @@ from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whit
 LEAST_WEIGHT = 0.02
 """Mean weights below this are taken to be noise."""
 
-UNEVEN, LEAST_UNEVEN = 0.3, 0.05
+UNUSUAL = 0.3
+"""How far the mean weight usually is from what it usually is."""
+
+UNEVEN, LEAST_UNEVEN = 0.1, 0.05
 """How much mean weights usually differ between coordinates, and how small they may be beside the mean."""
 
 TURNED = 4.0
@@ -39,6 +42,8 @@ class Release:
     """A root T of variance over slope, in the parameters: cut scores vary less than their slope says, T M T^T."""
     differences: Floats | None = None
     """The variance in each coordinate, less the mean over them, if it was asked for; its noise is that of lengths."""
+    usual: float | None = None
+    """The mean weight that records usually have, if it is known."""
     evenness: Floats | None = None
     """What is known beforehand of the mean weight in each coordinate over that of all, if it is."""
     blind: Floats | None = None
@@ -54,8 +59,15 @@ class Release:
     @property
     def mean_weight(self) -> float:
         """The mean weight of a record, weighted by its information: about V over M."""
-        least = self.slope_sd * self.dimension
-        return float(np.clip(self.variance / max(np.trace(self.slope), least), LEAST_WEIGHT, 1.0))
+        return self._mean_weight(self.slope)
+
+    def _mean_weight(self, slope: Floats) -> float:
+        """Return what the variance is of a slope, as far as its noise lets it be seen, else as it usually is."""
+        trace = max(float(np.trace(slope)), self.slope_sd * self.dimension)
+        seen, noise = self.variance / trace, self.lengths_sd / trace
+        if self.usual is not None:
+            seen = self.usual + (seen - self.usual) * UNUSUAL**2 / (UNUSUAL**2 + noise**2)
+        return float(np.clip(seen, LEAST_WEIGHT, 1.0))
 
     @property
     def noise_level(self) -> float:
@@ -122,11 +134,9 @@ class Release:
 
     def data_variance(self, slope: Floats) -> Floats:
         """Return the variance of the sum of scores given the predictors, for a slope: its shape, and its trace."""
-        shape, released = self._cut(slope), self._cut(self.slope)
-        least = self.slope_sd * self.dimension
-        share = np.clip(self.variance / max(float(np.trace(released)), least), LEAST_WEIGHT, 1.0)
+        shape, share = self._cut(slope), self._mean_weight(self._cut(self.slope))
         unevenness = np.sqrt(self.unevenness)
-        return float(share) * unevenness[:, None] * shape * unevenness
+        return share * unevenness[:, None] * shape * unevenness
 
     def _cut(self, slope: Floats) -> Floats:
         """Return the variance of scores that are cut as these are, but have no weights, for a slope."""

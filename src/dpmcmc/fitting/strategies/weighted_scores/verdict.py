@@ -205,6 +205,9 @@ def judge(
             "does. It is stated for half the range of the bounds; state narrower bounds, or a wider prior."
         )
     marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
+    if any(name.rpartition(": ")[2] == "intercept" for name in marked):
+        verdicts.insert(0, "bad")
+        reasons.append("The budget does not see the intercept: what it tells of other parameters rests on it.")
     of_all = worst(verdicts[: len(verdicts) - bool(decided)])
     if marked:
         verdicts.append("fair")
