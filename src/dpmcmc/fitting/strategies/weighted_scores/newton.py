@@ -65,12 +65,17 @@ def usual_predictors(regression: Regression, point: Floats, moments: Moments) ->
     return np.asarray(moments.means @ linear)
 
 
+def some_predictors(regression: Regression, point: Floats, moments: Moments) -> list[tuple[Floats, float]]:
+    """Return predictors of records for which a mean stands, with their weights."""
+    linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
+    middle, spread = moments.means @ linear, np.sqrt(moments.sds**2 @ linear**2)
+    return [(middle + step * spread, weight) for step, weight in SPREAD]
+
+
 def information_of_records(regression: Regression, point: Floats, moments: Moments) -> Floats:
     """Return what a record knows of its predictors and the shapes, as the model has it: the mean over predictors."""
-    linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
-    middle, spread, shapes = moments.means @ linear, np.sqrt(moments.sds**2 @ linear**2), regression.shapes(np, point)
-    each = [weight * regression.scores.information(middle + step * spread, shapes) for step, weight in SPREAD]
-    return np.sum(each, axis=0)
+    shapes, each = regression.shapes(np, point), some_predictors(regression, point, moments)
+    return np.sum([weight * regression.scores.information(one, shapes) for one, weight in each], axis=0)
 
 
 def with_known_shapes(regression: Regression, information: Floats, point: Floats, moments: Moments) -> Floats:
@@ -159,12 +164,15 @@ class Steps:
         return float(weights[-1]), np.append(found, np.ones(regression.dimension - len(found)))
 
     def _roots(self, point: Floats, bound: float) -> Floats:
-        """Return the root of variance over slope of the scores by the parameters."""
-        regression = self.regression
-        predictors = usual_predictors(regression, point, self.moments)
-        linear, shapes = regression.scores.cut_roots(predictors, regression.shapes(np, point), bound)
+        """Return the root of variance over slope of the scores by the parameters, a mean over predictors."""
+        regression, shapes = self.regression, self.regression.shapes(np, point)
+        each = some_predictors(regression, point, self.moments)
+        cut = [(weight, regression.scores.moments(predictors, shapes, bound)) for predictors, weight in each]
+        variance, slope = (sum(weight * getattr(one, part) for weight, one in cut) for part in ("variance", "slope"))
+        _, of_shapes = regression.scores.cut_roots(usual_predictors(regression, point, self.moments), shapes, bound)
         free = list(regression.free)
-        return linalg.block_diag(linear * np.eye(regression.num_linear), shapes[np.ix_(free, free)])
+        linear = np.sqrt(variance / slope) * np.eye(regression.num_linear)
+        return linalg.block_diag(linear, of_shapes[np.ix_(free, free)])
 
     def trusted(self, move: Floats, share: float = 1.0) -> Floats:
         """Return a move, shortened where it would go further than a linear answer holds."""

@@ -8,8 +8,8 @@ from scipy import linalg
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening
 
-LEAST_WEIGHT = 0.02
-"""Mean weights below this are taken to be noise."""
+LEAST_WEIGHT, MOST_WEIGHT = 0.02, 1.5
+"""Mean weights below this are taken to be noise, or above, where a variance is not quite known from the slope."""
 
 UNUSUAL = 0.3
 """How far the mean weight usually is from what it usually is."""
@@ -59,15 +59,15 @@ class Release:
     @property
     def mean_weight(self) -> float:
         """The mean weight of a record, weighted by its information: about V over M."""
-        return self._mean_weight(self.slope)
+        return self._mean_weight(self.slope, 1.0)
 
-    def _mean_weight(self, slope: Floats) -> float:
-        """Return what the variance is of a slope, as far as its noise lets it be seen, else as it usually is."""
+    def _mean_weight(self, slope: Floats, most: float) -> float:
+        """Return which part of a slope the variance is, as far as its noise lets it be seen, else as it usually is."""
         trace = max(float(np.trace(slope)), self.slope_sd * self.dimension)
         seen, noise = self.variance / trace, self.lengths_sd / trace
         if self.usual is not None:
             seen = self.usual + (seen - self.usual) * UNUSUAL**2 / (UNUSUAL**2 + noise**2)
-        return float(np.clip(seen, LEAST_WEIGHT, 1.0))
+        return float(np.clip(seen, LEAST_WEIGHT, most))
 
     @property
     def noise_level(self) -> float:
@@ -134,7 +134,7 @@ class Release:
 
     def data_variance(self, slope: Floats) -> Floats:
         """Return the variance of the sum of scores given the predictors, for a slope: its shape, and its trace."""
-        shape, share = self._cut(slope), self._mean_weight(self._cut(self.slope))
+        shape, share = self._cut(slope), self._mean_weight(self._cut(self.slope), MOST_WEIGHT)
         unevenness = np.sqrt(self.unevenness)
         return share * unevenness[:, None] * shape * unevenness
 
