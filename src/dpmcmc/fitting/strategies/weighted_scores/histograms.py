@@ -21,8 +21,8 @@ BINS, FEW_BINS, MANY = 64, 24, 24
 MOST_DOUBT = 1.5
 """How uncertain the square of a column is at most, beside itself."""
 
-SEEN = 3.0
-"""Counts of less than so many standard deviations of their noise are not believed."""
+SEEN, MOST = 4.0, 0.7
+"""Counts of less than so many standard deviations of their noise are not believed, and the share that should be."""
 
 
 class Counted(NamedTuple):
@@ -41,8 +41,8 @@ class Moments(NamedTuple):
     """How many records there are, about."""
     doubts: Floats
     """How uncertain the square of a column is, beside itself: that of a level with few rows or none."""
-    reaches: Floats
-    """How far a column is from its mean where it tells something: a rare level nearly one, whatever its variance."""
+    rows: Floats
+    """For each column a row that tells of it: one of a level has no other, one of a number is as far out as tells most."""
 
 
 @dataclass(frozen=True)
@@ -225,14 +225,19 @@ class Histograms:
         means[~self.numeric] = np.where(is_constant, 1.0, kept / size)
         means = self._shared(means)
         sds[~self.numeric] = np.sqrt(means * (1 - means))[~self.numeric]
-        reaches[~self.numeric] = np.sqrt(1 - 3 * means * (1 - means))[~self.numeric] * ~is_constant
         doubts[~self.numeric] = np.where(is_constant, 0.0, np.minimum(sd / kept, MOST_DOUBT))
         middles = _middles(self.column_edges)
         for place, row in zip(np.flatnonzero(self.numeric), counts[flags:].reshape(-1, len(middles)), strict=True):
             spread = Spread(middles, _shares(row, sd))
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
-        return Moments(means, sds, size, doubts, reaches)
+        return Moments(means, sds, size, doubts, self._rows(means, reaches))
+
+    def _rows(self, means: Floats, reaches: Floats) -> Floats:
+        """Return a row that tells of each column, given how far out a number is that does."""
+        same = self.regression.blocks[:, None] == self.regression.blocks
+        levels = np.where(same, np.eye(len(means)), means)
+        return np.where(self.numeric[:, None], means + np.diag(reaches), levels)
 
     def _shared(self, means: Floats) -> Floats:
         """Return the shares of levels, none of which meet: those of a random intercept add up to one."""
@@ -270,7 +275,15 @@ def _middles(edges: Floats) -> Floats:
 
 
 def _shares(counts: Floats, sd: float) -> Floats:
-    """Return the shares of bins whose counts stand out of their noise; even ones if none does."""
-    believed = np.where(counts > SEEN * sd, counts, 0.0)
-    total = believed.sum()
-    return believed / total if total > 0 else np.full(len(counts), 1 / len(counts))
+    """Return the shares of bins whose counts stand out of their noise; even ones if none does.
+
+    Where most of the records are in bins that do not, neighbours are counted together, as many as it takes.
+    """
+    number = len(counts)
+    for width in 2 ** np.arange(int(np.log2(number)) + 1):
+        padded = np.pad(counts, (0, -number % width))
+        together = padded.reshape(-1, width).sum(axis=1)
+        believed = np.repeat(np.where(together > SEEN * np.sqrt(width) * sd, together, 0.0), width)[:number]
+        if believed.sum() > width * MOST * counts.sum():
+            break
+    return believed / believed.sum() if believed.any() else np.full(number, 1 / number)

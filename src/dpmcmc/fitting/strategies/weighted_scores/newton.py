@@ -13,6 +13,7 @@ import numpy as np
 from scipy import linalg
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.numbers import LocationScale
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
@@ -33,6 +34,12 @@ CARRIED = 0.5
 EARLY = 0.4
 """The share of the steps that are early ones."""
 
+SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
+"""Predictors for which a mean over them stands, in standard deviations, with their weights: Gauss and Hermite's."""
+
+LINEAR = 0.3
+"""How far the logarithm of a scale may be off for its score to be linear."""
+
 POOLED = 3
 """Of so many steps the score histograms are joined."""
 
@@ -41,6 +48,9 @@ SEEN = 3.0
 
 DOUBT = 2.0
 """How large eigenvalues of what is not known of the information are in whitened coordinates, before any release."""
+
+MOST_CHANGE = 64.0
+"""By how much a step may change what is known of the predictors: a scale by its square, else it is the fourth root."""
 
 DRIFT, LEAST_DRIFT = 0.7, 0.1
 """By how much the information changes, so measured, where a step moves the predictors by one, and at least."""
@@ -55,11 +65,24 @@ def usual_predictors(regression: Regression, point: Floats, moments: Moments) ->
     return np.asarray(moments.means @ linear)
 
 
+def some_predictors(regression: Regression, point: Floats, moments: Moments) -> list[tuple[Floats, float]]:
+    """Return predictors of records for which a mean stands, with their weights."""
+    linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
+    middle, spread = moments.means @ linear, np.sqrt(moments.sds**2 @ linear**2)
+    return [(middle + step * spread, weight) for step, weight in SPREAD]
+
+
+def information_of_records(regression: Regression, point: Floats, moments: Moments) -> Floats:
+    """Return what a record knows of its predictors and the shapes, as the model has it: the mean over predictors."""
+    shapes, each = regression.shapes(np, point), some_predictors(regression, point, moments)
+    return np.sum([weight * regression.scores.information(one, shapes) for one, weight in each], axis=0)
+
+
 def with_known_shapes(regression: Regression, information: Floats, point: Floats, moments: Moments) -> Floats:
     """Return an information with that of the shape parameters as the model has it, where it has it."""
     found, place = information.copy(), regression.num_linear
     if isinstance(regression.scores, TabledScores) and regression.free:
-        each = regression.scores.information(usual_predictors(regression, point, moments), regression.shapes(np, point))
+        each = information_of_records(regression, point, moments)
         kept = 1 + np.array(regression.free)
         found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know nothing of each other, or little
         found[place:, place:] = moments.size * each[np.ix_(kept, kept)]
@@ -113,13 +136,14 @@ class Steps:
             float(slope_sd) / SIDE,
             self._roots(point, bound),
             differences,
-            evenness=self._evenness(point, whitening, bound, radius, slope_radius),
+            *self._weights(point, whitening, bound, radius, slope_radius),
+            linalg.orth(whitening.inverse @ self.regression.unseen.T) if len(self.regression.unseen) else None,
         )
 
-    def _evenness(
+    def _weights(
         self, point: Floats, whitening: Whitening, bound: float, radius: float, slope_radius: float
-    ) -> Floats:
-        """Return the weights of the records that tell of each parameter, beside that of a usual one, as can be told.
+    ) -> tuple[float, Floats]:
+        """Return the weight of a usual record, and those of records that tell of each parameter, beside it.
 
         Of a rare level few records tell, each of them much: their scores are long.
         """
@@ -130,23 +154,25 @@ class Steps:
         ]
         linear = whitening.factor[: regression.num_linear].reshape(regression.num_columns, -1)
         gram = linear @ linear.T
-        rows = moments.means + np.diag(moments.reaches)
-        squares = np.sum(rows @ gram * rows, axis=1) / max(
+        squares = np.sum(moments.rows @ gram * moments.rows, axis=1) / max(
             float(np.sum(gram * mean_squares(regression, moments))), 1e-30
         )
         lengths = np.append(np.sqrt(np.maximum(squares, 1.0)), 1.0)
         length = self.unit * regression.scores.usual_length * longest[0] / longest[1]
         weights = np.minimum(1.0, np.minimum(radius / (length * lengths), slope_radius / (self.unit * lengths) ** 2))
         found = np.repeat(weights[:-1] / weights[-1], regression.num_outputs)
-        return np.append(found, np.ones(regression.dimension - len(found)))
+        return float(weights[-1]), np.append(found, np.ones(regression.dimension - len(found)))
 
     def _roots(self, point: Floats, bound: float) -> Floats:
-        """Return the root of variance over slope of the scores by the parameters."""
-        regression = self.regression
-        predictors = usual_predictors(regression, point, self.moments)
-        linear, shapes = regression.scores.cut_roots(predictors, regression.shapes(np, point), bound)
+        """Return the root of variance over slope of the scores by the parameters, a mean over predictors."""
+        regression, shapes = self.regression, self.regression.shapes(np, point)
+        each = some_predictors(regression, point, self.moments)
+        cut = [(weight, regression.scores.moments(predictors, shapes, bound)) for predictors, weight in each]
+        variance, slope = (sum(weight * getattr(one, part) for weight, one in cut) for part in ("variance", "slope"))
+        _, of_shapes = regression.scores.cut_roots(usual_predictors(regression, point, self.moments), shapes, bound)
         free = list(regression.free)
-        return linalg.block_diag(linear * np.eye(regression.num_linear), shapes[np.ix_(free, free)])
+        linear = np.sqrt(variance / slope) * np.eye(regression.num_linear)
+        return linalg.block_diag(linear, of_shapes[np.ix_(free, free)])
 
     def trusted(self, move: Floats, share: float = 1.0) -> Floats:
         """Return a move, shortened where it would go further than a linear answer holds."""
@@ -180,15 +206,15 @@ class Steps:
             release = self.release(point, whitening, PILOT_BOUND, self.radius, 2 * self.unit**2)
             doubt = releases[-1].doubt(whitening, self._drift(moved)) if releases else self._first_doubt
             release = release.pooled(expected, doubt)
-            told, factor = release.likelihood(), whitening.factor
+            told, factor = release.step(), whitening.factor
             carried = CARRIED * number / num_steps * known
             precision = told.precision + factor.T @ (bend + carried) @ factor
             move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
             is_early = number < EARLY * num_steps
             move = self._shaped(release, self.trusted(move), is_early)
             point, moved = point + move, self.length(move)
-            known = whitening.inverse.T @ told.precision @ whitening.inverse + 0.5 * known
-            information, expected = self.information(release.floored(), point), self.information(release, point)
+            known = whitening.inverse.T @ release.likelihood().precision @ whitening.inverse + 0.5 * known
+            information, expected = self.known(release, point), self.information(release, point)
             spreads.update(self.regression, point, known)
             releases.append(release)
         last = releases[-POOLED:]
@@ -215,9 +241,9 @@ class Steps:
         counted = np.append(linear, np.zeros(size - len(linear)))
         return np.sqrt(self._entry(DOUBT) ** 2 + np.diag(counted**2))
 
-    def coordinates(self, last: Release, point: Floats, bend: Floats) -> Whitening:
-        """Return coordinates in which what is known after a pilot is round, given the prior's precision."""
-        return whiten(self.information(last.floored(), point) + bend)
+    def known(self, last: Release, point: Floats) -> Floats:
+        """Return what all records know at a point after a release, for coordinates: not less than its noise."""
+        return self.information(last.floored(), point)
 
     def pooled(self, release: Release, last: Release, times: int = 1) -> Release:
         """Return a release with its slope averaged with what the pilot's last one told of it.
@@ -235,7 +261,7 @@ class Steps:
     ) -> tuple[Floats, Release]:
         """Return where one more step leads that has other bounds: where the model does not hold, elsewhere."""
         gradient, bend = spreads.prior_at(self.regression, point)
-        whitening = self.coordinates(last, point, bend)
+        whitening = whiten(self.known(last, point) + bend)
         release = self.pooled(self.release(point, whitening, bound, radius, 2 * self.unit**2), last)
         told, factor = release.likelihood(), whitening.factor
         precision = told.precision + factor.T @ bend @ factor
@@ -243,12 +269,26 @@ class Steps:
         return point + self.trusted(move, 0.5), release
 
     def information(self, release: Release, point: Floats) -> Floats:
-        """Return what all records know without weights; of shapes as the model has it."""
-        return with_known_shapes(self.regression, release.information(), point, self.moments)
+        """Return what all records know without weights at a point near that of a release.
+
+        That of shapes is as the model has it, and that of the rest changes with it.
+        """
+        regression, place = self.regression, self.regression.num_linear
+        found = with_known_shapes(regression, release.information(), point, self.moments)
+        before, after = (self._known_by_model(each) for each in (release.point, point))
+        most = MOST_CHANGE if isinstance(regression.scores, LocationScale) else MOST_CHANGE**0.25
+        ratio = float(np.clip(after / before, 1 / most, most)) if np.isfinite(after / before) else 1.0
+        found[:place, :place] *= ratio
+        return found
+
+    def _known_by_model(self, point: Floats) -> float:
+        """Return how much a usual record knows of its predictors."""
+        each, size = information_of_records(self.regression, point, self.moments), self.regression.num_outputs
+        return max(float(np.trace(each[:size, :size])), 1e-30)
 
     def _shaped(self, release: Release, move: Floats, is_early: bool) -> Floats:
-        """Return the move; at first a scale goes where its score's mean says beyond where it is linear, alone."""
-        if not is_early or not isinstance(self.regression.scores, TabledScores) or 0 not in self.regression.free:
+        """Return the move; a scale that is far off, and any at first, goes where its score's mean says, alone."""
+        if not isinstance(self.regression.scores, TabledScores) or 0 not in self.regression.free:
             return move
         place, inverse = self.regression.num_linear, release.whitening.inverse
         slope = float((inverse.T @ release.slope @ inverse)[place, place])
@@ -257,7 +297,9 @@ class Steps:
         newton = float((inverse.T @ release.score)[place]) / slope
         shapes = self.regression.shapes(np, release.point)
         step = self.regression.scores.step_of_scale(shapes, PILOT_BOUND, newton)
-        return move if step is None else np.concatenate([move[:place], [step], np.zeros(len(move) - place - 1)])
+        if step is None or not (is_early or abs(step) > LINEAR):
+            return move
+        return np.concatenate([move[:place], [step], np.zeros(len(move) - place - 1)])
 
 
 def _single(value: Any) -> Any:

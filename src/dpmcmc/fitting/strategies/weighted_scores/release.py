@@ -3,15 +3,22 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import linalg
 
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening
 
-LEAST_WEIGHT = 0.02
-"""Mean weights below this are taken to be noise."""
+LEAST_WEIGHT, MOST_WEIGHT = 0.02, 1.5
+"""Mean weights below this are taken to be noise, or above, where a variance is not quite known from the slope."""
 
-UNEVEN, LEAST_UNEVEN = 0.3, 0.05
+UNUSUAL = 0.3
+"""How far the mean weight usually is from what it usually is."""
+
+UNEVEN, LEAST_UNEVEN = 0.1, 0.05
 """How much mean weights usually differ between coordinates, and how small they may be beside the mean."""
+
+TURNED = 4.0
+"""Parts of a direction are believed that are so many times as large as what noise makes."""
 
 MOST_SCALE = 4.0
 """By how much the whole information may differ from what was known of it."""
@@ -35,8 +42,12 @@ class Release:
     """A root T of variance over slope, in the parameters: cut scores vary less than their slope says, T M T^T."""
     differences: Floats | None = None
     """The variance in each coordinate, less the mean over them, if it was asked for; its noise is that of lengths."""
+    usual: float | None = None
+    """The mean weight that records usually have, if it is known."""
     evenness: Floats | None = None
     """What is known beforehand of the mean weight in each coordinate over that of all, if it is."""
+    blind: Floats | None = None
+    """Directions that no data can see, in whitened coordinates, as columns that are orthogonal."""
     entries: Floats | None = None
     """How uncertain the entries of the slope are beside `slope_sd`, if not alike."""
 
@@ -48,8 +59,15 @@ class Release:
     @property
     def mean_weight(self) -> float:
         """The mean weight of a record, weighted by its information: about V over M."""
-        least = self.slope_sd * self.dimension
-        return float(np.clip(self.variance / max(np.trace(self.slope), least), LEAST_WEIGHT, 1.0))
+        return self._mean_weight(self.slope, 1.0)
+
+    def _mean_weight(self, slope: Floats, most: float) -> float:
+        """Return which part of a slope the variance is, as far as its noise lets it be seen, else as it usually is."""
+        trace = max(float(np.trace(slope)), self.slope_sd * self.dimension)
+        seen, noise = self.variance / trace, self.lengths_sd / trace
+        if self.usual is not None:
+            seen = self.usual + (seen - self.usual) * UNUSUAL**2 / (UNUSUAL**2 + noise**2)
+        return float(np.clip(seen, LEAST_WEIGHT, most))
 
     @property
     def noise_level(self) -> float:
@@ -60,7 +78,7 @@ class Release:
         """Return how large eigenvalues noise alone makes in directions, the columns of a matrix."""
         squares = vectors**2
         beside = 1.0 if self.entries is None else np.sqrt(np.sum(squares * (self.entries**2 @ squares), axis=0))
-        return self.noise_level * beside * np.ones(len(vectors))
+        return self.noise_level * beside * np.ones(vectors.shape[1])
 
     @property
     def slope_sds(self) -> Floats:
@@ -68,24 +86,57 @@ class Release:
         return self.slope_sd * (np.ones((self.dimension, self.dimension)) if self.entries is None else self.entries)
 
     def likelihood(self, slope: Floats | None = None) -> Likelihood:
-        """Return what it tells of the parameters; eigenvalues within their noise tell nothing."""
-        seen = self.seen(self.slope if slope is None else slope)
-        spread = self.data_variance(seen) + self.score_variance * np.eye(self.dimension)
-        gain = np.linalg.solve(spread, seen).T
-        return Likelihood((gain @ seen + (gain @ seen).T) / 2, gain @ self.score)
+        """Return what it tells of the parameters; directions in which the slope is within its noise tell nothing."""
+        return self._told(self.seen(self.slope if slope is None else slope))
+
+    def step(self) -> Likelihood:
+        """Return what it tells for a step: directions within their noise are taken to be as steep as that."""
+        return self._told(self.floored().slope)
+
+    def _told(self, slope: Floats) -> Likelihood:
+        spread = self.data_variance(slope) + self.score_variance * np.eye(self.dimension)
+        gain = np.linalg.solve(spread, slope).T
+        return Likelihood((gain @ slope + (gain @ slope).T) / 2, gain @ self.score)
 
     def seen(self, slope: Floats) -> Floats:
         """Return a slope without directions that are within their noise."""
-        values, vectors = np.linalg.eigh(slope)
-        return (vectors * np.where(values > self.noise_levels(vectors), values, 0.0)) @ vectors.T
+        values, vectors = np.linalg.eigh(_without(self.unseen(slope), slope))
+        return (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+    def unseen(self, slope: Floats) -> Floats:
+        """Return directions in which a slope is within its noise, as columns, those first that no data can see.
+
+        Parts of them in other parameters that noise alone explains are left out: what does not change the scores has no
+        part in other parameters either, and a little of something that is free would be much.
+        """
+        blind = np.zeros((self.dimension, 0)) if self.blind is None else self.blind
+        rest = linalg.null_space(blind.T) if blind.shape[1] else np.eye(self.dimension)
+        values, vectors = np.linalg.eigh(rest.T @ slope @ rest)
+        vectors = rest @ vectors
+        found = vectors[:, values <= self.noise_levels(vectors)]
+        return np.concatenate([blind, self._plain(slope, found, blind)], axis=1)
+
+    def _plain(self, slope: Floats, found: Floats, blind: Floats) -> Floats:
+        """Return directions without the parts that noise alone explains, orthogonal to some."""
+        if not found.shape[1]:
+            return found
+        scales = np.linalg.norm(self.whitening.inverse, axis=0)[:, None]
+        steep = np.maximum(np.diag(slope), self.noise_level)[:, None]
+        parts = scales * (self.whitening.factor @ found)
+        parts = parts / np.linalg.norm(parts, axis=0)
+        plain = np.where(np.abs(parts) > TURNED * np.sqrt(0.5 * self.slope_sds**2 @ parts**2) / steep, parts, 0.0)
+        turned = self.whitening.inverse @ (plain / scales)
+        turned = turned - blind @ (blind.T @ turned)
+        turned = turned / np.maximum(np.linalg.norm(turned, axis=0), 1e-30)
+        is_flat = np.sum(turned * (slope @ turned), axis=0) <= self.noise_levels(turned)
+        bases, _ = np.linalg.qr(np.where(is_flat & (np.sum(turned**2, axis=0) > 0.5), turned, found))
+        return bases
 
     def data_variance(self, slope: Floats) -> Floats:
         """Return the variance of the sum of scores given the predictors, for a slope: its shape, and its trace."""
-        shape, released = self._cut(slope), self._cut(self.slope)
-        least = self.slope_sd * self.dimension
-        share = np.clip(self.variance / max(float(np.trace(released)), least), LEAST_WEIGHT, 1.0)
+        shape, share = self._cut(slope), self._mean_weight(self._cut(self.slope), MOST_WEIGHT)
         unevenness = np.sqrt(self.unevenness)
-        return float(share) * unevenness[:, None] * shape * unevenness
+        return share * unevenness[:, None] * shape * unevenness
 
     def _cut(self, slope: Floats) -> Floats:
         """Return the variance of scores that are cut as these are, but have no weights, for a slope."""
@@ -141,7 +192,7 @@ class Release:
         scale = np.trace(self.slope) / max(float(np.trace(expected)), 1e-12)  # that of all of it is seen best
         expected = expected * np.clip(scale, 1 / MOST_SCALE, MOST_SCALE)
         gain = (weights * doubt) ** 2 / ((weights * doubt) ** 2 + self.slope_sd**2)
-        slope = expected + gain * (self.slope - expected)
+        slope = _without(self.blind, expected + gain * (self.slope - expected))
         usual = float(np.sqrt(np.mean(gain)))
         return replace(self, slope=slope, slope_sd=self.slope_sd * usual, entries=np.sqrt(gain) / usual)
 
@@ -164,4 +215,13 @@ class Release:
     def floored(self) -> "Release":
         """Return the release with a slope that is not less than the noise in any direction: for coordinates."""
         values, vectors = np.linalg.eigh(self.slope)
-        return replace(self, slope=(vectors * np.maximum(values, self.noise_levels(vectors))) @ vectors.T)
+        slope = (vectors * np.maximum(values, self.noise_levels(vectors))) @ vectors.T
+        return replace(self, slope=_without(self.blind, slope))
+
+
+def _without(directions: Floats | None, slope: Floats) -> Floats:
+    """Return a slope that is zero in some directions, which are the columns of a matrix."""
+    if directions is None:
+        return slope
+    kept = np.eye(len(slope)) - directions @ directions.T
+    return kept @ slope @ kept

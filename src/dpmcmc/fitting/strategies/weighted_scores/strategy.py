@@ -29,6 +29,7 @@ from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_b
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
+from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.model import FormulaModel
 from dpmcmc.run.plan import parameters, surroundings
 from dpmcmc.run.program import Layout
@@ -214,7 +215,7 @@ class WeightedScores:
     ) -> tuple[list[Release], bool]:
         """Return the last releases, and whether the last step between them was as long as it wanted to be."""
         steps, number = self._steps(paid, moments), self.split.schedule.shares.num_final
-        whitening = steps.coordinates(last, point, spreads.prior_at(self.regression, point)[1])
+        whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
         least = USUAL_SLOPE * steps.unit**2
         per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
         allowed = SLOPE_NOISE if number > 1 else SLOPE_NOISE_OF_ONE
