@@ -162,6 +162,7 @@ class Moved(NamedTuple):
 
     @property
     def key(self) -> Hashable:
+        """What releases with equal ones may share."""
         return self.draw, jax.tree.structure(self.numbers)
 
 

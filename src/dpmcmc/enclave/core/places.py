@@ -119,6 +119,7 @@ class Placement:
     mesh: Any = None
     paths: tuple[str, ...] = ()
     engine: Any = None
+    slots: Any = None
     stepwise: Any = None
     """``stepwise(traced, audited, facts)`` returns what compiles a program that is executed release by release."""
 

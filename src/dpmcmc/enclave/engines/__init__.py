@@ -2,9 +2,10 @@
 
 READ IF IT IS ON: certificates of such runs name the path "streamed". streamed.md has the proof.
 
-`steps` divides an audited program into what is public and what is asked of the records; `partial` compiles what a chunk
-adds, up to exact integers, and what makes releases of their sum; `local` adds up over the chunks of a source; `streamed`
-is where a vault meets them. Another engine, on other machines, has one method: `Engine.partial_sum`.
+`steps` divides an audited program into what is public and what is asked of the records; `passes` makes of what is
+asked at once a program for a chunk, which ends in exact integers (`partial`), and one for their sum, which adds noise;
+`local` adds up over the chunks of a source; `streamed` is where a vault meets them. Another engine, on other machines,
+has one method more than facts: `Engine.partial_sum`.
 """
 
 from dpmcmc.enclave.engines.contract import Engine

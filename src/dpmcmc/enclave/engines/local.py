@@ -50,7 +50,9 @@ class LocalEngine:
         if cells is None:
             return self._rows
         shapes = [self._rows, *(size for size in _SHORTER if size < self._rows)]
-        return min(shapes, key=lambda rows: sum(end - first for first, end in _runs(cells.intervals, rows)) * (rows + _ASIDE))
+        return min(
+            shapes, key=lambda rows: sum(end - first for first, end in _runs(cells.intervals, rows)) * (rows + _ASIDE)
+        )
 
     @property
     def identity(self) -> bytes:
@@ -85,10 +87,7 @@ class LocalEngine:
         self._source.confirm()
 
 
-
-def _slots(
-    chunk: Any, rows: int, intervals: Sequence[tuple[int, int]]
-) -> tuple[list[np.ndarray], np.ndarray]:
+def _slots(chunk: Any, rows: int, intervals: Sequence[tuple[int, int]]) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the rows of a chunk in all its slots, and who counts: who is there, in these intervals of its slots."""
     leaves = [chunk[name] for name in sorted(chunk)]  # as pytrees have them
     there, occupied = len(leaves[0]), np.zeros(rows, np.bool_)

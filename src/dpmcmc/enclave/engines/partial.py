@@ -50,12 +50,12 @@ class PartialProgram:
         return compiled
 
     def __call__(self, leaves: Sequence[Any], occupied: np.ndarray, public: Sequence[Any]) -> list[Any]:
-        """Return the sums of a chunk, as words, given all leaves of its rows and which slots count: perhaps under way."""
+        """Return the sums of a chunk, as words, given all leaves of its rows and which slots count; maybe under way."""
         return self.compiled([leaves[place] for place in self.reads], occupied, ONCE, list(public))
 
     def to_bytes(self) -> bytes:
         """Return the program as public bytes, for another process on a machine of the same kind."""
-        return export.export(self.function)(*self.shapes).serialize()
+        return bytes(export.export(self.function)(*self.shapes).serialize())
 
     @classmethod
     def from_bytes(cls, written: bytes, reads: Sequence[int]) -> "PartialProgram":

@@ -1,4 +1,4 @@
-"""Releases that are asked at once: one pass over the chunks for their sums, and one program that makes releases of it."""
+"""Releases that are asked at once: one pass over the chunks for their sums, and a program that makes releases of it."""
 
 # jax annotates itself in part only
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

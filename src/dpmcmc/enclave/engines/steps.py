@@ -1,4 +1,4 @@
-"""An audited program as steps of the host: what is public, in compiled segments, and releases, as many at once as can be.
+"""An audited program as steps of the host: compiled segments of what is public, and releases, as many at once as can.
 
 Releases keep the numbers that they have in the program, and a loop around a release is a loop of Python, whose turns
 are numbered as `core.release` numbers them: each release draws the noise that it would draw in one compiled program.
@@ -99,6 +99,7 @@ class Steps:
         for equation in closed.eqns:
             left.append((equation, number))
             number += num_releases(equation)
+        self.num_keys = max(1, number)
         known = {*closed.jaxpr.constvars, *closed.jaxpr.invars}
         while left:
             left = self._divide(left, known)

@@ -11,7 +11,6 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Placement, Slots
-from dpmcmc.enclave.core.release import num_releases
 from dpmcmc.enclave.engines.contract import Engine
 from dpmcmc.enclave.engines.local import LocalEngine
 from dpmcmc.enclave.engines.passes import Pass, check_sums
@@ -48,7 +47,7 @@ class Streamed(Placement):
             raise InvalidArgument("source has no row; expected at least one record")
 
     @property
-    def slots(self) -> Slots:
+    def slots(self) -> Slots:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The shapes of one chunk."""
         length = self.engine.rows(None)
         rows = {
@@ -64,10 +63,9 @@ class Streamed(Placement):
     def _compile(self, traced: Any, audited: Audit, facts: Facts) -> Callable[..., list[Any]]:
         steps = Steps(traced)
         passes = {together: Pass(together, audited, facts, self.engine) for together in steps.all_together()}
-        count = max(1, sum(num_releases(equation) for equation in traced.eqns))
 
         def execute(_: Any, key: jax.Array, *arguments: Any) -> list[Any]:
-            keys = jax.random.split(key, count)
+            keys = jax.random.split(key, steps.num_keys)
 
             def perform(together: Together, operands: list[list[Any]], repetition: int) -> list[list[Any]]:
                 return passes[together](keys, operands, repetition)
@@ -81,5 +79,3 @@ def streamed(records: Any) -> Streamed | None:
     """Return where records lie that are read chunk by chunk; None for tables in memory."""
     is_source = callable(getattr(records, "chunks", None)) and hasattr(records, "num_records")
     return Streamed(records) if is_source or hasattr(records, "partial_sum") else None
-
-

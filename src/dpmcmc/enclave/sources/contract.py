@@ -36,7 +36,7 @@ class Source(Protocol):
         ...
 
     def confirm(self) -> None:
-        """Raise `SourceChanged` if what was read since the source was opened is not what is there; for partial passes."""
+        """Raise `SourceChanged` if the records are not what they were: for who has not read to the end."""
         ...
 
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
