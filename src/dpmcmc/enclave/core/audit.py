@@ -41,7 +41,14 @@ from dpmcmc.enclave.core.release import (
 )
 from dpmcmc.enclave.lines import line_of
 from dpmcmc.enclave.noise.modes import MODES, Claim
-from dpmcmc.enclave.refusals import calls_back, not_certified, not_counted, not_in_programs, not_on_records
+from dpmcmc.enclave.refusals import (
+    calls_back,
+    not_certified,
+    not_counted,
+    not_in_programs,
+    not_on_records,
+    other_shapes,
+)
 from dpmcmc.enclave.traces import traced_at
 from dpmcmc.errors import OperationRefused, ReleaseRefused
 
@@ -111,9 +118,7 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
             plans[identity(equation)] = plan_of(equation.params["mechanism"], asked, contribution, queries)
         plan, chains, cells = plans[identity(equation)], equation.params["chains"], cells_of(equation)
         if plan.outputs != outputs_of(equation, len(chains)):
-            raise ReleaseRefused(
-                f"dp_release at {line_of(equation)} would give other shapes than the program was traced with"
-            )
+            raise other_shapes(equation)
         event = genuine(plan.event)
         if MODES[facts.noise].claim is Claim.NONE:
             event = event + NonPrivate()

@@ -114,7 +114,14 @@ def sum_parts(of_part: Callable[[Any, ArrayLike], Any], slots: Any) -> Any:
 class Placement:
     """Where the records of a vault lie, and where its programs run: where JAX puts them."""
 
-    num_devices, words, mesh = 1, "", None
+    num_devices: int = 1
+    words: str = ""
+    mesh: Any = None
+    paths: tuple[str, ...] = ()
+    engine: Any = None
+    slots: Any = None
+    stepwise: Any = None
+    """``stepwise(traced, audited, facts)`` returns what compiles a program that is executed release by release."""
 
     @property
     def kind(self) -> str:

@@ -83,11 +83,15 @@ class Programs:
             raise RecordsRefused(f"records are used outside a release at {line_of_error(error)}: {error}") from error
         audited = audit(traced, self.facts, self.is_table)
         key = jax.eval_shape(lambda: rng.insecure_key(0))
-        shared = self.facts.share(traced, audited) if self.facts.share else None
+        share = self.facts.share if self.placement.stepwise is None else None
+        shared = share(traced, audited) if share else None
         lower, outputs = self.placement.lower, jax.tree.structure(outputs)
         devices = self.placement.num_devices
         tables = tuple(shapes_of(self.facts, cells, self.records, devices) for cells in audited.cells)
-        if shared is None:
+        if self.placement.stepwise is not None:
+            text, _ = _compiler(partial(lower, executable(traced, audited), tables, key, shapes), audited)
+            prepared = Prepared(audited, outputs, text, cache(self.placement.stepwise(traced, audited, self.facts)))
+        elif shared is None:
             made = _compiler(partial(lower, executable(traced, audited), tables, key, shapes), audited)
             prepared = Prepared(audited, outputs, *made)
         else:

@@ -34,10 +34,12 @@ from dpmcmc.enclave.core.self_test import check_machine
 from dpmcmc.enclave.core.session import Ready, Session
 from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.oracle import LogDensity
+from dpmcmc.enclave.refusals import no_capacity, small_capacity
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
 _ACCELERATORS, _SHARDS = "dpmcmc.enclave.accelerate", "dpmcmc.enclave.accelerate.shards"
+_ENGINES = "dpmcmc.enclave.engines"
 """By name, and only where they are wanted: nothing of the core imports them."""
 
 CHUNK_SIZE = 65_536
@@ -84,21 +86,22 @@ class Vault:
     ) -> None:
         check_machine()
         relation = Adjacency.parse("adjacency", adjacency)
-        records = as_tree(records)
-        names = leaf_names(records)
-        if not names:
-            raise InvalidArgument("records holds no array; expected at least one, with one row a record")
-        limits = parse_bounds(bounds, names)
-        leaves, structure = jax.tree.flatten(records)
-        admitted = [admit(name, leaf, limits) for name, leaf in zip(names, leaves, strict=True)]
-        if len({len(leaf) for leaf in admitted}) > 1:
-            raise InvalidArgument(f"records has leaves with different numbers of rows: {', '.join(names)}")
+        self._schema = schema
+        may_stream = hasattr(type(records), "chunks") or hasattr(type(records), "partial_sum")
+        streamed = import_module(_ENGINES).streamed(records) if may_stream else None
+        if streamed is None:
+            admitted, limits, self._structure, self._is_given = _admitted(records, bounds)
+            shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in admitted]
+            self._num_records, record = len(admitted[0]), jax.tree.unflatten(self._structure, shapes)
+            self._placement = Placement() if devices is None else import_module(_SHARDS).Shards(devices)
+        else:
+            streamed.check(relation, self.unit, devices, bounds)
+            admitted, limits, self._structure, self._is_given = [], streamed.engine.bounds, None, lambda _: False
+            self._num_records, record, self._placement = streamed.engine.num_records, streamed.engine.record, streamed
         self._facts = Facts(
             adjacency=relation,
-            size=_public_size(relation, capacity, len(admitted[0])),
-            record=jax.tree.unflatten(
-                structure, [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in admitted]
-            ),
+            size=_public_size(relation, capacity, self._num_records),
+            record=record,
             bounds=limits,
             chunk_size=validation.integer("chunk_size", chunk_size, at_least=1),
             noise=validation.choice("noise", noise, MODES),
@@ -111,11 +114,7 @@ class Vault:
             validation.refuse(
                 "noise", noise, "carries no guarantee; use PrivateData.without_guarantee, or noise='exact'"
             )
-        self._placement = Placement() if devices is None else import_module(_SHARDS).Shards(devices)
-        self._schema = schema
         self._seed, self._places = None, None
-        self._structure, self._num_records = structure, len(admitted[0])
-        self._is_given = recogniser(leaves)
         self._stand(admitted, new_seed() if self._is_shuffled else None)
 
     @property
@@ -130,11 +129,15 @@ class Vault:
 
     def _stand(self, leaves: list[Any], seed: bytes | None) -> None:
         """Put the records into their slots."""
-        self._seed, length = seed, num_slots(self._facts.size, self._placement.num_devices)
-        self._places = None if seed is None else draw_places(seed, self._num_records, self._facts.size)
-        filled, occupied = fill(leaves, self._places, length)
-        rows = jax.tree.unflatten(self._structure, filled)
-        self._slots = self._placement.place(Slots(rows, occupied, np.int32(1)))
+        self._seed, self._places = seed, None
+        if self._placement.stepwise is None:
+            length = num_slots(self._facts.size, self._placement.num_devices)
+            self._places = None if seed is None else draw_places(seed, self._num_records, self._facts.size)
+            filled, occupied = fill(leaves, self._places, length)
+            rows = jax.tree.unflatten(self._structure, filled)
+            self._slots = self._placement.place(Slots(rows, occupied, np.int32(1)))
+        else:
+            self._slots = self._placement.slots  # of one chunk, and their shapes alone
         self._cells: dict[Cells, Slots] = {}
         self._facts, is_given = replace(self._facts, places=id_of(seed)), self._is_given
 
@@ -145,7 +148,7 @@ class Vault:
 
     def _table(self, cells: Cells | None) -> Slots:
         """Return the slots that a release of cells reads; those of the last cells are kept."""
-        if cells is None:
+        if cells is None or self._placement.stepwise is not None:
             return self._slots
         if cells not in self._cells:
             while self._cells and sum(one.length for one in self._cells.values()) > self._slots.length // 2:
@@ -155,7 +158,9 @@ class Vault:
         return self._cells[cells]
 
     def _in_order(self) -> list[Any]:
-        """Return the records in the order in which they came."""
+        """Return the records in the order in which they came; of those that are streamed, what they are known by."""
+        if self._placement.stepwise is not None:
+            return [np.frombuffer(self._placement.engine.identity, np.uint8)]
         order: Any = slice(0, self._num_records) if self._places is None else self._places
         return [np.asarray(leaf)[order] for leaf in jax.tree.leaves(self._slots.rows)]
 
@@ -229,9 +234,23 @@ class Vault:
             arguments=(handed, prepared.constants, numbers, [intervals_of(cells) for cells in asked]),
             outputs=prepared.outputs,
             text=prepared.text,
-            paths=lambda: prepared.audit.paths,
+            paths=lambda: (*prepared.audit.paths, *place.paths),
             compile=lambda: partial(execute, prepared.compile()),
         )
+
+
+def _admitted(records: Any, bounds: Mapping[str, Any] | None) -> tuple[list[Any], Any, Any, Any]:
+    """Return private copies of the leaves, their bounds, how they nest, and what recognises the owner's arrays."""
+    records = as_tree(records)
+    names = leaf_names(records)
+    if not names:
+        raise InvalidArgument("records holds no array; expected at least one, with one row a record")
+    limits = parse_bounds(bounds, names)
+    leaves, structure = jax.tree.flatten(records)
+    admitted = [admit(name, leaf, limits) for name, leaf in zip(names, leaves, strict=True)]
+    if len({len(leaf) for leaf in admitted}) > 1:
+        raise InvalidArgument(f"records has leaves with different numbers of rows: {', '.join(names)}")
+    return admitted, limits, structure, recogniser(leaves)
 
 
 def _public_size(adjacency: Adjacency, stated: int | None, counted: int) -> int:
@@ -243,13 +262,7 @@ def _public_size(adjacency: Adjacency, stated: int | None, counted: int) -> int:
             raise InvalidArgument("records has no row; expected at least one record")
         return counted
     if stated is None:
-        raise InvalidArgument(
-            "capacity=None must be stated under add_or_remove_one, where the number of records is private: "
-            "give a round number that is known without the data, and never below the number of records"
-        )
+        raise no_capacity()
     if counted > validation.integer("capacity", stated, at_least=1):
-        raise InvalidArgument(
-            f"capacity={stated} is less than the number of records, which is private under add_or_remove_one; "
-            "state one that holds whatever table there may be"
-        )
+        raise small_capacity(stated)
     return stated
