@@ -23,7 +23,8 @@ class Reading(NamedTuple):
         """Return how a regression divides its budget, and which rows it asks when."""
         facts = data.facts
         split = usual_split(regression, facts.clips_moved)
-        return chosen(split, budget, facts.size, self.block_seed, passes=self.passes, is_in_memory=True)
+        is_in_memory = data.is_in_memory
+        return chosen(split, budget, facts.size, self.block_seed, passes=self.passes, is_in_memory=is_in_memory)
 
     def refuse_few(self) -> None:
         """Refuse a model whose strategy has a number of passes of its own."""

@@ -44,7 +44,7 @@ def agreement(joined: Joined, of_blocks: Release, share: float, size: float) -> 
     return float(stats.chi2.sf(apart @ np.linalg.solve(covariance, apart), len(apart)))
 
 
-def missed(joined: Joined, mean: Floats, size: float, ratio: float) -> float:
+def missed(joined: Joined, mean: Floats, size: float, knows: tuple[float, float]) -> float:
     """Return by how many standard deviations the last step misses its end, about.
 
     Answers are not linear, and the slope has noise, which tells the more the longer the step is.
@@ -53,11 +53,12 @@ def missed(joined: Joined, mean: Floats, size: float, ratio: float) -> float:
         joined: the last release.
         mean: where it leads.
         size: the number of records.
-        ratio: by how much a usual record knows more there than where it was asked.
+        knows: what a usual record knows of its predictor where it was asked, and where it leads.
     """
     release = joined.release
     move = np.linalg.norm(release.whitening.inverse @ (mean - release.point))
-    bends = np.hypot(BEND * move / np.sqrt(size), LEFT * np.log(ratio) / 2)
+    telling = size * min(1.0, 4 * knows[0])  # of rare outcomes few records tell, and each of them much
+    bends = np.hypot(BEND * move / np.sqrt(telling), LEFT * np.log(knows[1] / knows[0]) / 2)
     slopes = release.slope_sd / max(float(np.mean(np.diag(release.slope))), release.noise_level)
     return float(move * np.hypot(bends / np.sqrt(len(mean)), slopes / np.sqrt(2)))
 

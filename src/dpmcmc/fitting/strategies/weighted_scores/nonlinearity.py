@@ -33,12 +33,14 @@ def at_result(regression: Regression, releases: Sequence[Release], moments: Mome
 
 def change(regression: Regression, point: Floats, found: Floats, moments: Moments) -> float:
     """Return by how much a usual record knows more at one point than at another."""
+    ratio = known(regression, found, moments) / known(regression, point, moments)
+    return float(np.clip(ratio, 1 / MOST_CHANGE, MOST_CHANGE))
 
-    def known(at: Floats) -> float:
-        predictors = usual_predictors(regression, at, moments)
-        return float(np.trace(regression.scores.information(predictors, regression.shapes(np, at))))
 
-    return float(np.clip(known(found) / known(point), 1 / MOST_CHANGE, MOST_CHANGE))
+def known(regression: Regression, point: Floats, moments: Moments) -> float:
+    """Return how much a usual record knows at a point."""
+    predictors = usual_predictors(regression, point, moments)
+    return float(np.trace(regression.scores.information(predictors, regression.shapes(np, point))))
 
 
 def _root(release: Release, ratio: float) -> Floats:

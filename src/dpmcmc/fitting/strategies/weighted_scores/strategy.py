@@ -19,7 +19,7 @@ from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors, with_known_shapes
-from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, change
+from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
@@ -140,8 +140,8 @@ class WeightedScores:
         begin = start(self.regression, asked.histograms.response(response), asked.histograms.offset(response), moments)
         program = schedule.pilot.of(asked.pilot)
         steps = Steps(self.regression, moments, lambda ask: paid.run(program, ask), asked.pilot_shares)
-        known = information(self.regression, begin, moments)
-        point, last, before = steps.pilot(begin, known, spreads, PILOT_STEPS - 1)  # line 2
+        first = information(self.regression, begin, moments)
+        point, last, before = steps.pilot(begin, first, spreads, PILOT_STEPS - 1)  # line 2
         times = 1 / schedule.pilot.share  # from here on all is as if it were of all rows
         moments, last = rescaled.moments_of(moments, times), rescaled.release_of(last, times)
         if schedule.has_blocks:
@@ -169,7 +169,8 @@ class WeightedScores:
             return result
         agree = agreement(joined, refined, schedule.refinement.share, moments.size)
         mean = drawn.vectors.mean(axis=0)
-        off = missed(joined, mean, moments.size, change(self.regression, joined.release.point, mean, moments))
+        knows = [known(self.regression, each, moments) for each in (joined.release.point, mean)]
+        off = missed(joined, mean, moments.size, (knows[0], knows[1]))
         return result._replace(quality=with_agreement(result.quality, agree, off))
 
     def _steps(self, paid: Session, moments: Moments) -> Steps:
