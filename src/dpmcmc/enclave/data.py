@@ -15,6 +15,7 @@ from dpmcmc.accounting.partition import Partition
 from dpmcmc.accounting.payer import settle
 from dpmcmc.accounting.selection import repeat_and_select
 from dpmcmc.enclave.bounds import leaf_names
+from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.session import Session
 from dpmcmc.enclave.core.vault import Vault
 from dpmcmc.enclave.noise.modes import MODES, Claim
@@ -117,7 +118,7 @@ class PrivateData(Vault):
         proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
         """
         event, leaves = genuine(event, with_cells=True), self._in_order()
-        journal.recognise(leaves, self._placement.words)
+        journal.recognise(leaves, _stated(self._facts, self.unit), self._placement.words)
         if self._is_shuffled and self._seed != journal.places:
             before = self._facts.places
             self._stand(leaves, journal.places)
@@ -177,6 +178,13 @@ class PrivateData(Vault):
             f"PrivateData({kinds}; bounds={bounds}, {counted}={facts.size}, "
             f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{unit}{noise}{self._placement.words})"
         )
+
+
+def _stated(facts: Facts, unit: str) -> str:
+    """Return what is stated of records, in words, to know them again by."""
+    names, nested = leaf_names(facts.record), str(jax.tree.structure(facts.record))
+    stated = facts.adjacency.value, unit, facts.size, sorted(facts.bounds.items()), facts.noise
+    return repr((names, nested, *stated))
 
 
 def _at_places(event: Event, before: str, now: str) -> Event:

@@ -21,10 +21,11 @@ class Ready:
 
     event: Event
     arguments: Any
+    """Everything that the executable is handed, but the noise: public values, and of records which of their arrays."""
     outputs: Any
     """The structure of what it returns."""
     text: Callable[[], str]
-    """The program as XLA is given it, to recognise it by."""
+    """The program as XLA is given it, with all its arguments, to recognise it by."""
     paths: Callable[[], tuple[str, ...]]
     """The ways in which it adds records up."""
     compile: Callable[[], Callable[[jax.Array], list[Any]]]

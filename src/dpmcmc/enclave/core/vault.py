@@ -27,7 +27,7 @@ from dpmcmc.enclave.copies import recogniser
 from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.cells import Cells, intervals_of, slots_of
 from dpmcmc.enclave.core.metadata import Facts, admit
-from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, id_of, new_seed, num_slots
+from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, id_of, new_seed, num_slots, numbered
 from dpmcmc.enclave.core.programs import Program, Programs
 from dpmcmc.enclave.core.sealed import sealed
 from dpmcmc.enclave.core.self_test import check_machine
@@ -218,7 +218,7 @@ class Vault:
         handed = public(arguments, self._programs.is_table)
         prepared, place = self._programs.prepare(program, handed, model), self._placement
         asked = prepared.audit.cells
-        numbers = [slots.numbers for slots in prepared.select((self._slots,) * len(asked))]
+        read = prepared.select(tuple(numbered(self._slots, table) for table in range(len(asked))))
 
         def execute(compiled: Any, key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
@@ -229,7 +229,7 @@ class Vault:
 
         return Ready(
             event=prepared.audit.event,
-            arguments=(handed, prepared.constants, numbers, [intervals_of(cells) for cells in asked]),
+            arguments=(handed, prepared.constants, read, [intervals_of(cells) for cells in asked]),
             outputs=prepared.outputs,
             text=prepared.text,
             paths=lambda: (*prepared.audit.paths, *place.paths),

@@ -118,10 +118,10 @@ class Journal:
         """What all programs that were begun release."""
         return compose([event for _, event in self._begun])
 
-    def recognise(self, leaves: Sequence[jax.Array], placement: str) -> None:
-        """Make sure that the records, and the machine, are those with which the run was begun."""
+    def recognise(self, leaves: Sequence[jax.Array], stated: str, placement: str) -> None:
+        """Make sure that the records, what is stated of them, and the machine are those with which the run was begun."""
         here = {**machine(), "placement": placement}
-        tag = self._tag("records", *_written(leaves))
+        tag = self._tag("records", stated.encode(), *_written(leaves))
         if not self._begun:
             self._connection.execute("UPDATE run SET machine = ?, records = ?", (json.dumps(here), tag))
             self._machine, self._records = json.dumps(here), tag
