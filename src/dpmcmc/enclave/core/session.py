@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from dpmcmc.accounting.event import Event, NonPrivate, compose
+from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
 from dpmcmc.accounting.parallel import contains, remove
 from dpmcmc.accounting.payer import Reservation, check_standing
 from dpmcmc.enclave.noise import chacha20 as rng
@@ -59,7 +59,7 @@ class Session:
     def spent(self) -> Event:
         """Everything that was executed so far, or was begun; also by those who had this run before."""
         insecure = [NonPrivate()] if self._spent and self._seed is not None else []
-        return compose([*self._spent, *insecure])
+        return genuine(compose([*self._spent, *insecure]), with_cells=True)  # nobody is shown what is settled
 
     def run(self, program: Callable[..., Any], *arguments: Any, model: LogDensity | None = None) -> Any:
         """Audit ``program(oracle, *arguments)``, take its price from what was set aside, and execute it.

@@ -62,6 +62,7 @@ class Vault:
         "_programs",
         "_schema",
         "_seed",
+        "_shown",
         "_slots",
         "_structure",
     )
@@ -142,7 +143,8 @@ class Vault:
         def is_table(leaf: Any) -> bool:
             return isinstance(leaf, Vault) or is_given(leaf)
 
-        self._programs = Programs(self._facts, self._placement, self._placement.shapes(self._slots), is_table)
+        self._shown, shapes = self._facts.shown, self._placement.shapes(self._slots)
+        self._programs = Programs(self._facts, self._shown, self._placement, shapes, is_table)
 
     def _table(self, cells: Cells | None) -> Slots:
         """Return the slots that a release of cells reads; those of the last cells are kept."""
@@ -170,7 +172,7 @@ class Vault:
     @property
     def facts(self) -> Facts:
         """What the public knows of the records."""
-        return self._facts
+        return self._shown
 
     def price(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Event:
         """Return what `run` would charge for the program. Reads no record and charges nothing."""
@@ -178,7 +180,7 @@ class Vault:
 
     def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
         """Return the price of a program, release by release, or raise `AuditError`."""
-        return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit
+        return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit.shown
 
     def run(
         self,

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.accounting.adjacency import Adjacency
-from dpmcmc.accounting.event import Event, compose
+from dpmcmc.accounting.event import Event, compose, genuine
 from dpmcmc.accounting.payer import Reservation
 from dpmcmc.enclave.resume.machine import machine
 from dpmcmc.enclave.resume.private_file import HOW_TO_MOVE, create_private, open_private, private_folder, write_durably
@@ -116,10 +116,10 @@ class Journal:
     @property
     def spent(self) -> Event:
         """What all programs that were begun release."""
-        return compose([event for _, event in self._begun])
+        return genuine(compose([event for _, event in self._begun]), with_cells=True)  # an object of its own
 
     def recognise(self, leaves: Sequence[jax.Array], stated: str, placement: str) -> None:
-        """Make sure that the records, what is stated of them, and the machine are those with which the run was begun."""
+        """Make sure that records, what is stated of them, and machine are those with which the run was begun."""
         here = {**machine(), "placement": placement}
         tag = self._tag("records", stated.encode(), *_written(leaves))
         if not self._begun:
