@@ -70,11 +70,12 @@ class Pass:
 
     def _programs(self, reads: Sequence[int], length: int, facts: Facts) -> tuple[PartialProgram, Any]:
         leaves = jax.tree.leaves(facts.record)
-        shapes = tuple((leaf, leaves[leaf].shape, leaves[leaf].dtype) for leaf in reads)
+        shapes = tuple((leaves[leaf].shape, leaves[leaf].dtype) for leaf in reads)
         keys = tuple(asked.key and (asked.key, [reads.index(one) for one in asked.reads]) for asked in self._asked)
         whole = None if None in keys else (str(shapes), length, tuple((key[0], *key[1]) for key in keys if key))
         if whole is not None and whole in KEPT:
-            return KEPT[whole]
+            partial, finish = KEPT[whole]
+            return partial.reading(reads), finish
         public = self._public([[_shape(atom) for atom in one.equation.invars] for one in self._asked])
         partial = PartialProgram.of(self._sums, reads, leaves, length, public)
         made = partial, self._compile_finish(partial)
