@@ -23,6 +23,7 @@ from dpmcmc.enclave.oracle import Oracle
 from dpmcmc.enclave.resume.journal import Journal, reservation_of
 from dpmcmc.enclave.resume.session import ResumableRun
 from dpmcmc.enclave.select import Attempt, Best, best_of
+from dpmcmc.errors import InvalidArgument
 from dpmcmc.missing_cells import is_hidden
 from dpmcmc.schema import Schema
 
@@ -117,6 +118,8 @@ class PrivateData(Vault):
         Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
         proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
         """
+        if type(journal) is not Journal:  # it says what the noise is, and what was spent
+            raise InvalidArgument(f"journal is a {type(journal).__name__}; expected a dpmcmc.enclave.Journal, as it is")
         event, leaves = genuine(event, with_cells=True), self._in_order()
         journal.recognise(leaves, _stated(self._facts, self.unit), self._placement.words)
         if self._is_shuffled and self._seed != journal.places:
@@ -148,7 +151,8 @@ class PrivateData(Vault):
         The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
         secret. select.md has the proof.
         """
-        price = repeat_and_select([genuine(attempt.event) for attempt in attempts], mean, shape)
+        attempts = [Attempt(genuine(attempt.event), attempt.run) for attempt in attempts]  # each is asked once
+        price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
         charge = price if insecure_seed is None else price + NonPrivate()
         reservation = self._payer.reserve(self._dataset, charge, what=what, adjacency=self._facts.adjacency)
 

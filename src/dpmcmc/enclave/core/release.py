@@ -67,7 +67,7 @@ def inner_jaxprs(equation: JaxprEqn) -> Iterator[Jaxpr]:
 
 
 def own_copy(closed: Any) -> Any:
-    """Return a closed jaxpr that nobody else holds, at any depth.
+    """Return a closed jaxpr that nobody else holds, at any depth; its constants are those of the other.
 
     JAX hands the jaxpr of a jitted function to all who trace it: its list of equations, and their parameters, could be
     changed after they were audited. Each is copied once, for XLA is given it once.
@@ -81,8 +81,7 @@ def own_copy(closed: Any) -> Any:
             return {name: deepcopy(one) if name == "_prim" else copied(one) for name, one in value.items()}
         if id(value) not in made:
             if isinstance(value, ClosedJaxpr):
-                constants = [np.array(one) if isinstance(one, np.ndarray) else one for one in value.consts]
-                made[id(value)] = value.replace(jaxpr=copied(value.jaxpr), consts=constants)
+                made[id(value)] = value.replace(jaxpr=copied(value.jaxpr))
             elif isinstance(value, Jaxpr):
                 eqns = [equation.replace(params=copied(equation.params)) for equation in value.eqns]
                 made[id(value)] = value.replace(eqns=eqns)

@@ -255,7 +255,7 @@ def reservation_of(
     journal: Journal, payer: Any, dataset: str, event: Event, what: str, adjacency: Adjacency
 ) -> Reservation:
     """Return the standing charge of a run, or make it if the run was stopped before it was charged."""
-    reservation = None
+    reservation: Any = None
     try:
         reservation = payer.reservation(journal.run, secret=journal.secret)
     except UnknownRun:
@@ -264,6 +264,11 @@ def reservation_of(
     if reservation is None:
         terms = {"what": what, "adjacency": adjacency, "run": journal.run, "secret": journal.secret}
         return _reserve(journal, lambda: payer.reserve(dataset, event, **terms))
+    if reservation.adjacency is not adjacency:
+        raise ResumeRefused(
+            f"{str(journal.folder)!r} was charged under {reservation.adjacency.words}, and these records are stated "
+            f"under {adjacency.words}, where the same event has other noise; resume it with the vault that began it"
+        )
     if (reservation.dataset, reservation.event) != (dataset, event):
         raise ResumeRefused(
             f"{str(journal.folder)!r} was charged to {reservation.dataset!r} for another price than that of this run; "
