@@ -94,6 +94,7 @@ class PreparedFit:
 
     def run(self, *, progress: bool = True) -> Posterior:
         """Set the price aside, run, and settle."""
+        self.data.compile_for(self.event)
         with (
             interruptible() as is_interrupted,
             self.watched(progress) as watcher,
