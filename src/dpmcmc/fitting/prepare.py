@@ -267,7 +267,8 @@ def _prior_positions(model: Model) -> Any:
     """Return many draws from the prior, as arrays on the host with an axis of draws in front, if there can be any."""
     if model.prior_sample is not None:
         return model.prior_sample.positions
-    if model.sample_prior is None:
+    draw = model.sample_prior
+    if draw is None:
         return None
-    draw = jax.jit(lambda key: jax.vmap(model.sample_prior)(jax.random.split(key, PRIOR_POSITIONS)))
-    return jax.tree.map(np.asarray, draw(_keys()[0]))
+    many = jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, PRIOR_POSITIONS)))
+    return jax.tree.map(np.asarray, many(_keys()[0]))

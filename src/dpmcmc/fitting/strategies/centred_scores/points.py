@@ -27,12 +27,12 @@ RECORDS = 64
 class AtPoint(NamedTuple):
     """A model at a point."""
 
-    gradient: Floats
+    gradient: Any
     """Of the log-prior,"""
-    hessian: Floats
-    laws: Floats
+    hessian: Any
+    laws: Any
     """(record, parameter of its laws)"""
-    moves: Floats
+    moves: Any
     """of these, by coordinates."""
     parameters: Any
     """As people read them."""
@@ -49,7 +49,8 @@ class Points:
     def at(self, point: Floats, rows: Any = None) -> AtPoint:
         """Return what the model says at a point, on the host."""
         found = self._ask(np.asarray(point, np.float32), self.rows if rows is None else rows)
-        return AtPoint(*(np.asarray(each, float) for each in found[:-1]), jax.tree.map(np.asarray, found.parameters))
+        gradient, hessian, laws, moves = (np.asarray(each, float) for each in found[:-1])
+        return AtPoint(gradient, hessian, laws, moves, jax.tree.map(np.asarray, found.parameters))
 
 
 @lru_cache(maxsize=32)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.fitting.strategies.centred_scores.points import Points, laws_at
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -70,11 +71,11 @@ def hidden_directions(points: Points, point: Floats, scales: Floats) -> Floats:
     return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-30)
 
 
-def _at(points: Points, point: Floats, scales: Floats) -> tuple[Floats, Floats, np.ndarray]:
+def _at(points: Points, point: Floats, scales: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Return the laws' parameters at made-up records, how they move in widths of the prior, and which are finite."""
     found = points.at(point)
     jacobian = found.moves * scales
-    kept = np.isfinite(found.laws).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2))
+    kept = np.asarray(np.isfinite(found.laws).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2)))
     if not kept.any():
         raise ValueError("the laws are not finite at any made-up record where the steps led")
     return found.laws, jacobian, kept
