@@ -94,13 +94,18 @@ class PreparedFit:
 
     def run(self, *, progress: bool = True) -> Posterior:
         """Set the price aside, run, and settle."""
-        self.data.compile_for(self.event)
+        self.compile()
         with (
             interruptible() as is_interrupted,
             self.watched(progress) as watcher,
             self.data.reserve(self.event, what=self.what, insecure_seed=self.insecure_seed) as paid,
         ):
             return self.draw(paid, watcher, is_interrupted)
+
+    def compile(self) -> None:
+        """Compile what will be asked, side by side, if it is asked as it was priced; others compile as they go."""
+        if isinstance(self.strategy, WeightedScores | CentredScores):
+            self.data.compile_for(self.event)
 
     def watched(self, progress: bool) -> AbstractContextManager[Watcher]:
         """Return what shows the progress of the run."""
