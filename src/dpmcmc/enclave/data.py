@@ -1,6 +1,7 @@
 """`PrivateData`: the vault with what people do around it, tables, runs that can be resumed, selections, and words."""
 
 from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ import jax
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
+from dpmcmc.accounting.event import Event, NonPrivate, compose, counts, genuine
 from dpmcmc.accounting.parallel import Parallel
 from dpmcmc.accounting.partition import Partition
 from dpmcmc.accounting.payer import settle
@@ -110,6 +111,26 @@ class PrivateData(Vault):
         """The budget that the ledger grants the records, where a ledger pays."""
         account = self.account
         return None if account is None else account.budget
+
+    def compile_for(self, event: Event) -> None:
+        """Compile side by side what was priced and can be paid from `event`: before anybody pays, and in less time.
+
+        They are translated for XLA here, where the caller's settings of JAX hold, and only compiled elsewhere.
+        """
+        paid = counts(event)
+        priced = [
+            one
+            for one in self._programs.kept.values()
+            if all(times <= paid.get(part, 0) for part, times in counts(one.audit.event).items())
+        ]
+        with ThreadPoolExecutor() as pool:
+            compiling: dict[Any, Future[Any]] = {}
+            for one in priced:
+                if one.compile not in compiling:  # some share an executable
+                    one.text()
+                    compiling[one.compile] = pool.submit(one.compile)
+            for each in compiling.values():
+                each.result()
 
     @contextmanager
     def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[Session]:

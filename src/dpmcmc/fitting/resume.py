@@ -94,6 +94,7 @@ def resume(
 def _go_on(prepared: PreparedFit, journal: Journal, *, stop: bool, progress: bool) -> Posterior:
     """Run to the end, or until an interrupt; the folder is complete before the charge is settled."""
     folder = journal.folder
+    prepared.compile()
     try:
         with (
             interruptible() as is_interrupted,

@@ -11,8 +11,8 @@ from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, wo
 from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
-from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
@@ -20,7 +20,7 @@ RARE = 1e-3
 """How rarely two releases that agree are told to disagree."""
 
 TOO_WIDE = 4.0
-"""The predicted error up to which a wide result is only fair, if all else is in order: intervals then hold as stated."""
+"""The predicted error up to which a wide result is fair, if all else is in order: intervals then hold as stated."""
 
 FAR = 3.0
 """The last point is far from the result if it is so many times as far as noise alone makes it."""
