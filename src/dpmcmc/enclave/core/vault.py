@@ -27,14 +27,13 @@ from dpmcmc.enclave.copies import recogniser
 from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.cells import Cells, intervals_of, slots_of
 from dpmcmc.enclave.core.metadata import Facts, admit
-from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, id_of, new_seed, num_slots
+from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, id_of, new_seed, num_slots, numbered
 from dpmcmc.enclave.core.programs import Program, Programs
 from dpmcmc.enclave.core.sealed import sealed
 from dpmcmc.enclave.core.self_test import check_machine
 from dpmcmc.enclave.core.session import Ready, Session
 from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.oracle import LogDensity
-from dpmcmc.enclave.refusals import no_capacity, small_capacity
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
@@ -63,6 +62,7 @@ class Vault:
         "_programs",
         "_schema",
         "_seed",
+        "_shown",
         "_slots",
         "_structure",
     )
@@ -87,8 +87,7 @@ class Vault:
         check_machine()
         relation = Adjacency.parse("adjacency", adjacency)
         self._schema = schema
-        may_stream = hasattr(type(records), "chunks") or hasattr(type(records), "partial_sum")
-        streamed = import_module(_ENGINES).streamed(records) if may_stream else None
+        streamed = import_module(_ENGINES).streamed(records) if hasattr(records, "num_records") else None
         if streamed is None:
             admitted, limits, self._structure, self._is_given = _admitted(records, bounds)
             shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in admitted]
@@ -149,7 +148,8 @@ class Vault:
         def is_table(leaf: Any) -> bool:
             return isinstance(leaf, Vault) or is_given(leaf)
 
-        self._programs = Programs(self._facts, self._placement, self._placement.shapes(self._slots), is_table)
+        self._shown, shapes = self._facts.shown, self._placement.shapes(self._slots)
+        self._programs = Programs(self._facts, self._shown, self._placement, shapes, is_table)
 
     def _table(self, cells: Cells | None) -> Slots:
         """Return the slots that a release of cells reads; those of the last cells are kept."""
@@ -177,7 +177,7 @@ class Vault:
     @property
     def facts(self) -> Facts:
         """What the public knows of the records."""
-        return self._facts
+        return self._shown
 
     def price(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Event:
         """Return what `run` would charge for the program. Reads no record and charges nothing."""
@@ -185,7 +185,7 @@ class Vault:
 
     def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
         """Return the price of a program, release by release, or raise `AuditError`."""
-        return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit
+        return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit.shown
 
     def run(
         self,
@@ -225,7 +225,7 @@ class Vault:
         handed = public(arguments, self._programs.is_table)
         prepared, place = self._programs.prepare(program, handed, model), self._placement
         asked = prepared.audit.cells
-        numbers = [slots.numbers for slots in prepared.select((self._slots,) * len(asked))]
+        read = prepared.select(tuple(numbered(self._slots, table) for table in range(len(asked))))
 
         def execute(compiled: Any, key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
@@ -236,7 +236,7 @@ class Vault:
 
         return Ready(
             event=prepared.audit.event,
-            arguments=(handed, prepared.constants, numbers, [intervals_of(cells) for cells in asked]),
+            arguments=(handed, prepared.constants, read, [intervals_of(cells) for cells in asked]),
             outputs=prepared.outputs,
             text=prepared.text,
             paths=lambda: (*prepared.audit.paths, *place.paths),
@@ -267,7 +267,13 @@ def _public_size(adjacency: Adjacency, stated: int | None, counted: int) -> int:
             raise InvalidArgument("records has no row; expected at least one record")
         return counted
     if stated is None:
-        raise no_capacity()
+        raise InvalidArgument(
+            "capacity=None must be stated under add_or_remove_one, where the number of records is private: "
+            "give a round number that is known without the data, and never below the number of records"
+        )
     if counted > validation.integer("capacity", stated, at_least=1):
-        raise small_capacity(stated)
+        raise InvalidArgument(
+            f"capacity={stated} is less than the number of records, which is private under add_or_remove_one; "
+            "state one that holds whatever table there may be"
+        )
     return stated

@@ -42,7 +42,7 @@ class Moments(NamedTuple):
     doubts: Floats
     """How uncertain the square of a column is, beside itself: that of a level with few rows or none."""
     rows: Floats
-    """For each column a row that tells of it: one of a level has no other, one of a number is as far out as tells most."""
+    """For each column a row that tells of it: a level has no other, one of a number is as far out as tells most."""
 
 
 @dataclass(frozen=True)

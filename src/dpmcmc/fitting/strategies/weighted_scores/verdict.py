@@ -20,7 +20,7 @@ RARE = 1e-3
 """How rarely two releases that agree are told to disagree."""
 
 TOO_WIDE = 4.0
-"""The predicted error up to which a wide result is only fair, if all else is in order: intervals then hold as stated."""
+"""The predicted error up to which a wide result is fair, if all else is in order: intervals then hold as stated."""
 
 FAR = 3.0
 """The last point is far from the result if it is so many times as far as noise alone makes it."""
