@@ -41,7 +41,7 @@ def agreement(joined: Joined, of_blocks: Release, share: float, size: float) -> 
     noise = of_blocks.score_variance + of_blocks.slope_sd**2 * squared + squared**2 / size
     sampled = (1 / share - 1) * of_blocks.data_variance(of_blocks.slope)
     covariance = turn @ (sampled + noise * np.eye(len(apart))) @ turn.T + last.score_variance * gain @ gain.T
-    return float(stats.chi2.sf(apart @ np.linalg.solve(covariance, apart), len(apart)))
+    return float(stats.chi2.sf(apart @ np.linalg.solve(covariance, apart), len(apart)))  # line 5
 
 
 def missed(joined: Joined, mean: Floats, size: float, knows: tuple[float, float]) -> float:

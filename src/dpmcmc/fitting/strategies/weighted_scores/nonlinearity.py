@@ -57,7 +57,7 @@ def _at_own_result(regression: Regression, release: Release, moments: Moments) -
     """
     ratio = 1.0
     for _ in range(HALFWAY):
-        ratio = change(regression, release.point, _root(release, np.sqrt(ratio)), moments)
+        ratio = change(regression, release.point, _root(release, np.sqrt(ratio)), moments)  # line 4
     if not np.isfinite(ratio):
         return release
     root = np.sqrt(ratio)

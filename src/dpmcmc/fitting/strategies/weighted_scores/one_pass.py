@@ -73,8 +73,8 @@ def chosen(split: Split, budget: Budget, size: int, seed: int, *, passes: int | 
 def of_blocks(split: Split, budget: Budget, size: int, seed: int, num_final: int) -> Split:
     """Return how a budget is divided if blocks at random positions lead the way, to so many last releases."""
     candidates = [_with(split, num_final, slope, *_sizes(split, budget, size, num_final, slope)) for slope in SLOPES]
-    best = min(candidates, key=lambda each: predicted_error(each, budget, size)).schedule
-    rows = blocks(size, (best.pilot.share, best.refinement.share), seed)
+    best = min(candidates, key=lambda each: predicted_error(each, budget, size)).schedule  # line 1
+    rows = blocks(size, (best.pilot.share, best.refinement.share), seed)  # line 2
     return _with(split, num_final, best.shares.slope, *rows)
 
 

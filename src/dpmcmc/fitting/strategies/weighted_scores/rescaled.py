@@ -15,7 +15,7 @@ def release_of(release: Release, times: float) -> Release:
 
     There a record's score is shorter by the root of it, and the slope of all of them is the same.
     """
-    root = float(np.sqrt(times))
+    root = float(np.sqrt(times))  # line 3
     return replace(
         release,
         whitening=Whitening(release.whitening.factor / root, release.whitening.inverse * root),
