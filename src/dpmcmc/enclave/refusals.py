@@ -6,7 +6,7 @@ from jax.extend.core import JaxprEqn
 
 from dpmcmc.enclave.core.allowed import found
 from dpmcmc.enclave.lines import innermost_line, line_of
-from dpmcmc.errors import BudgetExceeded, InvalidArgument, OperationRefused, ReleaseRefused
+from dpmcmc.errors import BudgetExceeded, InvalidArgument, OperationRefused, ReleaseRefused, RunRefused
 
 _LOOP = "all records are computed in one loop that ends with the slowest of them"
 _SOLVER = "how it treats many matrices at once is up to a library, and was not shown to keep records apart"
@@ -130,6 +130,14 @@ def not_reserved() -> BudgetExceeded:
     return BudgetExceeded(
         "the program costs more than what is left of the reservation, which was refused and not charged; "
         "reserve the price of everything that is to run"
+    )
+
+
+def not_this_process() -> RunRefused:
+    """Return the refusal of a copy of the process that reserved."""
+    return RunRefused(
+        "a reservation is used by another process than the one that made it, a copy of it (os.fork, multiprocessing): "
+        "both would spend it. Nothing was executed; run programs in the process that reserved, or reserve in each"
     )
 
 

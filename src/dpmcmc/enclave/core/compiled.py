@@ -49,8 +49,8 @@ def check_compiled(text: str) -> None:
                 program.check(instruction, instructions)
     if not found:
         raise RunRefused(
-            "the compiled program has no operation of the gate: what one record adds would not be checked. Nothing was "
-            "executed; this is a fault of the compiler or of this library, please report it"
+            "the compiled program has no operation of the gate: no release is left in it, and nothing was executed. If "
+            "what it returns depends on the value of no release, return one, or ask for none; else please report it"
         )
 
 

@@ -20,10 +20,10 @@ from dpmcmc import validation
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate, genuine
-from dpmcmc.accounting.payer import NobodyPays, Payer, choose_payer, settle
+from dpmcmc.accounting.payer import NobodyPays, Payer, choose_payer
 from dpmcmc.enclave.arguments import public
 from dpmcmc.enclave.bounds import as_tree, leaf_names, parse_bounds
-from dpmcmc.enclave.copies import recogniser
+from dpmcmc.enclave.copies import lies_in, recogniser
 from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.cells import Cells, intervals_of, slots_of
 from dpmcmc.enclave.core.metadata import Facts, admit
@@ -139,9 +139,11 @@ class Vault:
             self._slots = self._placement.slots  # of one chunk, and their shapes alone
         self._cells: dict[Cells, Slots] = {}
         self._facts, is_given = replace(self._facts, places=id_of(seed)), self._is_given
+        slots, cells = self._slots, self._cells
 
         def is_table(leaf: Any) -> bool:
-            return isinstance(leaf, Vault) or is_given(leaf)
+            held = jax.tree.leaves([(one.rows, one.occupied) for one in (slots, *cells.values())])
+            return isinstance(leaf, Vault) or is_given(leaf) or lies_in(leaf, held)
 
         self._shown, shapes = self._facts.shown, self._placement.shapes(self._slots)
         self._programs = Programs(self._facts, self._shown, self._placement, shapes, is_table)
@@ -178,6 +180,7 @@ class Vault:
         """Return what `run` would charge for the program. Reads no record and charges nothing."""
         return self.audit(program, *arguments, model=model).event
 
+    @jax.transfer_guard("allow")
     def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
         """Return the price of a program, release by release, or raise `AuditError`."""
         return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit.shown
@@ -213,8 +216,9 @@ class Vault:
         try:
             yield paid
         finally:
-            settle(reservation, paid.close())
+            paid.settle()
 
+    @jax.transfer_guard("allow")
     def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
         handed = public(arguments, self._programs.is_table)
