@@ -360,7 +360,7 @@ class Sent(LocalEngine):
     def partial_sum(self, program, public, cells):
         self.sent.append(program.to_bytes())
         there = PartialProgram.from_bytes(self.sent[-1], program.reads)
-        parts = [as_integers(there(*chunk, [np.asarray(one) for one in public])) for chunk in self._chunks(cells)]
+        parts = [as_integers(there(*chunk, [np.asarray(one) for one in public])) for chunk in self.chunks(cells)]
         return [sum(column[::-1], start=np.zeros_like(column[0])) for column in zip(*parts, strict=True)]
 
 

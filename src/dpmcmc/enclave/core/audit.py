@@ -12,6 +12,11 @@ the auditor has four things to prove before anything runs:
 3. The program around the releases uses listed operations alone, too: nothing in it calls back to Python.
 4. No array that looks like a copy of the table is closed over. Copies outside the vault are beyond any proof; the
    auditor refuses what it can recognise without looking at a value.
+
+What is priced is what is executed: a release is resolved once, here, to a plan that is priced and drawn as it is, of a
+mechanism made anew, cells made anew and facts that no program is given. From then on it is known by the identity of its
+equation, which is held; jaxprs are copies that nobody else holds, and whoever asks for a price or a report gets objects
+of his own. So it does not matter what is changed afterwards, or what says that it is equal.
 """
 
 from collections.abc import Callable, Iterator, Sequence

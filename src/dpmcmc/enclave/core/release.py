@@ -29,7 +29,7 @@ from dpmcmc.enclave.core.cells import Cells, facts_of, genuine_cells
 from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.lines import current_line, line_of
-from dpmcmc.enclave.refusals import not_certified
+from dpmcmc.enclave.refusals import differentiated, not_certified, other_shapes, performed_outside
 from dpmcmc.errors import ReleaseRefused
 
 dp_release = Primitive("dp_release")
@@ -157,9 +157,7 @@ def _execute(jaxpr: Any, arguments: Sequence[Any], place: Place, perform: Perfor
         elif equation.primitive in CALLS:
             results = _execute(called(equation), operands, place, perform)
         else:
-            raise ReleaseRefused(
-                f"a release inside {equation.primitive.name} at {line_of(equation)} cannot be executed"
-            )
+            raise ReleaseRefused(f"a release inside {equation.primitive.name} cannot be executed")
         place = replace(place, number=place.number + releases)
         values.update(zip(equation.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
@@ -196,10 +194,7 @@ def answers(equation: JaxprEqn, drawn: Sequence[Any]) -> list[Any]:
     """Return what was drawn, one leading axis for the chains, as the results of a release."""
     results = [result.reshape((*equation.params["chains"], *result.shape[1:])) for result in drawn]
     if [(result.shape, result.dtype) for result in results] != [(o.shape, o.dtype) for o in outputs_of(equation)]:
-        raise ReleaseRefused(
-            f"dp_release at {line_of(equation)} gives other shapes than it was priced for: the function "
-            "that it applies to a record must give the same shape every time it is called"
-        )
+        raise other_shapes(equation)
     return results
 
 
@@ -266,17 +261,11 @@ def _batch(operands: Sequence[Any], axes: Sequence[Any], *, chains: tuple[int, .
 
 
 def _differentiate(*_: Any, **__: Any) -> NoReturn:
-    raise ReleaseRefused(
-        f"dp_release is differentiated at {current_line()}: a noisy release has no derivative; wrap the released "
-        "value, or the position it is asked at, in jax.lax.stop_gradient"
-    )
+    raise differentiated()
 
 
 def _outside(*_: Any, **__: Any) -> NoReturn:
-    raise ReleaseRefused(
-        f"dp_release is performed outside an audited run, at {current_line()}: "
-        "pass the program to PrivateData.run, which prices it, charges it and executes it"
-    )
+    raise performed_outside()
 
 
 dp_release.def_impl(_outside)

@@ -34,6 +34,7 @@ from dpmcmc.enclave.core.self_test import check_machine
 from dpmcmc.enclave.core.session import Ready, Session
 from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.oracle import LogDensity
+from dpmcmc.enclave.refusals import no_capacity, small_capacity
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
@@ -87,7 +88,8 @@ class Vault:
         check_machine()
         relation = Adjacency.parse("adjacency", adjacency)
         self._schema = schema
-        streamed = import_module(_ENGINES).streamed(records) if hasattr(records, "num_records") else None
+        may_stream = hasattr(type(records), "chunks") or hasattr(type(records), "partial_sum")
+        streamed = import_module(_ENGINES).streamed(records) if may_stream else None
         if streamed is None:
             admitted, limits, self._structure, self._is_given = _admitted(records, bounds)
             shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in admitted]
@@ -266,13 +268,7 @@ def _public_size(adjacency: Adjacency, stated: int | None, counted: int) -> int:
             raise InvalidArgument("records has no row; expected at least one record")
         return counted
     if stated is None:
-        raise InvalidArgument(
-            "capacity=None must be stated under add_or_remove_one, where the number of records is private: "
-            "give a round number that is known without the data, and never below the number of records"
-        )
+        raise no_capacity()
     if counted > validation.integer("capacity", stated, at_least=1):
-        raise InvalidArgument(
-            f"capacity={stated} is less than the number of records, which is private under add_or_remove_one; "
-            "state one that holds whatever table there may be"
-        )
+        raise small_capacity(stated)
     return stated

@@ -64,15 +64,17 @@ class Pass:
         self._cells = audited.plans[audited.place(together.equations[0])].cells
         self._asked = [_asked(equation, audited, facts) for equation in together.equations]
         reads = sorted({leaf for asked in self._asked for leaf in asked.reads})
-        key = jax.eval_shape(lambda: rng.insecure_key(0))
-        Place(key, 0, 0, together.repetitions)  # pyright: ignore[reportArgumentType]
+        if any(together.repetitions * num_chains(equation) >= 2**32 for equation in together.equations):
+            raise ReleaseRefused("a release is repeated too often to number its noise")
         self._partial, self._finish = self._programs(reads, engine.rows(self._cells), facts)
 
     def _programs(self, reads: Sequence[int], length: int, facts: Facts) -> tuple[PartialProgram, Any]:
         leaves = jax.tree.leaves(facts.record)
         shapes = tuple((leaves[leaf].shape, leaves[leaf].dtype) for leaf in reads)
         keys = tuple(asked.key and (asked.key, [reads.index(one) for one in asked.reads]) for asked in self._asked)
-        whole = None if None in keys else (str(shapes), length, tuple((key[0], *key[1]) for key in keys if key))
+        where = jax.default_backend(), jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+        own = tuple((key[0], *key[1]) for key in keys if key)
+        whole = None if len(own) < len(keys) else (str(shapes), length, where, own)
         if whole is not None and whole in KEPT:
             partial, finish = KEPT[whole]
             return partial.reading(reads), finish
