@@ -3,7 +3,9 @@
 Nothing here is drawn at random that could fail: noise is that of stated seeds, and compared with itself.
 """
 
+import gc
 import os
+import weakref
 from contextlib import suppress
 
 import jax
@@ -574,3 +576,15 @@ def test_a_disk_without_room_for_scratch_is_refused(lake, tmp_path, monkeypatch)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
     with pytest.raises(InvalidArgument, match="there is not enough space"):
         opened(lake, scratch=tmp_path)
+
+
+def test_what_is_kept_of_programs_holds_no_engine_and_no_rows():
+    """A vault that is gone is gone: executables are kept, and nothing that leads to its records."""
+    passes.KEPT.clear()
+    source = MemorySource(FRAME, SCHEMA)
+    gone = weakref.ref(source)
+    chunked(source).run(lambda oracle: oracle.sum(SUM, row).value, insecure_seed=1)
+    del source
+    gc.collect()
+    assert passes.KEPT
+    assert gone() is None
