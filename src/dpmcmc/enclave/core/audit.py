@@ -20,12 +20,13 @@ of his own. So it does not matter what is changed afterwards, or what says that 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, cast
 
 import jax
-from jax.extend.core import Jaxpr, JaxprEqn, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
 from dpmcmc.enclave.copies import check_constants
@@ -41,7 +42,6 @@ from dpmcmc.enclave.core.release import (
     inner_jaxprs,
     num_releases,
     outputs_of,
-    own_copy,
     queries_of_one_chain,
 )
 from dpmcmc.enclave.lines import line_of
@@ -168,6 +168,30 @@ def _price(planned: Planned, facts: Facts) -> Event:
     if MODES[facts.noise].claim is Claim.NONE:
         event = event + NonPrivate()
     return event if planned.cells is None else planned.cells.price(event)
+
+
+def own_copy(closed: Any) -> Any:
+    """Return a closed jaxpr that nobody else holds, at any depth; its constants are those of the other.
+
+    JAX hands the jaxpr of a jitted function to all who trace it: its list of equations, and their parameters, could be
+    changed after they were audited. Each is copied once, for XLA is given it once.
+    """
+    made: dict[int, Any] = {}
+
+    def copied(value: Any) -> Any:
+        if type(value) is tuple or type(value) is list:
+            return type(value)(map(copied, value))
+        if type(value) is dict:
+            return {name: deepcopy(one) if name == "_prim" else copied(one) for name, one in value.items()}
+        if id(value) not in made:
+            if isinstance(value, ClosedJaxpr):
+                made[id(value)] = value.replace(jaxpr=copied(value.jaxpr))
+            elif isinstance(value, Jaxpr):
+                eqns = [equation.replace(params=copied(equation.params)) for equation in value.eqns]
+                made[id(value)] = value.replace(eqns=eqns)
+        return made.get(id(value), value)
+
+    return copied(closed)
 
 
 def executable(program: Any, audited: Audit) -> Callable[..., list[Any]]:

@@ -28,7 +28,7 @@ def rows_of_chunk(size: int, record: Any) -> int:
     width = sum(leaf.dtype.itemsize * max(int(np.prod(leaf.shape)), 1) for leaf in jax.tree.leaves(record))
     tile = tile_rows()
     most = max(min(MOST_ROWS, CHUNK_BYTES // width) // tile, 1) * tile
-    return min(most, -(-size // tile) * tile)
+    return min(most, max(-(-size // tile), 1) * tile)
 
 
 class LocalEngine:
