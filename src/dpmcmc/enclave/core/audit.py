@@ -116,9 +116,9 @@ class Audit:
 
     @property
     def shown(self) -> "Audit":
-        """The same for whoever asks: of objects of its own, which may be written to."""
+        """The same for whoever asks: of objects of its own, which may be written to, and with nothing to draw by."""
         charges = [replace(one, event=genuine(one.event, with_cells=True)) for one in self.charges]
-        return Audit(tuple(charges), tuple(replace(one, plan=replace(one.plan), cells=None) for one in self.plans), {})
+        return Audit(tuple(charges), tuple(replace(one, plan=_shown(one.plan), cells=None) for one in self.plans), {})
 
     def place(self, equation: JaxprEqn) -> int:
         """Return which of the plans a release has."""
@@ -161,6 +161,10 @@ def audit(
     if path := first_refused(program.jaxpr, _IN_PROGRAMS):
         raise not_in_programs(path)
     return Audit(tuple(charges), tuple(plans), places)
+
+
+def _shown(plan: ReleasePlan) -> ReleasePlan:
+    return ReleasePlan(plan.outputs, genuine(plan.event), lambda *_: (), path=plan.path, is_gated=plan.is_gated)
 
 
 def _price(planned: Planned, facts: Facts) -> Event:

@@ -66,6 +66,7 @@ class Vault:
         "_shown",
         "_slots",
         "_structure",
+        "_unit",
     )
 
     def __init__(
@@ -87,7 +88,7 @@ class Vault:
     ) -> None:
         check_machine()
         relation = Adjacency.parse("adjacency", adjacency)
-        self._schema = schema
+        self._schema, self._unit = schema, "record" if schema is None else schema.unit
         may_stream = hasattr(type(records), "chunks") or hasattr(type(records), "partial_sum")
         streamed = import_module(_ENGINES).streamed(records) if may_stream else None
         if streamed is None:
@@ -121,7 +122,7 @@ class Vault:
     @property
     def unit(self) -> str:
         """What neighbouring data sets differ in, in words: a record, or a person with all rows; for certificates."""
-        return "record" if self._schema is None else self._schema.unit
+        return self._unit
 
     @property
     def _is_shuffled(self) -> bool:
