@@ -271,8 +271,8 @@ def _begin(model: Model, init: Any) -> tuple[Layout, Begin]:
 @lru_cache(maxsize=MODELS_KEPT)
 def _prior_positions(model: Model) -> Any:
     """Return many draws from the prior, as arrays on the host with an axis of draws in front, if there can be any."""
-    if model.prior_sample is not None:
-        return model.prior_sample.positions
+    if model.prior_draws is not None:
+        return model.prior_draws.positions
     draw = model.sample_prior
     if draw is None:
         return None
