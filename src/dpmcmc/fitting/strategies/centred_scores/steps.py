@@ -14,16 +14,10 @@ from scipy.optimize import nnls
 
 from dpmcmc.fitting.strategies.centred_scores.points import Points
 from dpmcmc.fitting.strategies.centred_scores.releases import LEVELS, RADII, SIDE, Answer, Asked, First
-from dpmcmc.fitting.strategies.weighted_scores.newton import (
-    CARRIED,
-    LEAST_WEIGHT,
-    SEEN,
-    Likelihood,
-    Release,
-    Whitening,
-    whiten,
-)
+from dpmcmc.fitting.strategies.weighted_scores.newton import CARRIED, SEEN
+from dpmcmc.fitting.strategies.weighted_scores.release import LEAST_WEIGHT, Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening, whiten
 
 PILOT_RADIUS = 1.2
 """The radius of the pilot in usual lengths of a score."""
