@@ -2,19 +2,23 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event, NonPrivate, genuine
+from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
+from dpmcmc.accounting.parallel import Parallel
+from dpmcmc.accounting.partition import Partition
 from dpmcmc.accounting.payer import settle
 from dpmcmc.accounting.selection import repeat_and_select
 from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.enclave.core.session import Session
 from dpmcmc.enclave.core.vault import Vault
 from dpmcmc.enclave.noise.modes import MODES, Claim
+from dpmcmc.enclave.oracle import Oracle
 from dpmcmc.enclave.resume.journal import Journal, reservation_of
 from dpmcmc.enclave.resume.session import ResumableRun
 from dpmcmc.enclave.select import Attempt, Best, best_of
@@ -62,6 +66,10 @@ class PrivateData(Vault):
         """What the owner stated of the columns, where the records came from a table."""
         return self._schema
 
+    def partition(self, cuts: Sequence[int]) -> Partition:
+        """Return cells of the places that the records stand in; see `Oracle.partition`."""
+        return Oracle(self._facts, None).partition(cuts)
+
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the events of these records rest on beside the proofs, in words: for certificates."""
@@ -108,10 +116,12 @@ class PrivateData(Vault):
         Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
         proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
         """
-        event, leaves = genuine(event), self._in_order()
+        event, leaves = genuine(event, with_cells=True), self._in_order()
         journal.recognise(leaves, self._placement.words)
         if self._is_shuffled and self._seed != journal.places:
+            before = self._facts.places
             self._stand(leaves, journal.places)
+            event = _at_places(event, before, self._facts.places)
         reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
         paid = ResumableRun(event, self._ready, journal, reservation=reservation)
         try:
@@ -167,3 +177,11 @@ class PrivateData(Vault):
             f"PrivateData({kinds}; bounds={bounds}, {counted}={facts.size}, "
             f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{unit}{noise}{self._placement.words})"
         )
+
+
+def _at_places(event: Event, before: str, now: str) -> Event:
+    """Return what was to be asked of slots that were drawn, of the slots that records stand in now."""
+    if not isinstance(event, Parallel):
+        return event
+    moved = [replace(one, places=now) if one.places == before else one for one in event.partitions]
+    return compose([Parallel.of_cells(moved, enumerate(event.cells))]) if len(moved) == 1 else event

@@ -25,11 +25,13 @@ from jax.extend.core import Jaxpr, JaxprEqn, jaxpr_as_fun
 from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
 from dpmcmc.enclave.copies import check_constants
 from dpmcmc.enclave.core.allowed import PER_RECORD, PER_RECORD_ON_GPU, PROGRAMS, all_equations, first_refused
+from dpmcmc.enclave.core.cells import Cells, facts_of
 from dpmcmc.enclave.core.mechanism import ReleasePlan, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.release import (
     CALLS,
     SCAN,
+    cells_of,
     dp_release,
     execute,
     inner_jaxprs,
@@ -69,6 +71,11 @@ class Audit:
         return compose(charge.event * charge.count for charge in self.charges)
 
     @property
+    def cells(self) -> tuple[Cells | None, ...]:
+        """The cells that releases are asked of, in the order of the tables that the program is given; None for all."""
+        return tuple(dict.fromkeys(release[0] for release in self.plans)) or (None,)
+
+    @property
     def is_gated(self) -> bool:
         """Whether any record passes the gate."""
         return any(plan.is_gated for plan in self.plans.values())
@@ -80,9 +87,9 @@ class Audit:
 
 
 def identity(equation: JaxprEqn) -> Any:
-    """Return what decides the plan of a release: its mechanism, its term, the shapes of its queries."""
+    """Return what decides the plan of a release: its cells, its mechanism, its term, the shapes of its queries."""
     shapes = tuple((query.shape, query.dtype) for query in queries_of_one_chain(equation))
-    return equation.params["mechanism"], equation.params["term"], shapes
+    return cells_of(equation), equation.params["mechanism"], equation.params["term"], shapes
 
 
 def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _: False) -> Audit:
@@ -100,8 +107,9 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
         if identity(equation) not in plans:
             contribution = _contribution(equation, facts, is_table)
             queries = queries_of_one_chain(equation)
-            plans[identity(equation)] = plan_of(equation.params["mechanism"], facts, contribution, queries)
-        plan, chains = plans[identity(equation)], equation.params["chains"]
+            asked = facts_of(facts, cells_of(equation))
+            plans[identity(equation)] = plan_of(equation.params["mechanism"], asked, contribution, queries)
+        plan, chains, cells = plans[identity(equation)], equation.params["chains"], cells_of(equation)
         if plan.outputs != outputs_of(equation, len(chains)):
             raise ReleaseRefused(
                 f"dp_release at {line_of(equation)} would give other shapes than the program was traced with"
@@ -109,6 +117,7 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
         event = genuine(plan.event)
         if MODES[facts.noise].claim is Claim.NONE:
             event = event + NonPrivate()
+        event = event if cells is None else cells.price(event)
         charges.append(Charge(event, count * prod(chains), line_of(equation)))
     if path := first_refused(program.jaxpr, _IN_PROGRAMS):
         raise not_in_programs(path)
@@ -116,10 +125,14 @@ def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _
 
 
 def executable(program: Any, audited: Audit) -> Callable[..., list[Any]]:
-    """Return ``function(slots, key, *arguments)``: the audited program with each release performed, ready for jit."""
+    """Return ``function(tables, key, *arguments)``: the audited program with each release performed, ready for jit.
 
-    def function(slots: Any, key: jax.Array, *arguments: Any) -> list[Any]:
-        prepared = {release: plan.prepare(slots) for release, plan in audited.plans.items()}
+    There is a table of slots for each of `Audit.cells`.
+    """
+
+    def function(tables: Sequence[Any], key: jax.Array, *arguments: Any) -> list[Any]:
+        slots = dict(zip(audited.cells, tables, strict=True))
+        prepared = {release: plan.prepare(slots[release[0]]) for release, plan in audited.plans.items()}
 
         def perform(equation: JaxprEqn, queries: list[Any], keys: Any) -> Sequence[Any]:
             release = identity(equation)

@@ -62,6 +62,20 @@ Contribution = Callable[[Sequence[jax.Array], Any], jax.Array]
 
 
 @dataclass(frozen=True)
+class OfSum:
+    """A draw that first adds up over the records, exactly, and then needs them no more: sums of parts add up."""
+
+    total: Callable[[Any, Sequence[jax.Array], int], Any]
+    """The sum, `Wide`, from what was prepared, queries and how many chains there are."""
+    finish: Callable[[Any, Any, Sequence[jax.Array], jax.Array], Sequence[jax.Array]]
+    """The release from what has `once`, that sum, queries and keys."""
+
+    def __call__(self, prepared: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+        """Draw the release."""
+        return self.finish(prepared, self.total(prepared, queries, len(keys)), queries, keys)
+
+
+@dataclass(frozen=True)
 class ReleasePlan:
     """One release: its shapes, its price, and how it is drawn."""
 
@@ -70,7 +84,8 @@ class ReleasePlan:
     event: Event
     """What one release is in accounting terms, under the adjacency of the data."""
     draw: Callable[[Any, Sequence[jax.Array], jax.Array], Sequence[jax.Array]]
-    """The release from what was prepared, queries and keys; these and results have one leading axis, the chains."""
+    """The release from what was prepared, queries and keys; these and results have one leading axis, the chains. One
+    that is `OfSum`, or has its two methods, can be made of records that are never in one place."""
     prepare: Callable[[Any], Any] = lambda slots: slots
     """Makes what `draw` reads of the records alone: once a run, before the loops."""
     variance: Callable[[Sequence[jax.Array]], jax.Array] | None = None

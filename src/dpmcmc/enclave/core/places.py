@@ -66,6 +66,11 @@ def draw_places(seed: bytes, num_records: int, capacity: int) -> np.ndarray:
     return np.lexsort((numbers[:, 1], numbers[:, 0]))[:num_records]
 
 
+def id_of(seed: bytes | None) -> str:
+    """Return the public name of a placement, by which cells of it are known; it tells nothing of the seed."""
+    return "" if seed is None else hashlib.shake_256(b"the public name of places" + seed).hexdigest(16)
+
+
 def tile_rows() -> int:
     """Return what the number of slots on each device is a multiple of."""
     return ROWS_IN_TILE_ON_GPU if jax.default_backend() == "gpu" else ROWS_IN_TILE
@@ -109,7 +114,14 @@ def sum_parts(of_part: Callable[[Any, ArrayLike], Any], slots: Any) -> Any:
 class Placement:
     """Where the records of a vault lie, and where its programs run: where JAX puts them."""
 
-    num_devices, words, mesh = 1, "", None
+    num_devices: int = 1
+    words: str = ""
+    mesh: Any = None
+    paths: tuple[str, ...] = ()
+    engine: Any = None
+    slots: Any = None
+    stepwise: Any = None
+    """``stepwise(traced, audited, facts)`` returns what compiles a program that is executed release by release."""
 
     @property
     def kind(self) -> str:

@@ -1,6 +1,5 @@
 """A price that was set aside for a run that may be resumed: every program of it gives one result, made once."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -27,17 +26,17 @@ class ResumableRun(Session):
         """Everything that was executed so far, or was begun; also by those who had this run before."""
         return self._journal.spent
 
-    def _execute(self, ready: Ready, price: Counter[Event]) -> list[Any]:
+    def _execute(self, ready: Ready) -> list[Any]:
         """Return the one result that the program at this place of the run can have: as it is kept, or made again."""
         journal = self._journal
         identity = journal.identify(self.count, ready.text(), ready.arguments)
         results = journal.kept(self.count, identity)
         if results is not None:
-            self._take(ready.event, price)
+            self._take(ready.event)
             return results
         execute = ready.compile()
         place = self.count
-        self._take(ready.event, price)
+        self._take(ready.event)
         results = execute(rng.key_of(journal.begin(place, identity, ready.event)))
         journal.keep(place, identity, results)
         return results

@@ -85,6 +85,9 @@ class Scratch:
         """That of the source that it was made from: the rows are the same. It is private."""
         return self._identity
 
+    def confirm(self) -> None:
+        """Do nothing: nobody else reaches the file."""
+
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
         """Return the records, so many rows at a time; another thread reads them ahead of the caller.
 
