@@ -59,7 +59,7 @@ def in_many_digits(size: int, noise: float, tilt: mpmath.mpf, share: float) -> m
 
 
 def log_moment(size: int, noise: float, tilt: mpmath.mpf) -> mpmath.mpf:
-    """Return ln of the integral of sin^(d-2) (sin^2 + C) e^(tilt cos), but for a constant: quadrature loses its digits."""
+    """Return ln of the integral of sin^(d-2) (sin^2 + C) e^(tilt cos) but for a constant: quadrature loses digits."""
     half, order = 1 / (2 * mpmath.mpf(noise)), mpmath.mpf(size) / 2
     constant = (size - 1) / half * mpmath.besselk(order, half) / mpmath.besselk(order - 1, half)
     shares = ((order, 1), (order - 1, constant))

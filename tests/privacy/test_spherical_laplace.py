@@ -112,12 +112,12 @@ def test_sums_and_variances(adjacency: str) -> None:
     rows = np.random.default_rng(1).normal(size=(300, 3)).astype(np.float32)
     capacity = None if adjacency == "replace_one" else 300
     data = PrivateData.without_guarantee(rows, adjacency=adjacency, capacity=capacity)
-    quiet = SphericalLaplaceSum(1.5, 0.002)
+    quiet = SphericalLaplaceSum(1.5, 0.004)
     found = data.run(lambda oracle: oracle.sum(quiet, lambda record: record))
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     moved = 2 if adjacency == "replace_one" else 1
-    np.testing.assert_allclose(found.value, (rows * np.minimum(1, 1.5 / norms)).sum(0), atol=0.12)
-    np.testing.assert_allclose(found.variance, 4 * (moved * 1.5 * 0.002) ** 2, rtol=1e-3)
+    np.testing.assert_allclose(found.value, (rows * np.minimum(1, 1.5 / norms)).sum(0), atol=0.2)
+    np.testing.assert_allclose(found.variance, 4 * (moved * 1.5 * 0.004) ** 2, rtol=1e-3)
 
 
 def test_two_chains_have_their_own_component_and_noise() -> None:

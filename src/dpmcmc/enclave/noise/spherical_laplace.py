@@ -135,7 +135,7 @@ class MixtureLaw(NamedTuple):
         """Return the law of a component that is drawn here, and the key to draw from it with: each is used once."""
         selecting, drawing = jax.random.split(key)
         number = jnp.abs(lookup(self.choice, jax.random.bits(selecting, (3,), jnp.uint32)))
-        return jax.tree.map(lambda each: each[number], self.laws), drawing
+        return jax.tree.map(lambda each: jnp.asarray(each)[number], self.laws), drawing
 
 
 @lru_cache(maxsize=512)
