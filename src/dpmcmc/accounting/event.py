@@ -22,11 +22,7 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.documents import check_levels, read_json
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
-_ELSEWHERE = {  # modules that may not be imported when one is read
-    "Parallel": "parallel",
-    "Selected": "selection",
-    "SphericalLaplace": "spherical_laplace",
-}
+_ELSEWHERE = {"Parallel": "parallel", "Selected": "selection", "SphericalLaplace": "spherical_laplace"}  # modules
 
 
 class Event:

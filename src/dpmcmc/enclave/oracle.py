@@ -15,7 +15,7 @@ from dpmcmc import validation
 from dpmcmc.accounting.partition import Partition
 from dpmcmc.enclave.answers import Statistic, called, real_number
 from dpmcmc.enclave.core.cells import Cells, facts_of, genuine_cells
-from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of
+from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of, rebuilt
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.release import release
 from dpmcmc.enclave.lines import current_line
@@ -201,7 +201,7 @@ class Oracle:
                 f"mechanism is a {type(mechanism).__name__} at {current_line()}; "
                 f"expected a certified mechanism of the kind {kind.__name__}"
             )
-        return release(self.facts, mechanism, term, queries, self._cells)
+        return release(self.facts, rebuilt(mechanism), term, queries, self._cells)
 
 
 def _nest(vector: jax.Array, like: Any) -> Any:

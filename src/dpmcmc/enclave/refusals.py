@@ -156,3 +156,29 @@ def batch_of_cells() -> ReleaseRefused:
         "a release that draws a batch is asked of a shard; batches are drawn from all records. Ask the shard for a sum "
         "over all its records, or the whole table for a batch"
     )
+
+
+def no_plain_field(kind: str, name: str, found: str) -> ReleaseRefused:
+    """Return the refusal of a mechanism that was changed after it was made."""
+    return ReleaseRefused(
+        f"{name} of a {kind} is a {found}, which was put there after it was made; expected what the class takes: make "
+        f"a new {kind}"
+    )
+
+
+def other_shapes(equation: JaxprEqn) -> ReleaseRefused:
+    """Return the refusal of a release whose plan has other results."""
+    return ReleaseRefused(f"dp_release at {line_of(equation)} would give other shapes than the program was traced with")
+
+
+def other_data(equation: JaxprEqn) -> ReleaseRefused:
+    """Return the refusal of a release that is asked of somebody else."""
+    return ReleaseRefused(
+        f"dp_release at {line_of(equation)} asks another data set than the one that runs the program; "
+        "use the oracle that the program was given"
+    )
+
+
+def not_audited(equation: JaxprEqn) -> ReleaseRefused:
+    """Return the refusal of a release that stands in no program that was priced."""
+    return ReleaseRefused(f"dp_release at {line_of(equation)} was not audited, and is not performed")

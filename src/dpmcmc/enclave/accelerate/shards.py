@@ -65,7 +65,7 @@ class Shards(Placement):
         )
         sharding = NamedSharding(self.mesh, _EVERYWHERE)
         public = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding) for one in (key, *arguments)]
-        return jax.jit(lambda slots, *public: on_each(slots, public)).lower(slots, *public)
+        return jax.jit(lambda slots, *public: on_each(slots, public), keep_unused=True).lower(slots, *public)
 
 
 def _distinct(devices: Any) -> list[Any]:

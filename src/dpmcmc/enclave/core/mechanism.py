@@ -14,6 +14,7 @@ import jax
 
 from dpmcmc.accounting.event import Event
 from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.refusals import no_plain_field
 
 CERTIFIED = frozenset(
     {
@@ -125,9 +126,21 @@ def is_certified(mechanism: object, extra: Iterable[type] = ()) -> bool:
 Rebuilt = TypeVar("Rebuilt", bound=Any)
 
 
+_PLAIN = (bool, float, int, str, type(None))
+
+
 def rebuilt(mechanism: Rebuilt) -> Rebuilt:
-    """Return a mechanism made anew from its fields, which are validated again; nothing else of it is believed."""
-    return type(mechanism)(**{one.name: getattr(mechanism, one.name) for one in fields(mechanism)})
+    """Return a mechanism made anew from its fields, which are validated again; nothing else of it is believed.
+
+    A field of one of this library's is a plain number, or an object of this library that its class makes anew.
+    """
+    kind = type(mechanism)
+    values = {one.name: getattr(mechanism, one.name) for one in fields(mechanism)}  # each is read once
+    for name, value in values.items():
+        is_plain = type(value) in _PLAIN or type(value).__module__.startswith("dpmcmc.enclave.")
+        if kind.__module__.startswith(_HOME) and not is_plain:
+            raise no_plain_field(kind.__name__, name, type(value).__name__)
+    return kind(**values)
 
 
 def plan_of(mechanism: Any, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:

@@ -6,7 +6,7 @@ without a word: an error, a warning or a count would tell something about a reco
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -55,6 +55,12 @@ class Facts:
 
     extra_mechanisms: frozenset[type] = frozenset()
     """Mechanisms without a proof of this library that the owner accepts: for tests, and on the certificate."""
+
+    @property
+    def shown(self) -> "Facts":
+        """The same for whoever asks: an object of its own, which may be written to."""
+        record = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self.record)
+        return replace(self, record=record, bounds=dict(self.bounds))
 
     @property
     def clips_moved(self) -> int:

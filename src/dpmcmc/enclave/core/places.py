@@ -51,6 +51,12 @@ class Slots:
         return self.occupied.shape[0]
 
 
+def numbered(slots: Slots, table: int) -> Slots:
+    """Return slots that hold, in the place of each array, which table it is of and which of its arrays it is."""
+    leaves, structure = jax.tree.flatten(slots)
+    return jax.tree.unflatten(structure, [np.array([table, place]) for place in range(len(leaves))])
+
+
 def new_seed() -> bytes:
     """Return a secret from which places are drawn."""
     return secrets.token_bytes(_KEY_BYTES)
@@ -147,4 +153,5 @@ class Placement:
 
     def lower(self, function: Callable[..., Any], slots: Any, key: Any, arguments: Sequence[Any]) -> Any:
         """Translate ``function(slots, key, *arguments)`` for XLA to compile, given the shapes of everything."""
-        return jax.jit(function).lower(slots, key, *arguments)
+        # all arguments are kept, so that the text of what is executed says which of them it reads
+        return jax.jit(function, keep_unused=True).lower(slots, key, *arguments)

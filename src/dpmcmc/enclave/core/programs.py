@@ -17,6 +17,7 @@ from dpmcmc.enclave.core.cells import shapes_of
 from dpmcmc.enclave.core.compiled import check_compiled
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Placement, Slots
+from dpmcmc.enclave.core.release import own_copy
 from dpmcmc.enclave.lines import line_of_error
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity, Oracle
@@ -51,6 +52,8 @@ class Programs:
     """The programs that were prepared for one vault, of which it remembers the last ones."""
 
     facts: Facts
+    shown: Facts
+    """The same, as programs are given them."""
     placement: Placement
     records: Slots
     """The shapes of the records, with the devices that they lie on."""
@@ -70,7 +73,7 @@ class Programs:
         with suppress(TypeError):  # a program that cannot be hashed is traced every time
             if identity in self.kept:
                 return self.kept[identity]
-        oracle = Oracle(self.facts, model)
+        oracle = Oracle(self.shown, model)
 
         def flat_program(*flat: Any) -> Any:
             return program(oracle, *jax.tree.unflatten(structure, flat))
@@ -81,7 +84,8 @@ class Programs:
             if "PrivateData" not in str(error):
                 raise
             raise RecordsRefused(f"records are used outside a release at {line_of_error(error)}: {error}") from error
-        audited = audit(traced, self.facts, self.is_table)
+        traced = own_copy(traced)
+        audited = audit(traced, self.facts, self.is_table, shown=self.shown)
         key = jax.eval_shape(lambda: rng.insecure_key(0))
         share = self.facts.share if self.placement.stepwise is None else None
         shared = share(traced, audited) if share else None

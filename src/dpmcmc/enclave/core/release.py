@@ -12,6 +12,7 @@ performed releases differ in r or in o, so no two share noise, whatever the prog
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NoReturn, cast
@@ -21,7 +22,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import source_info_util
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive, jaxprs_in_params, primitives
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, jaxprs_in_params, primitives
 from jax.interpreters import ad, batching, mlir
 
 from dpmcmc.enclave.core.cells import Cells, facts_of, genuine_cells
@@ -63,6 +64,30 @@ def outputs_of(equation: JaxprEqn, num_chain_axes: int = 0) -> tuple[jax.ShapeDt
 def inner_jaxprs(equation: JaxprEqn) -> Iterator[Jaxpr]:
     """Yield the jaxprs that an operation carries, whatever it does with them."""
     yield from jaxprs_in_params(equation.params)
+
+
+def own_copy(closed: Any) -> Any:
+    """Return a closed jaxpr that nobody else holds, at any depth; its constants are those of the other.
+
+    JAX hands the jaxpr of a jitted function to all who trace it: its list of equations, and their parameters, could be
+    changed after they were audited. Each is copied once, for XLA is given it once.
+    """
+    made: dict[int, Any] = {}
+
+    def copied(value: Any) -> Any:
+        if type(value) is tuple or type(value) is list:
+            return type(value)(map(copied, value))
+        if type(value) is dict:
+            return {name: deepcopy(one) if name == "_prim" else copied(one) for name, one in value.items()}
+        if id(value) not in made:
+            if isinstance(value, ClosedJaxpr):
+                made[id(value)] = value.replace(jaxpr=copied(value.jaxpr))
+            elif isinstance(value, Jaxpr):
+                eqns = [equation.replace(params=copied(equation.params)) for equation in value.eqns]
+                made[id(value)] = value.replace(eqns=eqns)
+        return made.get(id(value), value)
+
+    return copied(closed)
 
 
 def is_literal(atom: Any) -> bool:
@@ -216,11 +241,6 @@ def called(equation: JaxprEqn) -> Any:
 
 def _without_chains(avals: Sequence[Any], chains: tuple[int, ...]) -> tuple[jax.ShapeDtypeStruct, ...]:
     return tuple(jax.ShapeDtypeStruct(aval.shape[len(chains) :], aval.dtype) for aval in avals)
-
-
-def cells_of(equation: JaxprEqn) -> Cells | None:
-    """Return the cells that a release is asked of; None for all places."""
-    return genuine_cells(equation.params["facts"], equation.params.get("cells"))
 
 
 def _abstract(

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from dpmcmc.accounting.event import Event, NonPrivate, compose
+from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
 from dpmcmc.accounting.parallel import contains, remove
 from dpmcmc.accounting.payer import Reservation, check_standing
 from dpmcmc.enclave.noise import chacha20 as rng
@@ -21,10 +21,11 @@ class Ready:
 
     event: Event
     arguments: Any
+    """Everything that the executable is handed, but the noise: public values, and of records which of their arrays."""
     outputs: Any
     """The structure of what it returns."""
     text: Callable[[], str]
-    """The program as XLA is given it, to recognise it by."""
+    """The program as XLA is given it, with all its arguments, to recognise it by."""
     paths: Callable[[], tuple[str, ...]]
     """The ways in which it adds records up."""
     compile: Callable[[], Callable[[jax.Array], list[Any]]]
@@ -58,7 +59,7 @@ class Session:
     def spent(self) -> Event:
         """Everything that was executed so far, or was begun; also by those who had this run before."""
         insecure = [NonPrivate()] if self._spent and self._seed is not None else []
-        return compose([*self._spent, *insecure])
+        return genuine(compose([*self._spent, *insecure]), with_cells=True)  # nobody is shown what is settled
 
     def run(self, program: Callable[..., Any], *arguments: Any, model: LogDensity | None = None) -> Any:
         """Audit ``program(oracle, *arguments)``, take its price from what was set aside, and execute it.

@@ -173,11 +173,17 @@ def plain_sum(
         return ReferenceSum(evaluate, facts.chunk_size, num_coordinates, facts.noise), numbers
 
     whole = cache(lambda: with_arguments(lambda own: (lambda _, queries, record: own(queries, record), ())))
+
+    def numbered(slots: Slots) -> Slots:
+        return replace(slots, numbers=whole()[1])
+
     return ReleasePlan(
         outputs=(jax.ShapeDtypeStruct((num_coordinates,), jnp.float32),),
         event=noise.event,
-        draw=OfSum(lambda *given: whole()[0].total(*given), lambda *given: whole()[0].finish(*given)),
-        prepare=lambda slots: replace(slots, numbers=whole()[1]),
+        draw=OfSum(
+            lambda slots, *given: whole()[0].total(numbered(slots), *given),
+            lambda slots, *given: whole()[0].finish(numbered(slots), *given),
+        ),
         variance=lambda _: noise.variance,
         with_arguments=with_arguments,
     )

@@ -27,7 +27,7 @@ from dpmcmc.enclave.copies import recogniser
 from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.cells import Cells, intervals_of, slots_of
 from dpmcmc.enclave.core.metadata import Facts, admit
-from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, id_of, new_seed, num_slots
+from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, id_of, new_seed, num_slots, numbered
 from dpmcmc.enclave.core.programs import Program, Programs
 from dpmcmc.enclave.core.sealed import sealed
 from dpmcmc.enclave.core.self_test import check_machine
@@ -62,6 +62,7 @@ class Vault:
         "_programs",
         "_schema",
         "_seed",
+        "_shown",
         "_slots",
         "_structure",
     )
@@ -142,7 +143,8 @@ class Vault:
         def is_table(leaf: Any) -> bool:
             return isinstance(leaf, Vault) or is_given(leaf)
 
-        self._programs = Programs(self._facts, self._placement, self._placement.shapes(self._slots), is_table)
+        self._shown, shapes = self._facts.shown, self._placement.shapes(self._slots)
+        self._programs = Programs(self._facts, self._shown, self._placement, shapes, is_table)
 
     def _table(self, cells: Cells | None) -> Slots:
         """Return the slots that a release of cells reads; those of the last cells are kept."""
@@ -170,7 +172,7 @@ class Vault:
     @property
     def facts(self) -> Facts:
         """What the public knows of the records."""
-        return self._facts
+        return self._shown
 
     def price(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Event:
         """Return what `run` would charge for the program. Reads no record and charges nothing."""
@@ -178,7 +180,7 @@ class Vault:
 
     def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
         """Return the price of a program, release by release, or raise `AuditError`."""
-        return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit
+        return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit.shown
 
     def run(
         self,
@@ -218,7 +220,7 @@ class Vault:
         handed = public(arguments, self._programs.is_table)
         prepared, place = self._programs.prepare(program, handed, model), self._placement
         asked = prepared.audit.cells
-        numbers = [slots.numbers for slots in prepared.select((self._slots,) * len(asked))]
+        read = prepared.select(tuple(numbered(self._slots, table) for table in range(len(asked))))
 
         def execute(compiled: Any, key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
@@ -229,7 +231,7 @@ class Vault:
 
         return Ready(
             event=prepared.audit.event,
-            arguments=(handed, prepared.constants, numbers, [intervals_of(cells) for cells in asked]),
+            arguments=(handed, prepared.constants, read, [intervals_of(cells) for cells in asked]),
             outputs=prepared.outputs,
             text=prepared.text,
             paths=lambda: (*prepared.audit.paths, *place.paths),

@@ -49,6 +49,12 @@ class PartialProgram:
         check_compiled(compiled.as_text())
         return compiled
 
+    def reading(self, reads: Sequence[int]) -> "PartialProgram":
+        """Return the same executable for other leaves of the same shapes."""
+        made = PartialProgram(tuple(reads), self.function, self.shapes)
+        made.__dict__["compiled"] = self.compiled
+        return made
+
     def __call__(self, leaves: Sequence[Any], occupied: np.ndarray, public: Sequence[Any]) -> list[Any]:
         """Return the sums of a chunk, as words, given all leaves of its rows and which slots count; maybe under way."""
         return self.compiled([leaves[place] for place in self.reads], occupied, ONCE, list(public))

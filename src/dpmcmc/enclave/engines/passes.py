@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.enclave.arithmetic.int64 import Wide
-from dpmcmc.enclave.core.audit import Audit, identity
+from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots
-from dpmcmc.enclave.core.release import Place, answers, cells_of, num_chains, queries_of
+from dpmcmc.enclave.core.release import Place, answers, num_chains, queries_of
 from dpmcmc.enclave.engines.contract import Engine
 from dpmcmc.enclave.engines.partial import ONCE, PartialProgram, as_words
 from dpmcmc.enclave.engines.steps import Together
@@ -47,10 +47,10 @@ class _Asked:
 
 def check_sums(audited: Audit) -> None:
     """Refuse a program with a release that cannot be made of sums over chunks."""
-    for release, plan in audited.plans.items():
-        if not hasattr(plan.draw, "finish"):
+    for planned in audited.plans:
+        if not hasattr(planned.plan.draw, "finish"):
             raise ReleaseRefused(
-                f"{type(release[1]).__name__} cannot be asked of records that are read chunk by chunk: it is not made "
+                f"{planned.kind} cannot be asked of records that are read chunk by chunk: it is not made "
                 "of one sum over them. Ask for a sum (Sum, GradientSum, CurvatureSum, NoisyCount, LogRatio, "
                 "PenaltyTest, RemainderTest), or read the table into memory: in_memory=True"
             )
@@ -61,7 +61,7 @@ class Pass:
 
     def __init__(self, together: Together, audited: Audit, facts: Facts, engine: Engine) -> None:
         self._engine, self._together = engine, together
-        self._cells = cells_of(together.equations[0])
+        self._cells = audited.plans[audited.place(together.equations[0])].cells
         self._asked = [_asked(equation, audited, facts) for equation in together.equations]
         reads = sorted({leaf for asked in self._asked for leaf in asked.reads})
         key = jax.eval_shape(lambda: rng.insecure_key(0))
@@ -70,11 +70,12 @@ class Pass:
 
     def _programs(self, reads: Sequence[int], length: int, facts: Facts) -> tuple[PartialProgram, Any]:
         leaves = jax.tree.leaves(facts.record)
-        shapes = tuple((leaf, leaves[leaf].shape, leaves[leaf].dtype) for leaf in reads)
+        shapes = tuple((leaves[leaf].shape, leaves[leaf].dtype) for leaf in reads)
         keys = tuple(asked.key and (asked.key, [reads.index(one) for one in asked.reads]) for asked in self._asked)
         whole = None if None in keys else (str(shapes), length, tuple((key[0], *key[1]) for key in keys if key))
         if whole is not None and whole in KEPT:
-            return KEPT[whole]
+            partial, finish = KEPT[whole]
+            return partial.reading(reads), finish
         public = self._public([[_shape(atom) for atom in one.equation.invars] for one in self._asked])
         partial = PartialProgram.of(self._sums, reads, leaves, length, public)
         made = partial, self._compile_finish(partial)
@@ -137,14 +138,14 @@ class Pass:
 
 
 def _asked(equation: Any, audited: Audit, facts: Facts) -> _Asked:
-    release = identity(equation)
-    plan, everything = audited.plans[release], tuple(range(len(jax.tree.leaves(facts.record))))
-    if facts.share is not None and (found := _movable()(release, plan)) is not None:
+    planned, everything = audited.plans[audited.place(equation)], tuple(range(len(jax.tree.leaves(facts.record))))
+    if facts.share is not None and (found := _movable()(planned)) is not None:
         form, own = found
         shapes = tuple((atom.aval.shape, str(atom.aval.dtype)) for atom in equation.invars)
         key = own.key, equation.params["chains"], shapes
         return _Asked(equation, own.draw, lambda slots: slots, tuple(form.reads), list, own.numbers, key)
     structure = jax.tree.structure(facts.record)
+    plan = planned.plan
     return _Asked(equation, plan.draw, plan.prepare, everything, lambda leaves: jax.tree.unflatten(structure, leaves))
 
 

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.release import (
     SCAN,
     bind,
     called,
-    cells_of,
     dp_release,
     is_literal,
     num_releases,
@@ -87,12 +87,13 @@ class Steps:
 
     Args:
         closed: the jaxpr, which was audited.
+        audited: what was decided of its releases.
         number: the number of its first release.
         repetitions: how often the loops around it turn.
     """
 
-    def __init__(self, closed: Any, number: int = 0, repetitions: int = 1) -> None:
-        self.closed = closed
+    def __init__(self, closed: Any, audited: Audit, number: int = 0, repetitions: int = 1) -> None:
+        self.closed, self._audited = closed, audited
         self.listed: list[Segment | Together | Inner] = []
         self._repetitions = repetitions
         left: list[tuple[Any, int]] = []
@@ -130,9 +131,10 @@ class Steps:
                 is_loop = equation.primitive is SCAN
                 inner = equation.params["jaxpr"] if is_loop else called(equation)
                 turns = equation.params["length"] if is_loop else 1
-                yield Inner(equation, Steps(inner, number, self._repetitions * turns))
+                yield Inner(equation, Steps(inner, self._audited, number, self._repetitions * turns))
             else:
-                together.setdefault(cells_of(equation), []).append((equation, number))
+                cells = self._audited.plans[self._audited.place(equation)].cells
+                together.setdefault(cells, []).append((equation, number))
         for asked in together.values():
             equations, numbers = zip(*asked, strict=True)
             yield Together(equations, numbers, self._repetitions)

@@ -61,7 +61,7 @@ class Streamed(Placement):
         return partial(self._compile, traced, audited, facts)
 
     def _compile(self, traced: Any, audited: Audit, facts: Facts) -> Callable[..., list[Any]]:
-        steps = Steps(traced)
+        steps = Steps(traced, audited)
         passes = {together: Pass(together, audited, facts, self.engine) for together in steps.all_together()}
 
         def execute(_: Any, key: jax.Array, *arguments: Any) -> list[Any]:
