@@ -52,7 +52,9 @@ SMALL = 0.3
 
 
 def chosen(split: Split, budget: Budget, size: int, seed: int, *, passes: int | None, is_in_memory: bool) -> Split:
-    """Return how a budget is divided, given how often all rows may be read; what is better unless stated.
+    """Return how a budget is divided, given how often all rows may be read.
+
+    If that is not stated, rows in memory are read in every step, and others once, if once will do.
 
     Args:
         split: if all rows are read every time.
@@ -60,14 +62,12 @@ def chosen(split: Split, budget: Budget, size: int, seed: int, *, passes: int | 
         size: how many places there are.
         seed: of the positions of blocks, which are public.
         passes: how often all rows may be read.
-        is_in_memory: rows that are not are read once if that will do.
+        is_in_memory: whether reading again costs little.
     """
-    if passes is not None and passes >= split.schedule.reads:
+    if is_in_memory if passes is None else passes >= split.schedule.reads:
         return split
-    once = of_blocks(split, budget, size, seed, min(passes or 1 + is_in_memory, MOST_FINAL))
-    error = predicted_error(once, budget, size)
-    enough = predicted_error(split, budget, size) if is_in_memory else 1.0
-    return once if passes or error <= min(enough, 1.0) else split
+    once = of_blocks(split, budget, size, seed, min(passes or 1, MOST_FINAL))
+    return once if passes or predicted_error(once, budget, size) <= 1.0 else split
 
 
 def of_blocks(split: Split, budget: Budget, size: int, seed: int, num_final: int) -> Split:
