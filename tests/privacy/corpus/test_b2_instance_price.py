@@ -159,7 +159,7 @@ class Sly(float):
 
 
 def test_a_number_that_lies_later(monkeypatch):
-    """What is priced is what is drawn, also if a number that the constructor was given begins to lie between the two."""
+    """What is priced is what is drawn, also if a number that the constructor was given lies in between."""
     mechanism = Sum(1.0, Sly(5.0))
     stated, drawn = priced_and_drawn(mechanism, lambda: monkeypatch.setattr(Sly, "lies", True))
     assert stated / 1.5 < drawn < 1.5 * stated
