@@ -1,0 +1,3 @@
+"""stub"""
+def audit() -> None:
+    """stub."""
