@@ -22,8 +22,8 @@ CONFIDENCE_ERROR = 1e-6
 MOST_CHAINS = 100_000
 """How many runs are made at once."""
 
-CHOSEN_ON = 0.1
-"""The share of the runs on which the set to count is chosen; they are not counted."""
+CHOSEN_ON = 10
+"""One in so many rounds of runs is there to choose the set on that is counted in the others, and is not counted."""
 
 
 @dataclass
@@ -83,21 +83,28 @@ def audit(
     return judge(pair, collect(pair, runs, chains), delta, error)
 
 
-def collect(
-    pair: Pair, runs: int, chains: int = MOST_CHAINS, stop: Callable[[], bool] = lambda: False
-) -> Tally:
-    """Make the runs, table by table in turn, and count them; `stop` is asked in between whether it is enough."""
-    tally, chains = Tally(), max(min(chains, runs // 10), 1)
-    vaults, queries = (pair.vault(0), pair.vault(1)), pair.queries_of(chains)
-    rounds = max(math.ceil(runs / chains), 2)
-    to_choose = max(math.floor(CHOSEN_ON * rounds), 1)
-    for number in range(rounds):
-        if number > to_choose and stop():
-            break
-        for side, vault in enumerate(vaults):
-            values = np.asarray(vault.run(pair.many, queries, model=pair.model))
-            tally.take(side, values, pair.law.num_bits, number < to_choose)
-    return tally
+def collect(pair: Pair, runs: int, chains: int = MOST_CHAINS, stop: Callable[[], bool] = lambda: False) -> Tally:
+    """Make the runs, many at once, and count them; `stop` is asked in between whether it is enough."""
+    running = Running(pair, max(min(chains, runs // 10), 1))
+    return running.go_on(runs, stop)
+
+
+class Running:
+    """Runs of a pair that can be gone on with, by programs that are compiled once."""
+
+    def __init__(self, pair: Pair, chains: int) -> None:
+        self.pair, self.tally, self.rounds = pair, Tally(), 0
+        self._vaults, self._queries = (pair.vault(0), pair.vault(1)), pair.queries_of(chains)
+        self._chains = chains
+
+    def go_on(self, runs: int, stop: Callable[[], bool] = lambda: False) -> Tally:
+        """Run the two tables in turn, until there are so many runs of each; every tenth round is to choose on."""
+        while self.rounds < 2 or (self.tally.runs < runs and not stop()):
+            for side, vault in enumerate(self._vaults):
+                values = np.asarray(vault.run(self.pair.many, self._queries, model=self.pair.model))
+                self.tally.take(side, values, self.pair.law.num_bits, self.rounds % CHOSEN_ON == 0)
+            self.rounds += 1
+        return self.tally
 
 
 def judge(pair: Pair, tally: Tally, delta: float, error: float) -> Finding:

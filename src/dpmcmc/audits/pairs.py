@@ -131,12 +131,14 @@ class Law:
         rate: the chance that the record is in a batch; one without sampling.
         moves: on how many of the two tables the record, if it is in the batch, moves the sum: both or one.
         num_bits: how many bits a run has, and zero for sums.
+        scale: the noise in sensitivities, where results are to be turned back into these.
     """
 
     event: Callable[[float], Event]
     rate: float = 1.0
     moves: int = 1
     num_bits: int = 0
+    scale: float = 1.0
 
     def noise_multiplier(self, ratio: float) -> float:
         """Return the noise multiplier that the difference of means over the deviation within tables speaks of.
