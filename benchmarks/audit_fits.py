@@ -3,8 +3,10 @@
     python benchmarks/audit_fits.py --fits 1000 --output benchmarks/results/audit_fits.csv
 
 The tables have 40 rows and differ in one: its answer is yes, or no. Each fit is saved, and the attacker reads
-summary.csv and draws.nc of the folder and nothing else: means, standard deviations and quantiles of the draws. A quarter of the fits are his to learn from, by a linear discriminant; on the others he is held to what he said. The page
-report.html, which takes longer than the fit and is made of the same draws, is left out. One row for each fit is written, so that what he saw can be looked at again, and `--judge` reads the rows of an earlier run.
+summary.csv and draws.nc of the folder and nothing else: means, standard deviations and quantiles of the draws. A
+quarter of the fits are his to learn from, by a linear discriminant; on the others he is held to what he said. The
+page report.html, which takes longer than the fit and is made of the same draws, is left out. One row for each fit is
+written, so that what he saw can be looked at again, and `--judge` reads the rows of an earlier run.
 """
 
 import argparse
@@ -61,7 +63,7 @@ def main() -> None:
     parser.add_argument("--judge", action="store_true", help="read the rows of an earlier run")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    dp.Posterior.report = lambda self, path, **_: path  # type: ignore[method-assign]
+    dp.Posterior.report = lambda _, path, **__: path  # type: ignore[method-assign]
     if not options.judge:
         start = time.perf_counter()
         with options.output.open("w", newline="") as file:

@@ -3,12 +3,13 @@
     python benchmarks/audits.py --output benchmarks/results/audits.csv                      # a CPU, a million runs
     python benchmarks/audits.py --runs 2e8 --chains 1048576 --workers 8 --seconds 220 --output audits_gpu.csv
 
-Each row is a mechanism on its worst pair of tables: `runs` runs of each, with fresh keys of the vault, by the functions
-that any other run executes. Lower bounds hold together with a confidence of 1 - 1e-6 for the whole table; those in the
-columns of `95` at 95 % each, to be compared with what can be seen of a Gaussian at all. `--seconds` stops in time, with
-fewer runs where it must; rows are written as they are found. `--workers` compiles several at once, which a machine
-with many cores and a GPU can use. Tables are padded to `--tile` places and not to a vault's own 512, or 16,384 on a GPU:
-places without a record add zero, and most of the time would go into them.
+Each row is a mechanism on its worst pair of tables: `runs` runs of each, with fresh keys of the vault, by the
+functions that any other run executes. Lower bounds hold together with a confidence of 1 - 1e-6 for the whole table;
+those in the columns of `95` at 95 % each, to be compared with what can be seen of a Gaussian at all. `--seconds`
+stops in time, with fewer runs where it must; rows are written as they are found, and `--go-on` leaves out those that
+are there already. `--workers` compiles several at once, which a machine with many cores and a GPU can use. Tables are
+padded to `--tile` places and not to a vault's own 512, or 16,384 on a GPU: places without a record add zero, and most
+of the time would go into them.
 """
 
 import argparse
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--tile", type=int, default=64)
     parser.add_argument("--only", default="", help="pairs whose words hold this")
+    parser.add_argument("--go-on", action="store_true", help="keep the rows that the output has")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     places.ROWS_IN_TILE = places.ROWS_IN_TILE_ON_GPU = options.tile
@@ -95,15 +97,27 @@ def main() -> None:
         run(options)
 
 
+def rows_in(file: Path) -> list[dict[str, str]]:
+    """Return the rows of a table that was written before."""
+    if not file.exists():
+        return []
+    with file.open() as opened:
+        return list(csv.DictReader(opened))
+
+
 def run(options: Any) -> None:
     """Audit, and write the rows as they come."""
+    kept = rows_in(options.output) if options.go_on else []
+    known = {tuple(row[name] for name in ("mechanism", "adjacency", "path", "noise")) for row in kept}
     pairs = [pair for pair in (make() for make in catalogue(options.epsilon)) if options.only in pair.words]
+    pairs = [pair for pair in pairs if (pair.mechanism, pair.adjacency.value, pair.path, pair.noise) not in known]
     clock, lock = Clock(options.seconds, len(pairs), options.workers), Lock()
     error = CONFIDENCE_ERROR / (2 * sum(1 for _ in catalogue()))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     with options.output.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
+        writer.writerows(kept)
 
         def one(pair: Pair) -> bool:
             start = time.perf_counter()

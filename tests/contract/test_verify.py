@@ -74,7 +74,11 @@ def test_enclosures_are_of_the_truth():
     """Of one Gaussian release epsilon is known to fifty digits: delta(epsilon) at both ends, by another library."""
     from mpmath import mp, mpf
 
-    (figure,) = [one for one in verify(Certificate(Gaussian(3.0), REPLACE, 1e-6).to_json()).figures if one.name.endswith(", exact")]
+    (figure,) = [
+        one
+        for one in verify(Certificate(Gaussian(3.0), REPLACE, 1e-6).to_json()).figures
+        if one.name.endswith(", exact")
+    ]
     with mp.workdps(50):
         mu = mpf(1) / 3
 
@@ -165,7 +169,7 @@ def paid(tmp_path):
     return url, run.run, file
 
 
-def test_the_ledger_has_the_last_word(paid, tmp_path):
+def test_the_ledger_has_the_last_word(paid):
     url, run, file = paid
     booked = hold_against(verify(file.read_text()).certificate, Ledger(url), run)
     assert booked.entry.run == run

@@ -37,9 +37,7 @@ def accept_bit(orders: NDArray[np.float64], noise_multiplier: float) -> NDArray[
     return np.minimum(np.where(spread > WIDE, gaussian, result), gaussian)
 
 
-def worst_threshold(
-    orders: NDArray[np.float64], shift: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def worst_threshold(orders: NDArray[np.float64], shift: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return where sup_z D_alpha(Bernoulli(Phi(z + shift)) || Bernoulli(Phi(z))) is, and what, by nested grids.
 
     Wherever it was looked at, the divergence rises to one maximum and falls: so a grid is searched around the best

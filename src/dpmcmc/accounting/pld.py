@@ -104,6 +104,7 @@ def _full_loss(part: Event) -> float:
 
 
 def rate_of(part: Event) -> float:
+    """Return the share of the records that one step reads."""
     match part:
         case PoissonGaussian(rate=rate):
             return rate

@@ -22,7 +22,7 @@ CONFIDENCE_ERROR = 1e-6
 MOST_CHAINS = 100_000
 """How many runs are made at once."""
 
-CHOSEN_ON = 10
+CHOSEN_ON = 5
 """One in so many rounds of runs is there to choose the set on that is counted in the others, and is not counted."""
 
 
@@ -136,4 +136,3 @@ def lower_under_hypothesis(pair: Pair, tally: Tally, delta: float, error: float)
     if not 0 < multiplier < 1e9:
         return 0.0 if multiplier else math.inf
     return float(epsilon_of(law.event(multiplier), delta))
-

@@ -1,9 +1,9 @@
 """Lower bounds on epsilon from what was counted: what an attacker saw, with a stated confidence.
 
-Let P and Q be the laws of a release on two neighbouring tables. If it is (epsilon, delta)-private then
-P(S) <= e^epsilon Q(S) + delta and Q(S) <= e^epsilon P(S) + delta for every set S. So counts in one S, chosen before they
-were made, bound epsilon from below without any assumption. Two tails at once have twice the counts: with R the right
-tail and L the left one, P(R) + Q(L) <= e^epsilon (Q(R) + P(L)) + 2 delta.
+Let P and Q be the laws of a release on two neighbouring tables. If it is (epsilon, delta)-private then P(S) <=
+e^epsilon Q(S) + delta and Q(S) <= e^epsilon P(S) + delta for every set S. So counts in one S, chosen before they were
+made, bound epsilon from below without any assumption. Two tails at once have twice the counts: with R the right tail
+and L the left one, P(R) + Q(L) <= e^epsilon (Q(R) + P(L)) + 2 delta.
 """
 
 import math
@@ -19,8 +19,8 @@ Counts = NDArray[np.int64]
 FARTHEST, BINS = 9.0, 3600
 """Releases are counted in bins of 1/200 standard deviation, out to nine of them; what lies beyond is in the last."""
 
-CURSE = 2.0
-"""By how many standard deviations a set must look better than another to be chosen: the best of many looks too good."""
+CURSE = 1.0
+"""By how many standard deviations counts are taken to be worse than they look: the best of many sets looks too good."""
 
 
 def clopper_pearson(successes: int, trials: int, error: float) -> tuple[float, float]:
@@ -44,7 +44,7 @@ class Histogram:
 
     @classmethod
     def of(cls, values: NDArray[np.floating]) -> "Histogram":
-        """Count releases, in standard deviations of their noise from the middle of the pair; NaN is in the first bin."""
+        """Count releases, in deviations of their noise from the middle of the pair; NaN is in the first bin."""
         wide = np.nan_to_num(np.asarray(values, np.float64).ravel(), nan=-FARTHEST, posinf=1e3, neginf=-1e3)
         places = np.clip(np.floor((wide + FARTHEST) * (BINS / (2 * FARTHEST))), -1, BINS).astype(np.int64) + 1
         square = wide * wide
@@ -124,14 +124,15 @@ def choose_tails(first: Histogram, second: Histogram, delta: float, error: float
 
     `scale` is how many times as many releases the bound will be made of: a rarer set is then worth it.
     """
+    quantile = float(stats.norm.isf(error / 2))
 
     def promised(tails: Tails) -> float:
         right, wrong, trials = tails.rates(first, second)
-        if right < 8:
-            return 0.0
-        deviation = CURSE + float(stats.norm.isf(error / 2)) / math.sqrt(scale)
-        spread = deviation * (1 / math.sqrt(right) + 1 / math.sqrt(wrong + 1))
-        return epsilon_from_rates(right / trials, (wrong + 1) / trials, delta) - spread
+        likely = max(right - CURSE * math.sqrt(right), 0.0) * scale
+        unlikely = (wrong + CURSE * math.sqrt(wrong + 1)) * scale
+        least = likely - quantile * math.sqrt(likely)
+        most = unlikely + quantile * math.sqrt(unlikely) + quantile**2 / 2
+        return epsilon_from_rates(max(least, 0.0) / (scale * trials), most / (scale * trials), delta)
 
     return max(_every_tail(), key=promised)
 
@@ -150,7 +151,7 @@ def signal(first: Histogram, second: Histogram, error: float) -> tuple[float, fl
     The deviation is the releases' own, so that noise which is too small shows. The interval is that of the mean and
     the variance of independent numbers, of which there are so many that both are normal.
     """
-    variance = (first.central(2) + second.central(2)) / 2
+    variance = max((first.central(2) + second.central(2)) / 2, 1e-12)  # of no noise at all: very little
     fourth = (first.central(4) + second.central(4)) / 2
     ratio = (first.mean - second.mean) / math.sqrt(variance)
     each = min(first.size, second.size)

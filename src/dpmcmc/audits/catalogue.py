@@ -34,8 +34,18 @@ from dpmcmc.audits.pairs import (
     replace,
     standardised,
 )
-from dpmcmc.enclave.mechanisms import barker_bit, barker_test, curvature, gradient, log_ratio, minibatch_log_ratio
-from dpmcmc.enclave.mechanisms import noisy_count, remainder_test, subsampled_gradient, sum as plain
+from dpmcmc.enclave.mechanisms import (
+    barker_bit,
+    barker_test,
+    curvature,
+    gradient,
+    log_ratio,
+    minibatch_log_ratio,
+    noisy_count,
+    remainder_test,
+    subsampled_gradient,
+)
+from dpmcmc.enclave.mechanisms import sum as plain
 
 DELTA = 1e-6
 NUM_BITS = 16
@@ -83,26 +93,30 @@ def sums(epsilon: float, delta: float, adjacency: Adjacency, noise: str, acceler
     )
 
 
-def twice(epsilon: float, delta: float, adjacency: Adjacency, noise: str, chained: bool) -> Pair:
+def twice(epsilon: float, delta: float, adjacency: Adjacency, noise: str, how: str) -> Pair:
     """`Sum` two times in one run, at opposite queries: whoever subtracts the two is left with no noise that they share.
 
-    Both stand in one loop, or are two chains.
+    Both stand in one `loop`, are two `chains`, or stand in a `row`.
     """
     mechanism = plain.Sum(1.0, noise_for(lambda z: Gaussian(z) * 2, epsilon, delta))
-    queries = np.array([1.0, -1.0], np.float32)
+    queries = (np.float32(1.0), np.float32(-1.0))
 
     def program(oracle: Any, query: jax.Array) -> jax.Array:
-        def one(scale: jax.Array) -> jax.Array:
+        def one(scale: Any) -> jax.Array:
             noisy = oracle.sum(mechanism, lambda scale, row: scale * row, query * scale)
             return standardised(noisy, DIRECTION, scale * middle_of(adjacency))
 
         def step(carry: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
             return carry, one(scale)
 
-        both = jax.vmap(one)(queries) if chained else jax.lax.scan(step, 0.0, queries)[1]
+        both: Any = {
+            "loop": lambda: jax.lax.scan(step, jnp.float32(0), jnp.asarray(queries))[1],
+            "chains": lambda: jax.vmap(one)(jnp.asarray(queries)),
+            "row": lambda: [one(scale) for scale in queries],
+        }[how]()
         return (both[0] - both[1]) / jnp.sqrt(2.0)
 
-    name = "Sum, two chains" if chained else "Sum, twice in a loop"
+    name = {"loop": "Sum, twice in a loop", "chains": "Sum, two chains", "row": "Sum, twice in a row"}[how]
     tables = tables_of(adjacency, DIRECTION, -DIRECTION, NOTHING)
     law = Law(Gaussian)
     return Pair(name, adjacency, tables, program, np.float32(1.0), law, noise=noise, accelerate=False)
@@ -304,8 +318,8 @@ def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
                 yield partial(make, epsilon, delta, adjacency, "exact", accelerate)
         for make in (ratios, counts, poisson):
             yield partial(make, epsilon, delta, adjacency, "exact")
-        for chained in (False, True):
-            yield partial(twice, epsilon, delta, adjacency, "exact", chained)
+        for how in ("loop", "chains"):
+            yield partial(twice, epsilon, delta, adjacency, "exact", how)
         for remainder in (False, True):
             yield partial(penalty_tests, epsilon, delta, adjacency, "exact", remainder)
         yield partial(barker_bits, epsilon, delta, adjacency)

@@ -30,8 +30,8 @@ class Seen:
         return (
             f"{self.runs} runs of each table; claimed epsilon {self.claimed:g} at delta {self.delta:g}\n"
             f"the tables are {self.signal:.3f} standard deviations apart in what the attacker looks at\n"
-            f"epsilon is at least {self.lower_no_assumption:.3f} without assumption, {self.lower_trade_off:.3f} if what "
-            f"he looks at is Gaussian, at a confidence of 1 - {self.error:g}"
+            f"epsilon is at least {self.lower_no_assumption:.3f} without assumption, {self.lower_trade_off:.3f} if "
+            f"what he looks at is Gaussian, at a confidence of 1 - {self.error:g}"
         )
 
 
@@ -65,9 +65,7 @@ def judge(
     )
 
 
-def discriminant(
-    first: NDArray[np.float64], second: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float, float]:
+def discriminant(first: NDArray[np.float64], second: NDArray[np.float64]) -> tuple[NDArray[np.float64], float, float]:
     """Return the direction in which two clouds are farthest apart, their middle along it, and the spread within."""
     clouds = [np.clip(cloud, *np.quantile(np.r_[first, second], (0.01, 0.99), axis=0)) for cloud in (first, second)]
     within = np.atleast_2d(sum(np.cov(cloud, rowvar=False) for cloud in clouds)) / 2

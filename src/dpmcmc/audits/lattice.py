@@ -22,12 +22,12 @@ def parity(epsilon: float, delta: float, noise: str) -> Pair:
     """Return a pair whose sums are next to each other on the lattice: one is even, and the other is odd.
 
     Noise that was drawn in float32 has no odd values beyond 2^24 steps. The other records put the sum so far below
-    zero that such noise takes it to where float32 has all integers: there the last bit of the release is that of the sum.
+    zero that such noise takes it to where float32 has all integers: there the last bit of a release is the sum's.
     """
     mechanism = plain.Sum(1.0, gaussian_noise(epsilon, delta))
     probe = PrivateData.without_guarantee(np.zeros((18, 1), np.float32))
     lattice = vector_lattice(1.0, mechanism.noise_multiplier, probe.facts)
-    step = float(np.float32(lattice.granularity))
+    step = float(np.asarray(lattice.granularity, np.float32))
     each = -(EXACT_IN_FLOAT32 // 17)
     rest = [each] * 16 + [-EXACT_IN_FLOAT32 - 16 * each]
 
@@ -48,7 +48,7 @@ def parity(epsilon: float, delta: float, noise: str) -> Pair:
 
 def poisson_among_others(epsilon: float, delta: float) -> Pair:
     """Return a pair for Poisson batches whose other records would tell a batch of fixed size: all are at the clip."""
-    rate, count = 0.5, 2
+    rate, count = 0.5, 4
 
     def event(noise_over_clip: float) -> PoissonGaussian:
         return PoissonGaussian(rate, noise_over_clip, REPLACE)
@@ -56,7 +56,7 @@ def poisson_among_others(epsilon: float, delta: float) -> Pair:
     mechanism = subsampled_gradient.SubsampledGradientSum.poisson(1.0, noise_for(event, epsilon, delta), rate)
 
     def program(oracle: Any, position: jax.Array) -> jax.Array:
-        return standardised(oracle.force(mechanism, position), DIRECTION, 1.0)
+        return standardised(oracle.force(mechanism, position), DIRECTION, count - 1.0)
 
     record, other, rest = ({"x": side * DIRECTION} for side in (1, -1, 1))
     law = Law(lambda multiplier: event(2 * multiplier), rate, 2)

@@ -1,8 +1,9 @@
 """An audit of somebody's own model, on synthetic rows: which two rows are farthest apart, and what of them can be seen.
 
-No private row is needed or read. Rows are drawn within the stated bounds, and at their corners. The model's gradient is
-computed of all of them in the clear, at positions from its prior, and the two rows whose clipped gradients, or log-likelihood
-ratios, are farthest apart are the canaries: two tables that differ in nothing else are audited as any mechanism is.
+No private row is needed or read. Rows are drawn within the stated bounds, and at their corners. The model's gradient
+is computed of all of them in the clear, at positions from its prior, and the two rows whose clipped gradients, or
+log-likelihood ratios, are farthest apart are the canaries: two tables that differ in nothing else are audited as any
+mechanism is.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from dpmcmc.audits.pairs import REPLACE, Law, Pair, standardised
 from dpmcmc.enclave.mechanisms.gradient import GradientSum
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.missing_cells import is_hidden
 from dpmcmc.model import made_up
 
 CANDIDATES, POSITIONS, OTHERS = 200, 4, 30
@@ -269,6 +271,5 @@ def _table(rows: Any, chosen: int) -> Any:
 
 def _named(rows: Any, chosen: int) -> dict[str, Any]:
     paths, _ = jax.tree_util.tree_flatten_with_path(rows)
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)[chosen].tolist() for path, leaf in paths
-    }
+    named = {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in paths}
+    return {name: np.asarray(leaf)[chosen].tolist() for name, leaf in named.items() if not is_hidden(name)}

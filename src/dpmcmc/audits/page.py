@@ -52,7 +52,9 @@ def _canaries(found: ModelAudit) -> list[tuple[str, list[tuple[str, str, str]]]]
     shown: dict[str, list[tuple[str, str, str]]] = {}
     for one in found.tried:
         first, second = one.canaries
-        shown.setdefault(one.finding.pair.mechanism, [(name, _cell(first[name]), _cell(second[name])) for name in first])
+        shown.setdefault(
+            one.finding.pair.mechanism, [(name, _cell(first[name]), _cell(second[name])) for name in first]
+        )
     return list(shown.items())
 
 

@@ -1,9 +1,9 @@
 """The worst pair of tables for each certified mechanism: those that its proof names, in `mechanisms/*.md`.
 
-A `Pair` is two neighbouring tables, and a program of which one chain is one run of the mechanism. What a chain returns
-is the run as an attacker looks at it: the release along the direction in which the tables differ, in standard deviations
-of its noise from the middle of the two; or how many bits of a run were true. Programs are executed by a vault, so
-that keys, gates, sums and noise are those of any other run.
+A `Pair` is two neighbouring tables, and a program of which one chain is one run of the mechanism. What a chain
+returns is the run as an attacker looks at it: the release along the direction in which the tables differ, in standard
+deviations of its noise from the middle of the two; or how many bits of a run were true. Programs are executed by a
+vault, so that keys, gates, sums and noise are those of any other run.
 """
 
 from collections.abc import Callable
@@ -170,7 +170,7 @@ def _table(record: Any, rest: Any, count: int) -> Any:
     return jax.tree.map(stacked, record, rest)
 
 
-def standardised(noisy: Any, direction: Any, middle: float) -> jax.Array:
+def standardised(noisy: Any, direction: Any, middle: Any) -> jax.Array:
     """Return a noisy vector along a direction, from the middle of the pair, in standard deviations of its noise."""
     along = jnp.sum(jnp.ravel(noisy.value) * jnp.asarray(direction))
     return (along - middle) / jnp.sqrt(noisy.variance)
@@ -183,4 +183,3 @@ def count_true(decide: Callable[[], jax.Array], times: int) -> jax.Array:
         return total + decide().astype(jnp.int32), None
 
     return jax.lax.scan(step, jnp.int32(0), None, length=times)[0]
-

@@ -1,9 +1,9 @@
 """How far one record can move a sum: what each of many hostile records adds alone, under one and the same noise.
 
-Every record has a number, and a query says which of them counts: what the others add is zero. Two runs of one vault with
-one seed have the same noise, so their difference, one with a record and one with none, is what that record adds, up to the last
-digits of float32. Its norm must be within the clip whatever the record is and wherever it stands; places without a record
-must add nothing, and all records together what they add one by one. This needs no statistics.
+Every record has a number, and a query says which of them counts: what the others add is zero. Two runs of one vault
+with one seed have the same noise, so their difference, one with a record and one with none, is what that record adds,
+up to the last digits of float32. Its norm must be within the clip whatever the record is and wherever it stands;
+places without a record must add nothing, and all records together what they add one by one. This needs no statistics.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,11 +26,8 @@ QUIET = 2.0**-8
 ROUNDING = 3e-6
 """What float32 may add to a quotient that is at most one."""
 
-RECORDS, CHUNK = 700, 200
+RECORDS, CHUNK = 1021, 200
 """Rows of the table, more than one tile of places, and how many are held at once: chunks overlap."""
-
-EDGES = (0, 195, 395, 505, 595, 689)
-"""Places from which on records are asked for: both ends of the table, of chunks, and of tiles."""
 
 HALF = 2.0**-0.5
 
@@ -117,7 +114,10 @@ def _force(oracle: Any, at: jax.Array) -> jax.Array:
 
 
 def _curvature(oracle: Any, at: jax.Array) -> jax.Array:
-    return oracle.curvature(curvature.CurvatureSum(1.0, QUIET), at, jnp.eye(3)[:, :2]).value.ravel()
+    """Return the entries as they were released: those off the diagonal stand for two."""
+    matrix = oracle.curvature(curvature.CurvatureSum(1.0, QUIET), at, jnp.eye(3)[:, :2]).value
+    rows, columns, weights = curvature.entries_of(2)
+    return matrix[rows, columns] * (weights / curvature.ON_DIAGONAL).astype(np.float32)
 
 
 def _ratio(oracle: Any, at: jax.Array) -> jax.Array:
@@ -149,7 +149,7 @@ class Added:
 
 def contributions(question: Question, adjacency: Adjacency) -> Iterator[Added]:
     """Yield what hostile records add alone, what empty places add, and by how much all together are off."""
-    places = sorted({edge + step for edge in EDGES for step in range(len(HOSTILE))})
+    places = range(RECORDS)
     numbers = np.array([*(place + 1.0 for place in places), EMPTY, ALL], np.float32)
     alone = _difference(question, adjacency, numbers)
     kinds = list(HOSTILE)

@@ -45,7 +45,7 @@ def audit(
     from dpmcmc.audits.page import write_page
 
     made, record, bounds = _with_records(chosen, schema, family)
-    found = audit_model(stated, made, record, bounds, epsilon=epsilon, delta=delta, runs=runs, tell=_teller())
+    found = audit_model(stated, made, record, bounds, epsilon=epsilon, delta=delta, runs=runs, tell=_tell)
     _show(found)
     page = write_page(found, output)
     typer.echo(f"wrote {page}")
@@ -75,10 +75,9 @@ def _with_records(chosen: Any, schema: Path | None, family: str | None) -> tuple
     return from_numpyro(chosen, record), record, {}
 
 
-def _teller() -> Any:
-    """Return what says how it gets on, on standard error."""
-    console = Console(file=sys.stderr)
-    return lambda words, share: console.print(f"{share:4.0%} {words}", highlight=False)
+def _tell(words: str, share: float) -> None:
+    """Say how it gets on, on standard error."""
+    Console(file=sys.stderr).print(f"{share:4.0%} {words}", highlight=False)
 
 
 def _show(found: "ModelAudit") -> None:

@@ -61,7 +61,9 @@ def _show(file: Path, found: "Verified", booked: "Booked | None") -> None:
     typer.echo(f"event: SHA-256 {found.event_hash}")
     if booked is not None:
         entry = booked.entry
-        typer.echo(f"ledger: entry {entry.number}, run {entry.run}, {entry.dataset!r}, settled {entry.when}, same event")
+        typer.echo(
+            f"ledger: entry {entry.number}, run {entry.run}, {entry.dataset!r}, settled {entry.when}, same event"
+        )
     typer.echo(found.certificate.statement)
     if found.certificate.advisory:
         typer.echo(f"Advisory: {found.certificate.advisory}")

@@ -1,10 +1,10 @@
 """A certificate, computed again: is everything in it what its event gives, and which interval holds each number?
 
-Two things are checked. *Consistency*: a certificate of the same event, adjacency and delta is made again by the library, and
-everything that follows from them must agree, in words to the letter and in numbers to a relative 1e-9. *Enclosures*: every
-number is computed in ball arithmetic, by code that shares no function with the accountants, and none may be stated below
-the interval that holds it. What cannot be told from the file alone is a consistent change of all of it: hold it against
-the ledger for that.
+Two things are checked. *Consistency*: a certificate of the same event, adjacency and delta is made again by the
+library, and everything that follows from them must agree, in words to the letter and in numbers to a relative 1e-9.
+*Enclosures*: every number is computed in ball arithmetic, by code that shares no function with the accountants, and
+none may be stated below the interval that holds it. What cannot be told from the file alone is a consistent change of
+all of it: hold it against the ledger for that.
 """
 
 import hashlib
@@ -27,7 +27,9 @@ WIDTH = 1e-6
 """How wide an enclosure may be, relative to its number where that is above one."""
 
 _SAME = 1e-9
-_BELOW = 1e-6  # what a number may lie below its enclosure, as `Certificate.from_json` allows: printed figures are rounded
+_BELOW = (
+    1e-6  # what a number may lie below its enclosure, as `Certificate.from_json` allows: printed figures are rounded
+)
 _FREE = frozenset({"library_version", "paths", "device", "assumptions", "unit"})
 """Statements that follow from nothing else in a certificate."""
 

@@ -1,8 +1,9 @@
 """Privacy loss distributions in balls: the accountant's own grid, every mass enclosed, composed without rounding.
 
-The grid decides how tight a bound is and not whether it holds, so it is taken as the accountant chooses it. Masses are
-those of "connect the dots" (Doroshenko et al. 2022). Compositions are powers of polynomials in balls, whose coefficients
-hold the products of all masses. What is cut off on the way, less than 1e-40 a product, is in the radius of the answer.
+The grid decides how tight a bound is and not whether it holds, so it is taken as the accountant chooses it. Masses
+are those of "connect the dots" (Doroshenko et al. 2022). Compositions are powers of polynomials in balls, whose
+coefficients hold the products of all masses. What is cut off on the way, less than 1e-40 a product, is in the radius
+of the answer.
 """
 
 from collections.abc import Callable
@@ -221,7 +222,8 @@ def _barker(event: BarkerTest) -> Profile:
 
 def _hockey_stick(epsilon: Ball, gap: Ball, first: Ball, second: Ball) -> Ball:
     """Return the divergence of N(gap, first) and N(0, second): the loss is a quadratic, and exceeds epsilon between
-    its roots or beyond them."""
+    its roots or beyond them.
+    """
     square, slope = (first - second) / (2 * first * second), gap / first
     constant = (second / first).log() / 2 - gap**2 / (2 * first) - epsilon
     if square == 0:

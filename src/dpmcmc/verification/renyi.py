@@ -119,7 +119,8 @@ def _poisson_at(order: int, rate: Ball, noise: Ball) -> Ball:
         ball(fmpz.bin_uiui(order, k)) * (1 - rate) ** (order - k) * rate**k * (ball(k * k - k) / (2 * noise**2)).exp()
         for k in range(order + 1)
     ]
-    return sum(terms, start=ball(0)).log() / (order - 1)
+    total: Ball = sum(terms, start=ball(0))
+    return total.log() / (order - 1)
 
 
 def _fixed_batch(event: Event) -> Divergences:
@@ -138,7 +139,8 @@ def _subsampled(rate: Ball, base: Callable[[int], Ball]) -> Divergences:
 
     def at(order: int) -> Ball:
         chosen = (ball(fmpz.bin_uiui(order, j)) * terms[j] for j in range(2, order + 1))
-        return (1 + sum(chosen, start=ball(0))).log() / (order - 1)
+        total: Ball = 1 + sum(chosen, start=ball(0))
+        return total.log() / (order - 1)
 
     return _between([at(order) for order in WHOLE])
 
