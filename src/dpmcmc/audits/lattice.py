@@ -48,7 +48,7 @@ def parity(epsilon: float, delta: float, noise: str) -> Pair:
 
 def poisson_among_others(epsilon: float, delta: float) -> Pair:
     """Return a pair for Poisson batches whose other records would tell a batch of fixed size: all are at the clip."""
-    rate, count = 0.5, 4
+    rate, count = 0.1, 10
 
     def event(noise_over_clip: float) -> PoissonGaussian:
         return PoissonGaussian(rate, noise_over_clip, REPLACE)

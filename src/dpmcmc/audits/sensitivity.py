@@ -26,7 +26,7 @@ QUIET = 2.0**-8
 ROUNDING = 3e-6
 """What float32 may add to a quotient that is at most one."""
 
-RECORDS, CHUNK = 1021, 200
+RECORDS, CHUNK = 1021, 400
 """Rows of the table, more than one tile of places, and how many are held at once: chunks overlap."""
 
 HALF = 2.0**-0.5

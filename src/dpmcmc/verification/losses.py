@@ -221,9 +221,7 @@ def _barker(event: BarkerTest) -> Profile:
 
 
 def _hockey_stick(epsilon: Ball, gap: Ball, first: Ball, second: Ball) -> Ball:
-    """Return the divergence of N(gap, first) and N(0, second): the loss is a quadratic, and exceeds epsilon between
-    its roots or beyond them.
-    """
+    """Return the divergence of N(gap, first) and N(0, second), whose loss is a quadratic with a near and a far root."""
     square, slope = (first - second) / (2 * first * second), gap / first
     constant = (second / first).log() / 2 - gap**2 / (2 * first) - epsilon
     if square == 0:
