@@ -9,6 +9,7 @@ and L the left one, P(R) + Q(L) <= e^epsilon (Q(R) + P(L)) + 2 delta.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ class Histogram:
         """Their mean."""
         return float(self.moments[1] / self.moments[0])
 
-    @property
+    @cached_property
     def above(self) -> Counts:
         """How many lie at or above each edge between bins."""
         return np.cumsum(self.counts[::-1])[::-1][1:]
