@@ -32,7 +32,6 @@ RECORDS, CHUNK = 1021, 400
 HALF = 2.0**-0.5
 
 HOSTILE = {
-    "at the clip": (1.0, 0.0, 1.0),
     "in a corner": (HALF, HALF, 1.0),
     "opposite corner": (-HALF, -HALF, -1.0),
     "both beyond": (3.0, -3.0, 1.0),
@@ -41,6 +40,7 @@ HOSTILE = {
     "infinite": (np.inf, 1.0, 1.0),
     "no number": (np.nan, 1.0, 1.0),
     "nothing": (0.0, 0.0, 0.0),
+    "at the clip": (1.0, 0.0, 1.0),
     "tiny": (1e-40, 1e-38, 1e-30),
     "nearly at the clip": (0.8, 0.6, -1.0),
 }
