@@ -1,7 +1,7 @@
 """Audits in small: bounds that hold, mechanisms that keep to their claims, and planted bugs that are noticed.
 
 Every lower bound here is wrong with a probability of at most 1e-6, with fresh keys: all tests of this file together
-raise a false alarm in fewer than one of 1e5 runs. That none was raised in a thousand repeats is in docs/audits.md.
+raise a false alarm in fewer than one of 1e5 runs. How many were raised in repeats is in docs/audits.md.
 """
 
 import csv
