@@ -26,6 +26,11 @@ from dpmcmc.verification.balls import BITS, Ball, ball, ends, largest, least, pr
 WIDTH = 1e-6
 """How wide an enclosure may be, relative to its number where that is above one."""
 
+ENCLOSED = frozenset(
+    "AcceptBit BarkerTest FixedBatchGaussian Gaussian LogisticBit PoissonGaussian RatioApproximation Selected".split()
+)
+"""The kinds of events that have enclosures."""
+
 _SAME = 1e-9
 _BELOW = (
     1e-6  # what a number may lie below its enclosure, as `Certificate.from_json` allows: printed figures are rounded
@@ -167,6 +172,8 @@ class _Case:
         private, slack = accountants.without_approximations(event)
         if private is None:
             raise InvalidArgument("the event holds an exact release, and the certificate a finite epsilon")
+        if unknown := {kind.__name__ for kind in private.held} - ENCLOSED:
+            raise InvalidArgument(f"{', '.join(sorted(unknown))} cannot be enclosed in ball arithmetic yet")
         return cls(slack, tuple(curves.asked(private)), "")
 
     def parameters(self) -> Iterable[Figure]:
