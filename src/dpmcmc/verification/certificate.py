@@ -27,7 +27,16 @@ WIDTH = 1e-6
 """How wide an enclosure may be, relative to its number where that is above one."""
 
 ENCLOSED = frozenset(
-    "AcceptBit BarkerTest FixedBatchGaussian Gaussian LogisticBit PoissonGaussian RatioApproximation Selected".split()
+    [
+        "AcceptBit",
+        "BarkerTest",
+        "FixedBatchGaussian",
+        "Gaussian",
+        "LogisticBit",
+        "PoissonGaussian",
+        "RatioApproximation",
+        "Selected",
+    ]
 )
 """The kinds of events that have enclosures."""
 
