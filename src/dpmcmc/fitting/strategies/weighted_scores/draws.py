@@ -13,8 +13,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy import linalg, stats
 
-from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.regression import Group, Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood
 
