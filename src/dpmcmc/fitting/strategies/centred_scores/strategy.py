@@ -36,6 +36,9 @@ from dpmcmc.run.progress import Watcher
 
 NAME = "private_laplace"
 
+TOO_WIDE = 4.0
+"""The predicted error up to which a wide result is fair, if all else is in order."""
+
 SLOPE_NOISE = 0.07
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in."""
 
@@ -209,7 +212,8 @@ class CentredScores:
         hidden = hidden_directions(self.observed, self.data, self.layout, mean, prior.scales)
         full = joined.release.full_information(loss)
         parts, visible = (verdict.variances(joined, bend, full, known) for known in (np.zeros((0, len(mean))), hidden))
-        quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, {}, verdict.Checks(arrived, fits), [])
+        checks = verdict.Checks(arrived, fits)
+        quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, {}, checks, [], too_wide=TOO_WIDE)
         shape = (self.num_chains, self.num_steps)
         named = {name: values.reshape(*shape, *values.shape[1:]) for name, values in self._named(flat).items()}
         quality = beside_prior(quality, named, prior_draws(self.model))

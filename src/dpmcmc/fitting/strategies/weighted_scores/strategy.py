@@ -45,6 +45,9 @@ NAME = "private_laplace"
 DRAWS = 1000
 """Draws of each chain unless stated."""
 
+UNSEEN = 2.0
+"""In so many standard deviations of the noise of one look residuals that are far out are not seen in two."""
+
 SLOPE_NOISE = 0.07
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in."""
 
@@ -207,7 +210,9 @@ class WeightedScores:
         drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 6
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
-        checks = verdict.Checks(arrived, fits, verdict.other_weights(joined, before, bounds, moments.size), bounds.bias)
+        weights = verdict.other_weights(joined, before, bounds, moments.size)
+        unseen = 0.0 if self.residuals is None else UNSEEN * last_look[1]
+        checks = verdict.Checks(arrived, fits, weights, bounds.bias, unseen)
         return self._result(paid, moments, joined, releases[-2], drawn, spreads, bounds, checks)
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 RARE = 1e-3
 """How rarely two releases that agree are told to disagree."""
 
-TOO_WIDE = 4.0
+TOO_WIDE = 6.0
 """The predicted error up to which a wide result is fair, if all else is in order: its intervals hold as stated."""
 
 FAR = 3.0
@@ -61,6 +61,8 @@ class Checks(NamedTuple):
     """How probable it is that scores with other weights lead as far elsewhere under the model."""
     bias: Bias = Bias(0.0, 0.0)
     """How far residuals that the model does not expect move the estimate from that of the likelihood."""
+    unseen: float = 0.0
+    """How many residuals may be far out without being seen, where there can be any."""
 
 
 def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, size: float) -> float:
@@ -139,6 +141,7 @@ def judge(
     checks: Checks,
     decided: Sequence[str],
     shapes: NDArray[np.bool_] | None = None,
+    too_wide: float = TOO_WIDE,
 ) -> Quality:
     """Return the verdict.
 
@@ -152,6 +155,7 @@ def judge(
         checks: what the releases say of the steps and of the model.
         decided: coefficients that the prior decides about.
         shapes: which of the parameters are shapes of the family.
+        too_wide: the predicted error above which a result is bad.
     """
     grades = {
         name: _grade(*parts, jacobian, spreads.get(name, 0.0), _bias(checks, _is_shape(jacobian, shapes)))
@@ -175,8 +179,13 @@ def judge(
         verdicts.append("bad")
         reasons.append("The posterior is far from normal where the prior matters: its draws are not to be relied on.")
     if not error <= FAIR_ERROR:
-        verdicts.append("fair" if error <= TOO_WIDE else "bad")
+        verdicts.append("fair" if error <= too_wide else "bad")
         reasons.append(_of_noise(error))
+    if checks.unseen and FAIR_ERROR < error < np.inf and checks.fits >= MISFIT:
+        reasons.append(
+            f"Fewer than about {checks.unseen:.2g} residuals that are far out would not be seen at this budget: with "
+            "some of them scores that bound what one record can do estimate something else than the likelihood would."
+        )
     if not checks.fits >= MISFIT:
         verdicts.append("fair")
         reasons.append(
@@ -199,10 +208,10 @@ def judge(
             f"The prior decides about {', '.join(decided)}: the data are far out in it, or tell little more than it "
             "does. It is stated for half the range of the bounds; state narrower bounds, or a wider prior."
         )
+    if any(name.rpartition(": ")[2] == "intercept" and NOT_SEEN in grade.reasons for name, grade in grades.items()):
+        rest_on_it = [name for name, jacobian in jacobians.items() if _is_shape(jacobian, shapes)]
+        grades |= {name: Grade("bad", (NOT_SEEN,), grades[name].shares) for name in rest_on_it}
     marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
-    if any(name.rpartition(": ")[2] == "intercept" for name in marked):
-        verdicts.insert(0, "bad")
-        reasons.append("The budget does not see the intercept: what it tells of other parameters rests on it.")
     of_all = worst(verdicts[: len(verdicts) - bool(decided)])
     if marked:
         verdicts.append("fair")
