@@ -1,8 +1,8 @@
 """Tables on which clipped scores gave narrow and wrong results, or none, without a word: now right, or marked.
 
 Each case has the name under which it is known: A for results that were confidently wrong, B for those that failed, U
-for the first results of a new user. By the rules of `experiments.stress.judge`, against the exact posterior, on an emulated
-oracle, with a fixed seed: a run that is right is called wrong by chance in about one of 1,000.
+for the first results of a new user. By the rules of `experiments.stress.judge`, against the exact posterior, on an
+emulated oracle, with a fixed seed: a run that is right is called wrong by chance in about one of 1,000.
 """
 
 from dataclasses import replace
