@@ -39,7 +39,7 @@ RIGHT = [
     ("student_t plain", 8.0),
     ("poisson rare", 4.0),
     ("ordinal rare classes", 4.0),
-    ("bernoulli rare and empty level", 2.0),
+    ("bernoulli rare and empty level", 4.0),
     ("gaussian bounds x10", 4.0),
     ("gaussian bounds x100", 4.0),
     ("gaussian tiny sigma", 4.0),

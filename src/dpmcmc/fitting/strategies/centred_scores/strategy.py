@@ -21,6 +21,7 @@ from dpmcmc.fitting.strategies.centred_scores.steps import Prior, Steps
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import verdict
+from dpmcmc.fitting.strategies.weighted_scores.beside_prior import beside_prior
 from dpmcmc.fitting.strategies.weighted_scores.budget import USUAL_SLOPE
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined, join_all
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
@@ -34,6 +35,9 @@ from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
 
 NAME = "private_laplace"
+
+TOO_WIDE = 4.0
+"""The predicted error up to which a wide result is fair, if all else is in order."""
 
 SLOPE_NOISE = 0.07
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in."""
@@ -208,9 +212,10 @@ class CentredScores:
         hidden = hidden_directions(prior.points, mean, prior.scales)
         full = joined.release.full_information(loss)
         parts, visible = (verdict.variances(joined, bend, full, known) for known in (np.zeros((0, len(mean))), hidden))
-        quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, {}, verdict.Checks(arrived, fits), [])
+        checks = verdict.Checks(arrived, fits)
+        quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, {}, checks, [], too_wide=TOO_WIDE)
         named = by_name(drawn.parameters)
-        quality = verdict.beside_prior(quality, named, prior_draws(self.model))
+        quality = beside_prior(quality, named, prior_draws(self.model))
         moving = {label: values for label, values in coordinates(named).items() if label in jacobians}
         chains = judge_chains(moving)
         found = {"radius": radius, "disagreement": joined.disagreement, "moved": moved, "fits": fits}

@@ -118,7 +118,7 @@ class Release:
 
     def _plain(self, slope: Floats, found: Floats, blind: Floats) -> Floats:
         """Return directions without the parts that noise alone explains, orthogonal to some."""
-        if not found.shape[1]:
+        if not found.shape[1] or self.usual is None:  # a model that is no regression is free along curves
             return found
         scales = np.linalg.norm(self.whitening.inverse, axis=0)[:, None]
         steep = np.maximum(np.diag(slope), self.noise_level)[:, None]

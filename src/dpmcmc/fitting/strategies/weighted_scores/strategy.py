@@ -15,6 +15,7 @@ from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import draws, rescaled, verdict
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
+from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
@@ -38,6 +39,9 @@ from dpmcmc.run.progress import Watcher
 NAME = "private_laplace"
 DRAWS = 1000
 """Draws of each chain unless stated."""
+
+UNSEEN = 2.0
+"""In so many standard deviations of the noise of one look residuals that are far out are not seen in two."""
 
 SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.07, 0.015
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in; a single last release is
@@ -162,7 +166,8 @@ class WeightedScores:
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
         weights = verdict.other_weights(joined, before, bounds, moments.size, times - 1)
-        checks = verdict.Checks(arrived, fits, weights, bounds.bias)
+        unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
+        checks = verdict.Checks(arrived, fits, weights, bounds.bias, unseen)
         noise = releases[-2].score_variance if len(releases) > 1 else refined.score_variance + times - 1
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
         if len(releases) > 1:  # how they agree is tested
@@ -289,7 +294,7 @@ class WeightedScores:
         )
         move = joined.release.whitening.inverse @ (mean - joined.release.point)
         moved = verdict.distance(joined, move, noise_before)
-        decided = verdict.decided_by_prior(self.regression, drawn.vectors)
+        decided = decided_by_prior(self.regression, drawn.vectors)
         shapes = np.append(np.zeros(self.regression.num_linear), np.ones(len(self.regression.free))) > 0
         quality = verdict.judge(
             joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes

@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 from scipy import linalg, stats
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
-from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
-from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -19,17 +17,14 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 RARE = 1e-3
 """How rarely two releases that agree are told to disagree."""
 
-TOO_WIDE = 4.0
-"""The predicted error up to which a wide result is fair, if all else is in order: intervals then hold as stated."""
+TOO_WIDE = 6.0
+"""The predicted error up to which a wide result is fair, if all else is in order: its intervals hold as stated."""
 
 FAR = 3.0
 """The last point is far from the result if it is so many times as far as noise alone makes it."""
 
 NOT_IDENTIFIED = 0.35
 """The share of a parameter's variance that comes from its prior from which on the budget does not identify it."""
-
-FAR_OUT, HARDLY_NARROWER = 2.0, 1 / 3
-"""Standard deviations of the prior beyond which a mean is far out, and of which a posterior is hardly narrower."""
 
 MARKED = "Not identified at this budget:"
 NOT_SEEN = f"{MARKED} it has its prior's width."
@@ -66,6 +61,8 @@ class Checks(NamedTuple):
     """How probable it is that scores with other weights lead as far elsewhere under the model."""
     bias: Bias = Bias(0.0, 0.0)
     """How far residuals that the model does not expect move the estimate from that of the likelihood."""
+    unseen: float = 0.0
+    """How many residuals may be far out without being seen, where there can be any."""
 
 
 def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, size: float, others: float = 0.0) -> float:
@@ -145,6 +142,7 @@ def judge(
     checks: Checks,
     decided: Sequence[str],
     shapes: NDArray[np.bool_] | None = None,
+    too_wide: float = TOO_WIDE,
 ) -> Quality:
     """Return the verdict.
 
@@ -158,6 +156,7 @@ def judge(
         checks: what the releases say of the steps and of the model.
         decided: coefficients that the prior decides about.
         shapes: which of the parameters are shapes of the family.
+        too_wide: the predicted error above which a result is bad.
     """
     grades = {
         name: _grade(*parts, jacobian, spreads.get(name, 0.0), _bias(checks, _is_shape(jacobian, shapes)))
@@ -181,8 +180,13 @@ def judge(
         verdicts.append("bad")
         reasons.append("The posterior is far from normal where the prior matters: its draws are not to be relied on.")
     if not error <= FAIR_ERROR:
-        verdicts.append("fair" if error <= TOO_WIDE else "bad")
+        verdicts.append("fair" if error <= too_wide else "bad")
         reasons.append(_of_noise(error))
+    if checks.unseen and FAIR_ERROR < error < np.inf and checks.fits >= MISFIT:
+        reasons.append(
+            f"Fewer than about {checks.unseen:.2g} residuals that are far out would not be seen at this budget: with "
+            "some of them scores that bound what one record can do estimate something else than the likelihood would."
+        )
     if not checks.fits >= MISFIT:
         verdicts.append("fair")
         reasons.append(
@@ -205,10 +209,10 @@ def judge(
             f"The prior decides about {', '.join(decided)}: the data are far out in it, or tell little more than it "
             "does. It is stated for half the range of the bounds; state narrower bounds, or a wider prior."
         )
+    if any(name.rpartition(": ")[2] == "intercept" and NOT_SEEN in grade.reasons for name, grade in grades.items()):
+        rest_on_it = [name for name, jacobian in jacobians.items() if _is_shape(jacobian, shapes)]
+        grades |= {name: Grade("bad", (NOT_SEEN,), grades[name].shares) for name in rest_on_it}
     marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
-    if any(name.rpartition(": ")[2] == "intercept" for name in marked):
-        verdicts.insert(0, "bad")
-        reasons.append("The budget does not see the intercept: what it tells of other parameters rests on it.")
     of_all = worst(verdicts[: len(verdicts) - bool(decided)])
     if marked:
         verdicts.append("fair")
@@ -290,50 +294,6 @@ def _error(parts: Variances, jacobian: Floats) -> float:
         float(np.sum(jacobian @ part * jacobian)) for part in (parts.data, parts.privacy, parts.exact)
     )
     return float(np.sqrt(max(data + privacy - exact, privacy) / exact))
-
-
-def decided_by_prior(regression: Regression, vectors: Floats) -> list[str]:
-    """Return the coefficients whose posterior is far out in the prior, or hardly narrower than it."""
-    found: list[str] = []
-    for row, (name, prior) in enumerate(
-        zip(regression.model.coordinates.names, regression.model.coordinates.coefficients.priors, strict=True)
-    ):
-        low, middle, high = (prior.quantile(probability) for probability in (0.16, 0.5, 0.84))
-        own = vectors[:, row * regression.num_outputs : (row + 1) * regression.num_outputs]
-        width = (high - low) / 2
-        is_far = np.abs(own.mean(axis=0) - middle) > FAR_OUT * width
-        if np.any(is_far | (own.std(axis=0) > HARDLY_NARROWER * width)):
-            found.append(name)
-    return found
-
-
-PRIORS, NARROWER = 0.9, 0.5
-"""Shares of the prior's width from which on a posterior has it, and below which it has not."""
-
-
-def beside_prior(quality: Quality, draws: Mapping[str, np.ndarray], of_prior: Mapping[str, np.ndarray]) -> Quality:
-    """Return a verdict whose marks agree with how wide the draws are beside those of the prior, where there are any."""
-    own, its = coordinates(draws), coordinates(of_prior) if of_prior else {}
-    grades = dict(quality.parameters)
-    for name in set(own) & set(its) & set(grades):
-        share = _width(own[name]) / max(_width(its[name]), 1e-30)
-        grade = grades[name]
-        if share > PRIORS and NOT_SEEN not in grade.reasons:
-            grades[name] = Grade("bad", (*grade.reasons, NOT_SEEN), grade.shares)
-        elif share < NARROWER and NOT_SEEN in grade.reasons:
-            rest = tuple(reason for reason in grade.reasons if reason != NOT_SEEN)
-            grades[name] = Grade("bad" if quality.verdict == "bad" else "good", rest, grade.shares)
-    marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
-    reasons = [reason for reason in quality.reasons if not reason.startswith(MARKED)]
-    if marked:
-        reasons.append(f"{MARKED} {', '.join(marked)}; the prior decides there.")
-    verdicts = [quality.verdict] if len(reasons) > bool(marked) or quality.verdict == "bad" else []
-    return Quality(worst([*verdicts, *(["fair"] if marked else [])]), tuple(reasons), grades, quality.predicted_error)
-
-
-def _width(values: np.ndarray) -> float:
-    low, high = np.quantile(values, [0.16, 0.84])
-    return float(high - low) / 2
 
 
 def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
