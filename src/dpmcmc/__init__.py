@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         remainder,
         taylor_terms,
     )
-    from dpmcmc.posterior import Posterior
+    from dpmcmc.posterior import Posterior, PriorPredictive, prior_predictive
     from dpmcmc.run import price, sample
     from dpmcmc.schema import Column, Schema
     from dpmcmc.schema_audit import audit_schema
@@ -90,7 +90,7 @@ _HOMES = {
         "remainder",
         "taylor_terms",
     ),
-    "posterior": ("Posterior",),
+    "posterior": ("Posterior", "PriorPredictive", "prior_predictive"),
     "run": ("price", "sample"),
     "schema": ("Column", "Schema"),
     "schema_audit": ("audit_schema",),
@@ -120,6 +120,7 @@ __all__ = [
     "PenaltyTest",
     "Poisson",
     "Posterior",
+    "PriorPredictive",
     "PrivateBayesClassifier",
     "PrivateBayesRegressor",
     "PrivateData",
@@ -147,6 +148,7 @@ __all__ = [
     "per_person",
     "polynomial_steps",
     "price",
+    "prior_predictive",
     "remainder",
     "resume",
     "sample",
