@@ -104,15 +104,24 @@ class Posterior(Predictive):
     @property
     def model(self) -> FormulaModel | None:
         """The model, where it is a formula's: built again from the settings, without the records."""
-        return self._model
+        return self._built[0]
 
     @cached_property
-    def _model(self) -> FormulaModel | None:
+    def _built(self) -> tuple[FormulaModel | None, str]:
+        """The model, or why there is none: draws that were paid for are not lost for a formula of another version."""
         request = self.settings.get("request", {})
         if "formula" not in request or "schema" not in request:
-            return None
-        schema = Schema.from_dict(request["schema"])
-        return from_formula(request["formula"], schema, family=request["family"], priors=request["priors"])
+            return None, (
+                "this posterior is not that of a formula that was fitted by `fit`, so it is not known how rows become "
+                "predictions; take `posterior.matrix()` or `posterior[name]` and your own model (a `FormulaModel` has "
+                "`predict`, NumPyro has infer.Predictive)"
+            )
+        try:
+            schema = Schema.from_dict(request["schema"])
+            model = from_formula(request["formula"], schema, family=request["family"], priors=request["priors"])
+        except InvalidArgument as error:
+            return None, f"the formula of this posterior is not understood by this version: {error}"
+        return model, ""
 
     @property
     def fitted(self) -> Fitted:
@@ -121,14 +130,11 @@ class Posterior(Predictive):
 
     @cached_property
     def _fitted(self) -> Fitted:
-        if self.model is None:
-            raise InvalidArgument(
-                "this posterior is not that of a formula that was fitted by `fit`, so it is not known how rows become "
-                "predictions; take `posterior.matrix()` or `posterior[name]` and your own model (a `FormulaModel` has "
-                "`predict`, NumPyro has infer.Predictive)"
-            )
+        model, problem = self._built
+        if model is None:
+            raise InvalidArgument(problem)
         pooled = {name: self[name].reshape(-1, *self.draws[name].shape[2:]) for name in self.draws}
-        return Fitted(self.model, Schema.from_dict(self.settings["request"]["schema"]), pooled)
+        return Fitted(model, Schema.from_dict(self.settings["request"]["schema"]), pooled)
 
     @property
     def quality(self) -> Quality:

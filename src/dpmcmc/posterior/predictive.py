@@ -129,9 +129,14 @@ class Predictive(ABC):
         rows: Any = None,
         prob: float = PROB,
     ) -> "Figure":
-        """Draw the expected response over columns, a panel each; all columns of the formula unless some are named.
+        """Draw the expected response over columns, a panel each, on one scale. Returns a matplotlib Figure.
 
-        The other arguments are those of `effects`. Returns a matplotlib Figure.
+        Args:
+            names: the columns; all that the formula reads unless some are named.
+            by: a column for each of whose values there is a curve.
+            at: where other columns are held, as for `effects`.
+            rows: rows to average over instead.
+            prob: how much the bands hold.
         """
         from dpmcmc.posterior.plots import plot_effects  # with matplotlib, for which a fit does not wait
 
