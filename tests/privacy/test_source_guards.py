@@ -453,6 +453,7 @@ MEASURE = """
         found = [FileSource(file, schema) for file in files]
         query = f"SELECT * FROM read_parquet('{files[0]}')"
         connection = duckdb.connect(config={"memory_limit": "40MB", "threads": 1})
+        connection.execute("SET enable_progress_bar = false")  # it is printed where queries take long
         found.append(DuckDBSource(DuckDBQuery(connection, query), schema))
         with Scratch(found[0], folder) as scratch:
             for source in (*found, scratch):
@@ -478,7 +479,7 @@ def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(MEASURE), str(tmp_path)], capture_output=True, text=True, check=True
     )
-    flat, whole = map(float, done.stdout.split())
+    flat, whole = map(float, done.stdout.split()[-2:])  # DuckDB shows its progress where it is slow
     prepared = 4_000_000 * 4 * 9 / 2**20  # single precision, eight columns and the bits of missing cells
     assert flat < prepared / 2
     assert whole > prepared

@@ -30,16 +30,23 @@ def start(regression: Regression, response: Spread, offset: float, moments: Mome
 
 
 def information(regression: Regression, vector: Floats, moments: Moments) -> Floats:
-    """Return the information that the records have, were their columns without correlation."""
+    """Return the information that the records have, were their columns without correlation but within a term."""
     size = regression.num_outputs
     linear = vector[: regression.num_linear].reshape(regression.num_columns, size)
     each = regression.scores.information(moments.means @ linear, regression.shapes(np, vector))
-    squares = np.outer(moments.means, moments.means) + np.diag(moments.sds**2)
+    squares = mean_squares(regression, moments)
     result = np.zeros((regression.dimension, regression.dimension))
     result[: regression.num_linear, : regression.num_linear] = np.kron(squares, each[:size, :size])
     for place, shape in enumerate(regression.free):
         result[regression.num_linear + place, regression.num_linear + place] = each[size + shape, size + shape]
     return moments.size * result
+
+
+def mean_squares(regression: Regression, moments: Moments) -> Floats:
+    """Return the mean products of the columns; those of one term never meet, others are taken to be independent."""
+    never_meet = regression.blocks[:, None] == regression.blocks
+    products = np.where(never_meet, 0.0, np.outer(moments.means, moments.means))
+    return products + np.diag(moments.means**2 + moments.sds**2)
 
 
 def _no(*_: object) -> Floats:
