@@ -86,6 +86,14 @@ class Column:
         return (*self.categories, MISSING_CATEGORY) if self.missing == "category" else self.categories
 
     @property
+    def values_in_words(self) -> str:
+        """What the column may hold, for people."""
+        if self.kind == "category":
+            return f"category: {', '.join(self.levels)}"
+        lower, upper = self.bounds
+        return self.kind if self.kind == "boolean" else f"{self.kind}, {lower:g} to {upper:g} {self.unit}".rstrip()
+
+    @property
     def words(self) -> dict[str, float]:
         """What each word of a boolean column means, in small letters."""
         if not self.true:

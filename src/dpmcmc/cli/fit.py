@@ -18,9 +18,6 @@ from dpmcmc.errors import InvalidArgument, LedgerUnavailable, RunInterrupted, Un
 if TYPE_CHECKING:
     from dpmcmc.posterior import Posterior
 
-HIDDEN = ("q50",)
-"""Columns of a summary that a terminal has no room for."""
-
 BAD = 5
 """The exit code where the verdict is bad."""
 
@@ -194,7 +191,7 @@ def run_or_say_how_to_resume(folder: Path, run: Callable[[], "Posterior"]) -> "P
 
 def show(posterior: "Posterior", folder: Path) -> None:
     """Print the summary of a run, what it guarantees, and where it is."""
-    summary = posterior.summary().drop(columns=list(HIDDEN))
+    summary = posterior.summary()
     if (summary["verdict"].to_numpy() == "good").all():
         summary = summary.drop(columns="verdict")  # the last line says so
     columns = [str(column) for column in summary.columns]

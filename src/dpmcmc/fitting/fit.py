@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpmcmc.enclave import PrivateData
+from dpmcmc.fitting.earlier import check_earlier, with_earlier
 from dpmcmc.fitting.prepare import prepare_fit
 from dpmcmc.fitting.resume import run_in_folder
 from dpmcmc.model import Model
@@ -20,6 +21,7 @@ def fit(
     delta: float | None = None,
     family: str | None = None,
     priors: Mapping[str, str] | None = None,
+    prior: Posterior | None = None,
     sampler: str = "auto",
     num_chains: int = 2,
     num_steps: int | None = None,
@@ -45,6 +47,8 @@ def fit(
         family: of a formula: gaussian, student_t, bernoulli, binomial, poisson, negative_binomial, categorical or
             ordinal.
         priors: of a formula, by parameter; the defaults are weakly informative, and in the model's `describe()`.
+        prior: an earlier posterior of the same formula, from the records of *other* persons: this run goes on from it.
+            The result is `Posterior.combine` of the two, and the priors count once.
         sampler: ``"auto"``, ``"sketch"``, or one of `RECIPES`.
         num_chains: chains, all of which are paid for.
         num_steps: steps of each chain; a number that suits the sampler unless stated.
@@ -75,6 +79,11 @@ def fit(
         even_if_useless=even_if_useless,
         insecure_seed=insecure_seed,
     )
+    if prior is not None:
+        check_earlier(prepared, prior, num_chains, output)
     if prepared.caution:
         warnings.warn(prepared.caution, stacklevel=2)
-    return prepared.run(progress=progress) if output is None else run_in_folder(prepared, output, progress=progress)
+    if output is not None:
+        return run_in_folder(prepared, output, progress=progress)
+    posterior = prepared.run(progress=progress)
+    return posterior if prior is None else with_earlier(posterior, prior)

@@ -30,6 +30,7 @@ from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.strategy import DRAWS, WeightedScores
 from dpmcmc.fitting.strategies.weighted_scores.strategy import NAME as WEIGHTED
 from dpmcmc.fitting.whitening import Begin
+from dpmcmc.html import card, line
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.model.examination import PRIOR_POSITIONS
 from dpmcmc.posterior import Posterior
@@ -44,7 +45,7 @@ QUARTILES = 1.349
 """How far apart the quartiles of a normal law are, in standard deviations."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PreparedFit:
     """A fit that was checked and priced: `describe` says what it would do, `run` pays and does it."""
 
@@ -56,6 +57,26 @@ class PreparedFit:
     insecure_seed: int | None
     arguments: Mapping[str, Any]
     """What it was prepared from, in plain values; of models, formulas alone."""
+
+    def __repr__(self) -> str:
+        rows = dict(self._rows())
+        lines = [f"PreparedFit: {rows.pop('model')}", *(f"{name}: {words}" for name, words in rows.items())]
+        return "\n".join(line(words) for words in lines)
+
+    def _repr_html_(self) -> str:
+        """Show it in a notebook."""
+        return card("Prepared fit", self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        model = self.model
+        named = f"{model.formula}, {model.family}" if isinstance(model, FormulaModel) else type(model).__name__
+        return [
+            ("model", named),
+            ("budget", f"{self.budget}"),
+            ("sampler", self.sampler),
+            ("expected error", f"{self.expected_error:.2g} posterior standard deviations"),
+            ("charged", "nothing yet: run() pays, describe() says what it would do"),
+        ]
 
     @cached_property
     def event(self) -> Event:

@@ -15,6 +15,7 @@ from dpmcmc.model.formula.design import Design, build_design, without_slash
 from dpmcmc.model.formula.expression import Expression, read_expression
 from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES, Family
 from dpmcmc.model.formula.model import FormulaModel
+from dpmcmc.model.formula.original_scale import to_scaled
 from dpmcmc.model.formula.parse import Parsed, parse
 from dpmcmc.model.formula.priors import Prior, VectorPrior, choose, read_prior
 from dpmcmc.model.formula.response import Response, read_response
@@ -45,7 +46,8 @@ def from_formula(
             (``"age"``, ``"ward[b]"``), of a term (``"ward"``), ``"intercept"``, ``"slopes"`` for all the rest, of a
             parameter of the family (``"sigma"``, ``"nu"``, ``"concentration"``, ``"cutpoints"``), or of a random
             intercept (``"1|ward"``, its standard deviation). Written ``"normal(0, 2)"``, ``"half_normal(1)"``;
-            ``"fixed(1)"`` holds a positive parameter.
+            ``"fixed(1)"`` holds a positive parameter. On the scale of the results: ``"normal(0, 0.1) per year"``, with
+            the unit of the schema, ``"normal(0, 1) per 10 units"``, or ``"half_normal(500) original"``.
         temperature: the power of the likelihood.
 
     Raises:
@@ -115,6 +117,7 @@ def _coordinates(
     others = {**of.others, **({"cutpoints": CUTPOINTS} if ordered else {})}
     wanted = {without_slash(key.replace(" ", "") if key not in names else key): text for key, text in stated.items()}
     _check_names(wanted, names, terms, [*others, *groups])
+    wanted = to_scaled(wanted, design, response, columns)
     intercept = _intercept(of, response)
     chosen = choose(names, terms, wanted, lambda name: intercept if name == "intercept" else of.coefficients)
     return Coordinates(
