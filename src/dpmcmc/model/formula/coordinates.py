@@ -1,7 +1,8 @@
 """The parameters of a formula: where a sampler moves, and how people read them.
 
-A sampler moves in the coefficients of the scaled columns, the logarithms of positive parameters, the cutpoints as the
-first one and the logarithms of the gaps, and the random intercepts in units of their standard deviation. People read
+A sampler moves in the coefficients of the scaled columns, the logarithms of positive parameters, the log-odds of those
+between zero and one, the cutpoints as the first one and the logarithms of the gaps, and the random intercepts in units
+of their standard deviation. People read
 coefficients on the original scale, by the names of their columns.
 """
 
@@ -18,7 +19,7 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Category, Record
 from dpmcmc.model.formula.design import Design
 from dpmcmc.model.formula.expression import Expression
-from dpmcmc.model.formula.priors import Prior, VectorPrior, log_density_of_positive
+from dpmcmc.model.formula.priors import Prior, VectorPrior, log_density_on_line
 from dpmcmc.model.formula.response import Response
 from dpmcmc.model.formula.scaling import ScaledBlock
 
@@ -43,7 +44,7 @@ class Coordinates:
         design: the columns.
         response: the response.
         coefficients: the priors of the coefficients, one a column that is not dropped.
-        others: the priors of the positive parameters of the family.
+        others: the priors of the other parameters of the family: positive, or between zero and one.
         cutpoints: the prior of the cutpoints of an ordinal response, which replace the intercept.
         groups: the categories with random intercepts, by the name of the parameter, and the prior of their spread.
         offsets: what is added to the predictor.
@@ -92,7 +93,7 @@ class Coordinates:
     def natural(self, position: Position) -> Natural:
         """Return the parameters at a position, on the scale of the model."""
         others = {
-            name: jnp.exp(position[name]) if prior.fixed is None else jnp.float32(prior.fixed)
+            name: prior.from_line(jnp, position[name]) if prior.fixed is None else jnp.float32(prior.fixed)
             for name, prior in self.others.items()
         }
         if self.cutpoints is not None:
@@ -142,7 +143,7 @@ class Coordinates:
             cutpoints = self.natural(position).others["cutpoints"]
             total = total + jnp.sum(self.cutpoints.law.log_prob(cutpoints)) + jnp.sum(position["cutpoints"][1:])
         for name, prior in self._positive():
-            total = total + log_density_of_positive(prior, position[name])
+            total = total + log_density_on_line(prior, position[name])
         for name in self.groups:
             total = total - 0.5 * jnp.sum(position[name] ** 2)
         return total
@@ -157,7 +158,7 @@ class Coordinates:
             drawn = jnp.sort(self.cutpoints.law.sample(keys["cutpoints"], self.shapes["cutpoints"].shape))
             position["cutpoints"] = _from_cutpoints(drawn)
         for name, prior in self._positive():
-            position[name] = jnp.log(prior.law.sample(keys[name], self.shapes[name].shape))
+            position[name] = prior.to_line(jnp, prior.law.sample(keys[name], self.shapes[name].shape))
         return {name: position[name] for name in self.shapes}
 
     def constrain(self, position: Position) -> dict[str, jax.Array]:
@@ -207,7 +208,8 @@ class Coordinates:
             position["cutpoints"] = _from_cutpoints(cutpoints)
         for name, prior in self.others.items():
             if prior.fixed is None:
-                position[name] = jnp.log(jnp.asarray(parameters[name]) / (half if name == "sigma" else 1.0))
+                own = jnp.asarray(parameters[name]) / (half if name == "sigma" else 1.0)
+                position[name] = prior.to_line(jnp, own)
         for name, (category, prior) in self.groups.items():
             if prior.fixed is None:
                 position[f"{name}_sigma"] = jnp.log(self._of_class(f"{name}_sigma", parameters) / half)
@@ -230,7 +232,7 @@ class Coordinates:
 
     @property
     def positive(self) -> Mapping[str, Prior]:
-        """The priors of the parameters that a sampler moves the logarithms of."""
+        """The priors of the parameters that a sampler moves the logarithms or the log-odds of."""
         return dict(self._positive())
 
     def _positive(self) -> Iterator[tuple[str, Prior]]:

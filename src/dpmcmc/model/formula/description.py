@@ -27,9 +27,9 @@ def _lines(
 ) -> Iterator[str]:
     response = coordinates.response
     yield f"{formula}, family {family}"
-    yield f"  {response.name} is {FAMILIES[family].words}."
+    yield f"  {response.label} is {FAMILIES[family].words}."
     if response.half != 1.0 or response.centre != 0.0:
-        yield f"  The response is scaled to ({response.name} - {response.centre:g}) / {response.half:g}."
+        yield f"  The response is scaled to ({response.label} - {response.centre:g}) / {response.half:g}."
     if response.classes:
         yield f"  Its classes are {', '.join(response.classes)}."
     if response.trials is not None:

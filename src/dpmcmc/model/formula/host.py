@@ -36,7 +36,7 @@ def _constrained(coordinates: Coordinates, positions: Arrays) -> Iterator[tuple[
         yield "cutpoints", cutpoints
     for name, prior in coordinates.others.items():
         if prior.fixed is None:
-            yield name, np.exp(positions[name]) * (half if name == "sigma" else 1.0)
+            yield name, prior.from_line(np, positions[name]) * (half if name == "sigma" else 1.0)
     for name, (category, prior) in coordinates.groups.items():
         spread = np.exp(positions[f"{name}_sigma"]) if prior.fixed is None else np.full(1, prior.fixed)
         effects = positions[name] * spread[:, None]
@@ -65,5 +65,6 @@ def draw_prior(coordinates: Coordinates, rng: np.random.Generator, number: int) 
             drawn = np.sort(coordinates.cutpoints.draw(rng, axes), axis=1)
             positions[name] = np.concatenate([drawn[:, :1], np.log(np.diff(drawn, axis=1))], axis=1)
         else:
-            positions[name] = np.log(coordinates.positive[name].draw(rng, axes))
+            prior = coordinates.positive[name]
+            positions[name] = prior.to_line(np, prior.draw(rng, axes))
     return positions

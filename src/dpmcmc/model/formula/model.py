@@ -14,7 +14,8 @@ from dpmcmc.model.formula.bounds import GradientBound, Region, gradient_bound
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.description import describe, prior_words
-from dpmcmc.model.formula.families import FAMILIES, Family
+from dpmcmc.model.formula.families import FAMILIES
+from dpmcmc.model.formula.families.family import Family
 from dpmcmc.model.formula.simulation import Simulation, draw_columns, draw_response
 from dpmcmc.model.model import Model
 

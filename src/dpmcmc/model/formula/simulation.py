@@ -13,7 +13,7 @@ from jax import random
 
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.coordinates import Coordinates, Position
-from dpmcmc.model.formula.families import Family
+from dpmcmc.model.formula.families.family import Family
 from dpmcmc.schema import Column
 
 MISSING_SHARE = 0.1

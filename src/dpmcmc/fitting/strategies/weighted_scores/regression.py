@@ -13,11 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpmcmc.fitting.strategies.weighted_scores.classes import Bernoulli, Binomial, Categorical, Ordinal
-from dpmcmc.fitting.strategies.weighted_scores.counts import NegativeBinomial, Poisson
-from dpmcmc.fitting.strategies.weighted_scores.numbers import Gaussian, StudentT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
-from dpmcmc.model import FormulaModel
+from dpmcmc.model import FAMILIES, FormulaModel
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.priors import Prior
 from dpmcmc.schema import PRESENT
@@ -27,23 +24,6 @@ FLATTEST = 0.1
 
 STEP = 1e-4
 """Of the differences that give the prior's slope and bend."""
-
-
-def scores_of(family: str, coordinates: Coordinates) -> Scores:
-    """Return the bounded scores of a family."""
-    response = coordinates.response
-    makers: Mapping[str, Any] = {
-        "bernoulli": Bernoulli,
-        "binomial": lambda: Binomial(response.most_trials),
-        "categorical": Categorical,
-        "ordinal": lambda: Ordinal(len(response.classes)),
-        "gaussian": Gaussian,
-        "student_t": StudentT,
-        "poisson": lambda: Poisson(response.bounds[1]),
-        "negative_binomial": lambda: NegativeBinomial(response.bounds[1]),
-    }
-    scores: Scores = makers[family]()
-    return scores
 
 
 @dataclass(frozen=True)
@@ -90,7 +70,7 @@ class Regression:
     @classmethod
     def of(cls, model: FormulaModel) -> "Regression":
         """Take a model apart."""
-        return cls(model, scores_of(model.family, model.coordinates))
+        return cls(model, FAMILIES[model.family].scores(model.coordinates.response))
 
     @property
     def _coordinates(self) -> Coordinates:
@@ -176,9 +156,11 @@ class Regression:
         """Return the shape parameters, the fixed ones among them."""
         if self._coordinates.cutpoints is not None:
             return vector[self.num_linear :]
-        fixed = [prior.fixed for prior in self._coordinates.others.values()]
         places = iter(range(self.num_linear, self.dimension))
-        values = [vector[next(places)] if value is None else np.log(value) for value in fixed]
+        values = [
+            vector[next(places)] if prior.fixed is None else prior.to_line(np, prior.fixed)
+            for prior in self._coordinates.others.values()
+        ]
         return xp.stack([xp.asarray(value, vector.dtype) for value in values]) if values else xp.zeros(0)
 
     # the prior, on the host
@@ -220,7 +202,7 @@ class Regression:
         if coordinates.cutpoints is not None:
             return scales + [1.0] * len(self.free)
         positive = [prior for prior in coordinates.others.values() if prior.fixed is None]
-        return scales + [_width(prior, positive=True) for prior in positive]
+        return scales + [_width(prior, on_line=True) for prior in positive]
 
     @cached_property
     def _prior_terms(self) -> list[tuple[Any, Any]]:
@@ -231,7 +213,7 @@ class Regression:
         coordinates = self._coordinates
         for row, prior in enumerate(coordinates.coefficients.priors):
             for output in range(self.num_outputs):
-                yield _term([row * self.num_outputs + output], prior.density, positive=False)
+                yield _term(row * self.num_outputs + output, prior)
         if coordinates.cutpoints is not None:
             places = list(range(self.num_linear, self.dimension))
             density = coordinates.cutpoints.density
@@ -246,7 +228,7 @@ class Regression:
         place = self.num_linear
         for prior in coordinates.others.values():
             if prior.fixed is None:
-                yield _term([place], prior.density, positive=True)
+                yield _term(place, prior, on_line=True)
                 place += 1
 
     # draws
@@ -272,16 +254,16 @@ class Regression:
         return {name: position[name] for name in coordinates.shapes}
 
 
-def _width(prior: Prior, *, positive: bool = False) -> float:
+def _width(prior: Prior, *, on_line: bool = False) -> float:
     low, high = (prior.quantile(probability) for probability in (0.16, 0.84))
-    return float(np.log(high / low) if positive else high - low) / 2
+    return float(prior.to_line(np, high) - prior.to_line(np, low) if on_line else high - low) / 2
 
 
-def _term(places: list[int], density: Any, *, positive: bool) -> tuple[Any, Any]:
+def _term(place: int, prior: Prior, *, on_line: bool = False) -> tuple[Any, Any]:
     """Return the log-density of one parameter, of which a positive one is moved by its logarithm."""
 
     def of_vectors(vectors: Floats) -> Floats:
-        value = vectors[..., places[0]]
-        return density(np.exp(value)) + value if positive else density(value)
+        value = vectors[..., place]
+        return prior.density(prior.from_line(np, value)) + prior.log_jacobian(np, value) if on_line else prior.density(value)
 
-    return np.array(places), of_vectors
+    return np.array([place]), of_vectors
