@@ -58,7 +58,9 @@ class Counts(OverPredictor):
         rows: list[Floats] = []
         for away in (-0.5, 0.0, 0.5):
             own = predictor + away * self.step
-            rows.append(moments_row(limits, cut, self.scores(np, counts, own, shapes), self.weights(counts, own, shapes)))
+            rows.append(
+                moments_row(limits, cut, self.scores(np, counts, own, shapes), self.weights(counts, own, shapes))
+            )
         return np.concatenate(rows)
 
     def rule(self, predictor: float, shapes: Floats) -> tuple[Floats, Floats]:

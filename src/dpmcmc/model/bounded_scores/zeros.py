@@ -139,11 +139,10 @@ class HurdleRow(OneRow):
         """Return the scores of numbers, none of a zero, and by the log-odds of zero."""
         share, is_zero = _logistic(xp, shapes[-1]), residual <= ZERO / 2
         numbers = self.numbers.scores(xp, xp.where(is_zero, 0.0, residual), shapes[:-1])
-        unit = xp.concatenate(
-            [xp.reshape(self.numbers.unit(xp, shapes[:-1]), (1,)), xp.ones(self.numbers.num_shapes)]
-        )
+        unit = xp.concatenate([xp.reshape(self.numbers.unit(xp, shapes[:-1]), (1,)), xp.ones(self.numbers.num_shapes)])
         return xp.concatenate(
-            [xp.where(is_zero[..., None], 0.0, unit * numbers), xp.where(is_zero, 1 - share, -share)[..., None]], axis=-1
+            [xp.where(is_zero[..., None], 0.0, unit * numbers), xp.where(is_zero, 1 - share, -share)[..., None]],
+            axis=-1,
         )
 
     def rule(self, shapes: Floats) -> tuple[Floats, Floats]:

@@ -100,7 +100,9 @@ def _on_grid(coordinates: Coordinates, family: Family, intervals: Mapping[str, I
     response = coordinates.response
     lowest, highest = _predictors(response)
     low, high = response.read_bounds
-    responses = np.unique(np.append(np.linspace(low, high, POINTS), ZERO if response.needs == "zero_or_positive" else low))
+    responses = np.unique(
+        np.append(np.linspace(low, high, POINTS), ZERO if response.needs == "zero_or_positive" else low)
+    )
     if response.needs in {"count", "proportion", "binary"}:
         responses = np.unique(np.rint(np.linspace(0.0, max(high, 1.0), POINTS)))
     moving = [name for name, interval in intervals.items() if interval.moves]

@@ -59,17 +59,20 @@ def from_formula(
     of = _family(family, parsed, transform, columns)
     design, read = build_design(parsed.terms, parsed.has_intercept, columns)
     offsets = tuple(read_expression(text, columns) for text in parsed.offsets)
-    response = read_response(transform, parsed.trials, of, columns, has_constant=design.constant is not None)
+    response = read_response(
+        transform, parsed.trials, parsed.weights, of, columns, has_constant=design.constant is not None
+    )
     used = {*read, *parsed.groups, *(name for offset in offsets for name in offset.columns)}
     _check(parsed, transform, of, used)
     coordinates = _coordinates(parsed, columns, design, response, of, offsets, priors or {})
-    trials = {response.trials} if isinstance(response.trials, str) else set[str]()
+    beside = {name for name in (response.trials, response.weights) if isinstance(name, str)}
 
     def log_likelihood(position: Position, record: Record) -> jax.Array:
         natural = coordinates.natural(position)
         eta = coordinates.predictor(natural, record)
         density = of.log_density(eta, response.read(record), response.read_trials(record), natural.others)
-        return jnp.where(response.is_there(record), density, 0.0)
+        weighted = density if response.weights is None else density * response.read_weight(record)
+        return jnp.where(response.is_there(record), weighted, 0.0)
 
     return FormulaModel(
         coordinates.log_prior,
@@ -81,7 +84,7 @@ def from_formula(
         position=dict(coordinates.shapes),
         formula=formula,
         family=of.name,
-        columns=(*sorted({*used, *trials}), response.name),
+        columns=(*sorted({*used, *beside}), response.name),
         coordinates=coordinates,
         known=columns,
     )
@@ -104,6 +107,8 @@ def _family(stated: str | None, parsed: Parsed, transform: Transform, columns: C
 
 def _check(parsed: Parsed, transform: Transform, of: Family, used: set[str]) -> None:
     family = of.name
+    if parsed.weights is not None and parsed.weights in {transform.column, parsed.trials}:
+        raise InvalidArgument(f"weights({parsed.weights}) is the response or its trials; expected another column")
     if transform.column in used:
         raise InvalidArgument(
             f"the formula has {transform.column!r} on both sides; a response cannot explain itself, leave it out on the "
@@ -136,7 +141,13 @@ def _coordinates(
     _check_names(wanted, names, terms, [*others, *groups])
     intercept = default(of.intercept, response)
     defaults = {name: default(prior, response) for name, prior in of.others.items()}
-    chosen = choose(names, terms, wanted, lambda name: intercept if name == "intercept" else of.coefficients)
+    slope = read_prior("slopes", of.coefficients).arguments[1]
+
+    def usual(name: str) -> str:
+        own = design.sds.get(name)
+        return f"normal(0, {slope * own:.4g})" if own is not None else of.coefficients
+
+    chosen = choose(names, terms, wanted, lambda name: intercept if name == "intercept" else usual(name))
     return Coordinates(
         design=design,
         response=response,

@@ -34,6 +34,8 @@ def _lines(
         yield f"  Its classes are {', '.join(response.classes)}."
     if response.trials is not None:
         yield f"  The number of trials is {response.trials}."
+    if response.weights is not None:
+        yield f"  Rows are weighted by {response.weights}."
     if response.required:
         yield f"  A row in which {' or '.join(response.required)} is missing contributes nothing."
     scaled = [f"{block.block.term.label}: {block.words}" for block in coordinates.design.blocks if block.words]

@@ -39,7 +39,7 @@ class Kind:
     """
 
     problem: Callable[[Column, Bounds], str]
-    read: Callable[[Any, Bounds], Any] = lambda value, bounds: value
+    read: Callable[[Any, Bounds], Any] = lambda value, _: value
     read_bounds: Callable[[Bounds], Bounds] = lambda bounds: bounds
     is_number: bool = False
 
@@ -97,9 +97,13 @@ def _number(column: Column, _: Bounds) -> str:
 
 def _positive(column: Column, bounds: Bounds) -> str:
     fits = _is_numeric(column) and bounds[0] > 0
-    return "" if fits else (
-        "a number with lower > 0: state the smallest one that can be told from zero, to which smaller ones are moved"
-        + ("; where there are zeros, take hurdle_gamma or hurdle_lognormal" if _is_numeric(column) else "")
+    return (
+        ""
+        if fits
+        else (
+            "a number with lower > 0: state the smallest one that is told from zero, to which smaller ones are moved"
+            + ("; where there are zeros, take hurdle_gamma or hurdle_lognormal" if _is_numeric(column) else "")
+        )
     )
 
 
@@ -108,10 +112,14 @@ def _zero_or_positive(column: Column, bounds: Bounds) -> str:
 
 
 def _share(column: Column, bounds: Bounds) -> str:
-    fits = column.kind == "number" and 0 < bounds[0] and bounds[1] < 1
-    return "" if fits else (
-        "a number with lower > 0 and upper < 1, as 0.001 and 0.999: at zero and one there is no density, and what lies "
-        "beyond the bounds is moved to them"
+    fits = column.kind == "number" and bounds[0] > 0 and bounds[1] < 1
+    return (
+        ""
+        if fits
+        else (
+            "a number with lower > 0 and upper < 1, as 0.001 and 0.999: at zero and one there is no density, and what is "
+            "beyond the bounds is moved to them"
+        )
     )
 
 

@@ -82,7 +82,7 @@ def _left(formula: str, side: str) -> tuple[str, dict[str, str]]:
 
 
 def _with_all(formula: str, sides: Sequence[str], names: Sequence[str]) -> str:
-    """Return the right side with all columns in the place of the dot, but those on the left and of random intercepts."""
+    """Return the right side with all columns for the dot, but those on the left and of random intercepts."""
     used = set(re.findall(r"\w+", sides[0])) | {unquoted(name) for name in re.findall(r"`([^`]+)`", sides[0])}
     used |= {unquoted(bar[2]) for bar in _BAR.finditer(sides[1])}
     rest = [f"`{name}`" for name in names if name not in used]

@@ -32,8 +32,11 @@ class Response:
         most_trials: the largest number of trials; 1 where there are none.
         read: reads it from a record.
         read_trials: reads the number of trials.
-        required: the columns without which a row says nothing: its own and that of the trials, less those in which
-            missing is a category like any other.
+        weights: the column with the weight of a row, should there be one.
+        most_weight: the largest weight.
+        read_weight: reads it.
+        required: the columns without which a row says nothing: its own, that of the trials and that of the weights,
+            less those in which missing is a category like any other.
     """
 
     transform: Transform
@@ -46,6 +49,9 @@ class Response:
     most_trials: float
     read: Callable[[Record], jax.Array]
     read_trials: Callable[[Record], jax.Array]
+    weights: str | None
+    most_weight: float
+    read_weight: Callable[[Record], jax.Array]
     required: tuple[str, ...]
 
     @property
@@ -106,7 +112,13 @@ class Response:
 
 
 def read_response(
-    transform: Transform, trials: str | None, family: Family, columns: Columns, *, has_constant: bool
+    transform: Transform,
+    trials: str | None,
+    weights: str | None,
+    family: Family,
+    columns: Columns,
+    *,
+    has_constant: bool,
 ) -> Response:
     """Check a response and return how it is read. A number is centred if the design has the constant in it."""
     name, column, kind = transform.column, columns[transform.column], KINDS[family.response]
@@ -119,7 +131,9 @@ def read_response(
     category = columns.category(name) if is_class else None
     number, most, read_trials = _trials(trials, columns)
     if family.most_trials is not None and most > family.most_trials:
-        validation.refuse("family", family.name, f"has at most {family.most_trials:g} trials, not {most:g}; take binomial")
+        validation.refuse(
+            "family", family.name, f"has at most {family.most_trials:g} trials, not {most:g}; take binomial"
+        )
 
     def read(record: Record) -> jax.Array:
         if category is not None:
@@ -132,11 +146,24 @@ def read_response(
             return jnp.minimum(value, read_trials(record))
         return kind.read(value, transform.bounds)
 
-    parts = (name, number) if isinstance(number, str) else (name,)
+    most_weight, read_weight = _weights(weights, columns)
+    parts = [name, *([number] if isinstance(number, str) else []), *([weights] if weights is not None else [])]
     required = tuple(part for part in parts if columns[part].missing != "category")
-    classes = _classes(column, category)
     return Response(
-        transform, family.response, column.kind, classes, centre, half, number, most, read, read_trials, required
+        transform=transform,
+        needs=family.response,
+        kind=column.kind,
+        classes=_classes(column, category),
+        centre=centre,
+        half=half,
+        trials=number,
+        most_trials=most,
+        read=read,
+        read_trials=read_trials,
+        weights=weights,
+        most_weight=most_weight,
+        read_weight=read_weight,
+        required=required,
     )
 
 
@@ -178,3 +205,13 @@ def _trials(trials: str | None, columns: Columns) -> tuple[str | int | None, flo
             f"trials({trials}) is {words(column)}; expected a number, or an integer column with lower >= 0"
         )
     return trials, column.bounds[1], lambda record: columns.number(trials, record)
+
+
+def _weights(weights: str | None, columns: Columns) -> tuple[float, Callable[[Record], jax.Array]]:
+    """Return the largest weight of a row, and how it is read."""
+    if weights is None:
+        return 1.0, lambda _: jnp.float32(1.0)
+    column = columns[weights]
+    if column.kind not in {"number", "integer"} or column.bounds[0] < 0:
+        raise InvalidArgument(f"weights({weights}) is {words(column)}; expected a number or an integer with lower >= 0")
+    return column.bounds[1], lambda record: columns.number(weights, record)

@@ -61,7 +61,9 @@ def read_transform(text: str, columns: Columns) -> Transform:
     column = next(iter(expression.columns))
     hidden = re.sub(r"`[^`]+`", "_response", text)
     forward, inverse = _functions(ast.parse(hidden.strip(), mode="eval").body, text)
-    return Transform(expression.text, column, columns[column].bounds, expression.bounds, forward, inverse, is_plain=False)
+    return Transform(
+        expression.text, column, columns[column].bounds, expression.bounds, forward, inverse, is_plain=False
+    )
 
 
 def _functions(node: ast.expr, text: str) -> tuple[Function, Function]:
@@ -91,6 +93,6 @@ def _functions(node: ast.expr, text: str) -> tuple[Function, Function]:
         case _:
             pass
     raise InvalidArgument(
-        f"the response is {text!r}; expected a column, or a function of one that can be undone: {', '.join(_INVERSES)}, "
-        "and + - * / with a number on the right"
+        f"the response is {text!r}; expected a column, or a function of one that can be undone: "
+        f"{', '.join(_INVERSES)}, and + - * / with a number on the right"
     )

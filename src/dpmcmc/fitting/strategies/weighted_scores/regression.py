@@ -264,6 +264,10 @@ def _term(place: int, prior: Prior, *, on_line: bool = False) -> tuple[Any, Any]
 
     def of_vectors(vectors: Floats) -> Floats:
         value = vectors[..., place]
-        return prior.density(prior.from_line(np, value)) + prior.log_jacobian(np, value) if on_line else prior.density(value)
+        return (
+            prior.density(prior.from_line(np, value)) + prior.log_jacobian(np, value)
+            if on_line
+            else prior.density(value)
+        )
 
     return np.array([place]), of_vectors

@@ -151,7 +151,9 @@ def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, 
     gram = moves @ moves.T
     all_of = np.eye(regression.num_outputs + regression.scores.num_shapes)[kept]  # fixed shapes have no direction
     longest = found.longest(all_of.T @ gram @ all_of)
-    return moves.T @ score, moves.T @ slope @ moves, jnp.sum((variance @ moves) * moves, axis=0), longest
+    share = response.read_weight(row) / response.most_weight  # a weight that was stated, over the largest
+    spread = jnp.sum((variance @ moves) * moves, axis=0)
+    return share * (moves.T @ score), share * (moves.T @ slope @ moves), share**2 * spread, share * longest
 
 
 def _weights(size: int) -> Any:

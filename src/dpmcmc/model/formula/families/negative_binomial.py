@@ -70,7 +70,8 @@ class NegativeBinomial(CountsWithZero):
 def bound(response: Stated, region: Mapping[str, Interval]) -> Bound:
     """(y - mu) / (1 + mu / c) is at most u for mu <= u, the largest count.
 
-    In log c it is at most 2 u: c (psi(y + c) - psi(c)) - c y / (c + mu), between -y and y, and a part between -mu and 0.
+    In log c it is at most 2 u: c (psi(y + c) - psi(c)) - c y / (c + mu) lies between -y and y, the rest between -mu
+    and 0.
     """
     upper = response.bounds[1]
     others = (2 * upper,) if region["concentration"].moves else ()

@@ -92,9 +92,7 @@ def hurdle(counts: jax.Array, log_zero: jax.Array, y: jax.Array, share_of: Any) 
     return jnp.where(y == 0, jnp.log(share_of), above)
 
 
-def number_or_zero(
-    numbers: Callable[[jax.Array], jax.Array], eta: jax.Array, y: jax.Array, share_of: Any
-) -> jax.Array:
+def number_or_zero(numbers: Callable[[jax.Array], jax.Array], eta: jax.Array, y: jax.Array, share_of: Any) -> jax.Array:
     """Return the log-density of zero with one probability, and else of numbers, given theirs."""
     is_zero = y <= ZERO / 2
     above = jnp.log1p(-share_of) + numbers(jnp.where(is_zero, eta, y))

@@ -27,9 +27,7 @@ FAMILY = Family(
     draw=lambda key, eta, _, others: keep_or_zero(
         key, others["zi"], lambda own: draw_counts(own, eta, others["concentration"])
     ),
-    scores=lambda response: ZeroInflated(
-        response.bounds[1], negative_binomial.NegativeBinomial(response.bounds[1])
-    ),
+    scores=lambda response: ZeroInflated(response.bounds[1], negative_binomial.NegativeBinomial(response.bounds[1])),
     intercept=count_intercept,
     coefficients="normal(0, 1)",
     spread="half_normal(1)",
