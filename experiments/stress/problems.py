@@ -38,6 +38,7 @@ class Problem:
         numbers: how many numeric predictors there are.
         trials: of a proportion.
         levels: of the category, should some of them be rare or empty; none without a category.
+        widening: how fast the logarithm of sigma grows with the first number, where sigma has a formula.
     """
 
     family: str
@@ -54,6 +55,7 @@ class Problem:
     numbers: int = 4
     trials: int = 5
     levels: tuple[str, ...] = ("a", "b", "c")
+    widening: float | None = None
 
     @property
     def formula(self) -> str:
@@ -61,7 +63,7 @@ class Problem:
         response = f"y | trials({self.trials})" if self.family in {"binomial", "beta_binomial"} else "y"
         terms = [f"x{number}" for number in range(self.numbers)]
         terms += [*(["ward"] if self.levels else []), *(["(1|site)"] if self.groups else [])]
-        return f"{response} ~ {' + '.join(terms) or '1'}"
+        return f"{response} ~ {' + '.join(terms) or '1'}" + ("" if self.widening is None else "; sigma ~ x0")
 
     @property
     def schema(self) -> dp.Schema:
@@ -113,6 +115,8 @@ class Problem:
         known = {f"x{number}": float(slope) for number, slope in enumerate(self.slopes)}
         if not self.levels and self.family == "bernoulli":
             known["intercept"] = self.constant
+        if self.widening is not None:
+            known |= {"sigma: intercept": float(np.log(self.sigma)), "sigma: x0": self.widening}
         if "d" not in self.levels and self.levels:
             known |= {"ward[b]": float(LEVELS[1]), "ward[c]": float(LEVELS[2])}
         if self.family == "categorical":
@@ -137,6 +141,9 @@ class Problem:
             eta = eta + spread * np.random.default_rng(seed + 10**6).standard_normal(count)[site]
         if self.alter is not None:
             eta = self.alter(rng, columns, eta)
+        if self.widening is not None:
+            sigma = self.sigma * np.exp(self.widening * columns["x0"])
+            return pd.DataFrame({**columns, "y": eta + sigma * rng.standard_normal(self.size)})
         respond = self.respond or (lambda rng, eta: self._draw(rng, eta))
         return pd.DataFrame({**columns, "y": respond(rng, eta)})
 
@@ -276,8 +283,13 @@ def _zeros(rng: Generator, eta: np.ndarray) -> np.ndarray:
 WIDE = (-50.0, 50.0)
 LEVELS_WITH_NONE = ("a", "b", "c", "d", "e")
 
+# the exact posteriors are found by way of second derivatives, which Laplace's law does not have
 PROBLEMS: Mapping[str, Problem] = {
-    **{f"{family} plain": Problem(family, constant=0.5 if "hurdle" in family else 0.0) for family in FAMILIES},
+    **{
+        f"{family} plain": Problem(family, constant=0.5 if "hurdle" in family else 0.0)
+        for family in FAMILIES
+        if family != "laplace"
+    },
     "bernoulli n=2000": Problem("bernoulli", 2000),
     "bernoulli n=500, one number": Problem("bernoulli", 500, numbers=1),
     "bernoulli n=500, a share alone": Problem("bernoulli", 500, constant=-1.0, numbers=0, levels=()),
@@ -320,6 +332,8 @@ PROBLEMS: Mapping[str, Problem] = {
     "negative_binomial rare": Problem("negative_binomial", constant=-2.0),
     "negative_binomial large": Problem("negative_binomial", constant=2.5, response_bounds=(0, 500)),
     "negative_binomial nearly poisson": Problem("negative_binomial", constant=1.0, concentration=20.0),
+    "gaussian sigma ~ x0": Problem("gaussian", widening=0.7),
+    "gaussian sigma ~ x0, bounds x10": Problem("gaussian", widening=0.7, bounds=10.0, response_bounds=(-60.0, 60.0)),
     "gamma bounds x1000": Problem("gamma", response_bounds=(1e-6, 1e6)),
     "weibull bounds x1000": Problem("weibull", constant=3.0, response_bounds=(1e-6, 1e6)),
     "gamma with lognormal tails": Problem("gamma", respond=_lognormal, holds=False),

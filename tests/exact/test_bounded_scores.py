@@ -52,7 +52,7 @@ def share(x):
 
 
 SHARE, ODDS = special.expit(-0.8), -0.8
-# predictors, shapes as a sampler moves them, and the law in SciPy: probabilities of counts, or a density of what is read
+# predictors, shapes as a sampler moves them, and SciPy's law: probabilities of counts, or a density of what is read
 CASES = {
     "bernoulli": ([-1.3], [], stats.bernoulli(share(-1.3)).pmf),
     "probit": ([-0.9], [], stats.bernoulli(stats.norm.cdf(-0.9)).pmf),

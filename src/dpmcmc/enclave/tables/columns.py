@@ -108,8 +108,8 @@ def value_type(name: str, kept: Any) -> Any:
     kind = kept.value_type if types.is_dictionary(kept) else kept
     if types.is_temporal(kind):
         raise InvalidArgument(
-            f"column {name!r} is kept as dates or times; state kind='date' with lower and upper, or add a column with a "
-            "number, such as the age in years, and state that one"
+            f"column {name!r} is kept as dates or times; state kind='date' with lower and upper, or add a column with "
+            "a number, such as the age in years, and state that one"
         )
     known = ("boolean", "integer", "floating", "decimal", "string", "large_string", "string_view")
     binary = ("binary", "large_binary", "binary_view", "fixed_size_binary", "null")

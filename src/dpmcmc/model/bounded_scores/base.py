@@ -2,8 +2,9 @@
 
 A score that is clipped has another mean, so an estimate from clipped scores is biased. Here it is bounded by a function
 of the residual whose mean under the model, given the predictors, is known and taken off; what is left to bound is a
-matter of the predictors alone, by a weight that does not look at the response. The estimating equation then has the truth as its root if the model holds: bounded-influence estimators of Mallows' type (Cantoni and Ronchetti
-2001; Avella-Medina 2021 for the link to privacy).
+matter of the predictors alone, by a weight that does not look at the response. The estimating equation then has
+the truth as its root if the model holds: bounded-influence estimators of Mallows' type (Cantoni and Ronchetti 2001;
+Avella-Medina 2021 for the link to privacy).
 
 A family's *arguments* are its predictors and then its shape parameters, as a sampler moves in them: logarithms of
 positive ones, a first cutpoint and the logarithms of the gaps.

@@ -31,6 +31,9 @@ CENTRAL = 0.1
 POINTS = 41
 """Of a grid along predictors and responses."""
 
+SCALES = (0.1, 2.0)
+"""A scale with a formula is taken to lie between these, on the model's scale."""
+
 EFFECT = 3.0
 """Random intercepts are taken to lie within so many of their standard deviations."""
 
@@ -61,6 +64,9 @@ def gradient_bound(coordinates: Coordinates, family: str, stated: Region | None)
         if prior.fixed is None:
             conditions.append(f"the random intercepts {name} within {EFFECT:g} of their standard deviations")
     of, intervals = FAMILIES[family], _intervals(coordinates, region)
+    if coordinates.scale is not None:
+        intervals[coordinates.scale.name] = Interval(*SCALES, True)
+        conditions.append(f"{coordinates.scale.name} between {SCALES[0]:g} and {SCALES[1]:g}")
     found = _on_grid(coordinates, of, intervals) if of.bound is None else of.bound(coordinates.response, intervals)
     residual, others, condition = found
     conditions += [condition] if condition else []

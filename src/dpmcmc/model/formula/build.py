@@ -5,17 +5,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Columns, Record
-from dpmcmc.model.formula.coordinates import Coordinates, Position
+from dpmcmc.model.formula.coordinates import Coordinates, Position, Scale
 from dpmcmc.model.formula.design import Design, build_design, without_slash
 from dpmcmc.model.formula.expression import Expression, read_expression
 from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES, find_family, plain_family
 from dpmcmc.model.formula.families.family import Family, default
 from dpmcmc.model.formula.kinds import KINDS, words
 from dpmcmc.model.formula.model import FormulaModel
-from dpmcmc.model.formula.parse import Parsed, parse
+from dpmcmc.model.formula.parse import Parsed, parse_all
 from dpmcmc.model.formula.priors import Prior, VectorPrior, choose, read_prior, support_of
 from dpmcmc.model.formula.response import Response, read_response
 from dpmcmc.model.formula.transforms import Transform, read_transform
@@ -54,7 +55,7 @@ def from_formula(
         InvalidArgument: the formula, the schema, the family or a prior do not fit; the message says which and why.
     """
     columns = Columns(Schema.read(schema))
-    parsed = parse(formula, tuple(Schema.read(schema).columns))
+    parsed = parse_all(formula, tuple(Schema.read(schema).columns))
     transform = read_transform(parsed.response, columns)
     of = _family(family, parsed, transform, columns)
     design, read = build_design(parsed.terms, parsed.has_intercept, columns)
@@ -70,7 +71,9 @@ def from_formula(
     def log_likelihood(position: Position, record: Record) -> jax.Array:
         natural = coordinates.natural(position)
         eta = coordinates.predictor(natural, record)
-        density = of.log_density(eta, response.read(record), response.read_trials(record), natural.others)
+        density = of.log_density(
+            eta, response.read(record), response.read_trials(record), coordinates.others_of(natural, record)
+        )
         weighted = density if response.weights is None else density * response.read_weight(record)
         return jnp.where(response.is_there(record), weighted, 0.0)
 
@@ -111,8 +114,8 @@ def _check(parsed: Parsed, transform: Transform, of: Family, used: set[str]) -> 
         raise InvalidArgument(f"weights({parsed.weights}) is the response or its trials; expected another column")
     if transform.column in used:
         raise InvalidArgument(
-            f"the formula has {transform.column!r} on both sides; a response cannot explain itself, leave it out on the "
-            "right"
+            f"the formula has {transform.column!r} on both sides; a response cannot explain itself, leave it out on "
+            "the right"
         )
     if family == "ordinal" and not parsed.has_intercept:
         raise InvalidArgument("family='ordinal' has cutpoints for an intercept; leave out '0 +' or '- 1'")
@@ -138,7 +141,8 @@ def _coordinates(
     groups = {f"1|{group}": columns.category(group) for group in parsed.groups}
     others = {**of.others, **({"cutpoints": CUTPOINTS} if ordered else {})}
     wanted = {without_slash(key.replace(" ", "") if key not in names else key): text for key, text in stated.items()}
-    _check_names(wanted, names, terms, [*others, *groups])
+    of_scale = [f"{of.scale}:{name}" for name in names] if parsed.scale is not None else []
+    _check_names(wanted, names, terms, [*others, *groups, *of_scale])
     intercept = default(of.intercept, response)
     defaults = {name: default(prior, response) for name, prior in of.others.items()}
     slope = read_prior("slopes", of.coefficients).arguments[1]
@@ -148,6 +152,8 @@ def _coordinates(
         return f"normal(0, {slope * own:.4g})" if own is not None else of.coefficients
 
     chosen = choose(names, terms, wanted, lambda name: intercept if name == "intercept" else usual(name))
+    scale = _scale(parsed, of, design, wanted)
+    defaults = {name: prior for name, prior in defaults.items() if scale is None or name != scale.name}
     return Coordinates(
         design=design,
         response=response,
@@ -157,7 +163,39 @@ def _coordinates(
         groups={name: (category, _positive(name, wanted, of.spread)) for name, category in groups.items()},
         offsets=offsets,
         has_classes=has_classes,
+        scale=scale,
     )
+
+
+def _scale(parsed: Parsed, of: Family, design: Design, stated: Mapping[str, str]) -> Scale | None:
+    """Return the formula of a scale, should there be one."""
+    if parsed.scale is None:
+        return None
+    if of.scale is None or parsed.scale.response != of.scale:
+        known = ", ".join(name for name, family in FAMILIES.items() if family.scale is not None)
+        raise InvalidArgument(
+            f"the formula has a part for {parsed.scale.response!r}; expected {of.scale or 'none'} with "
+            f"family={of.name!r}. Families whose sigma may have a formula are {known}"
+        )
+    written = {"1", *(":".join(term) for term in parsed.scale.terms)}
+    places = [
+        place
+        for place, block in enumerate(block for block in design.blocks for _ in block.block.names())
+        if block.block.term.written in written
+    ]
+    others = np.setdiff1d(np.arange(len(design.names)), places)
+    if np.any(design.to_unscaled[np.ix_(others, places)]):
+        raise InvalidArgument("the second part of the formula has a product without its factors; add these to it")
+    names = [f"{of.scale}: {design.names[place]}" for place in places]
+    texts = [
+        stated.get(without_slash(name.replace(" ", "")), LOG_SCALE if not at else SLOPE)
+        for at, name in enumerate(names)
+    ]
+    return Scale(of.scale, tuple(places), VectorPrior(tuple(map(read_prior, names, texts))))
+
+
+LOG_SCALE, SLOPE = "normal(-1, 1)", "normal(0, 0.5)"
+"""The default priors of the logarithm of a scale that has a formula, and of its slopes."""
 
 
 def _positive(name: str, stated: Mapping[str, str], usual: str) -> Prior:

@@ -18,6 +18,8 @@ def prior_words(coordinates: Coordinates) -> dict[str, str]:
     if coordinates.cutpoints is not None:
         words["cutpoints"] = str(coordinates.cutpoints)
     words.update({name: str(prior) for name, prior in coordinates.others.items()})
+    if coordinates.scale is not None:
+        words.update(zip(coordinates.scale_names, map(str, coordinates.scale.prior.priors), strict=True))
     words.update({name: str(prior) for name, (_, prior) in coordinates.groups.items()})
     return words
 

@@ -31,7 +31,7 @@ STATEFUL: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         ("mo", "monotonic"),
-        "how its steps share an effect. Write steps(x): one coefficient for each step, none of which is forced to a sign",
+        "how its steps share an effect. Write steps(x): one coefficient for each step, none of them forced to a sign",
     ),
     "lag": "the row before",
 }

@@ -117,7 +117,7 @@ def _share(column: Column, bounds: Bounds) -> str:
         ""
         if fits
         else (
-            "a number with lower > 0 and upper < 1, as 0.001 and 0.999: at zero and one there is no density, and what is "
+            "a number with lower > 0 and upper < 1, as 0.001 and 0.999: at zero and one there is no density, and what "
             "beyond the bounds is moved to them"
         )
     )

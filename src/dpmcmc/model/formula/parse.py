@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from dpmcmc import validation
@@ -28,6 +28,7 @@ class Parsed:
         terms: the factors of each term on the right, short terms first, as in every design matrix.
         groups: the columns of random intercepts.
         offsets: the expressions that are added with the coefficient one.
+        scale: the formula of a scale, whose response is the scale's name.
     """
 
     response: str
@@ -37,6 +38,34 @@ class Parsed:
     terms: tuple[tuple[str, ...], ...]
     groups: tuple[str, ...]
     offsets: tuple[str, ...]
+    scale: "Parsed | None" = None
+
+
+def parse_all(formula: str, names: Sequence[str] = ()) -> Parsed:
+    """Take a formula apart that may have a second one for a scale behind a semicolon, as in ``y ~ x; sigma ~ x``."""
+    first, *others = validation.text("formula", formula).split(";")
+    if len(others) > 1 or (others and not others[0].strip()):
+        validation.refuse("formula", formula, "must have at most one further formula, as in 'y ~ x; sigma ~ x'")
+    parsed = parse(first.strip(), names)
+    if not others:
+        return parsed
+    scale = parse(others[0].strip(), names)
+    if (
+        not (scale.has_intercept and parsed.has_intercept)
+        or scale.groups
+        or scale.offsets
+        or scale.trials
+        or scale.weights
+    ):
+        validation.refuse(
+            "formula", formula, "must have an intercept in both parts, and columns alone in the second one"
+        )
+    missing = [":".join(term) for term in scale.terms if term not in parsed.terms]
+    if missing:
+        validation.refuse(
+            "formula", formula, f"has {', '.join(missing)} in its second part alone; write it in the first one as well"
+        )
+    return replace(parsed, scale=scale)
 
 
 def parse(formula: str, names: Sequence[str] = ()) -> Parsed:

@@ -54,7 +54,10 @@ def draw_response(
     natural = coordinates.natural(position)
     eta = jax.vmap(lambda record: coordinates.predictor(natural, record))(records)
     trials = jax.vmap(coordinates.response.read_trials)(records) * jnp.ones(eta.shape[:1])
-    return coordinates.response.stored(family.draw(key, eta, trials, natural.others))
+    others = (
+        jax.vmap(lambda record: dict(coordinates.others_of(natural, record)))(records) if coordinates.scale else None
+    )
+    return coordinates.response.stored(family.draw(key, eta, trials, natural.others if others is None else others))
 
 
 def _column(uniform: jax.Array, column: Column) -> jax.Array:

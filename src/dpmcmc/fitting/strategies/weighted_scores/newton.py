@@ -186,7 +186,7 @@ def usual_predictors(regression: Regression, point: Floats, moments: Moments) ->
 def with_known_shapes(regression: Regression, information: Floats, point: Floats, moments: Moments) -> Floats:
     """Return an information with that of the shape parameters as the model has it, where it has it."""
     found, place = information.copy(), regression.num_linear
-    if isinstance(regression.scores, TabledScores) and regression.free:
+    if isinstance(regression.scores, TabledScores) and regression.free and not regression.num_of_scale:
         each = regression.scores.information(usual_predictors(regression, point, moments), regression.shapes(np, point))
         kept = 1 + np.array(regression.free)
         found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know nothing of each other, or little
@@ -249,7 +249,10 @@ class Steps:
         predictors = usual_predictors(regression, point, self.moments)
         linear, shapes = regression.scores.cut_roots(predictors, regression.shapes(np, point), bound)
         free = list(regression.free)
-        return linalg.block_diag(linear * np.eye(regression.num_linear), shapes[np.ix_(free, free)])
+        if not regression.num_of_scale:
+            return linalg.block_diag(linear * np.eye(regression.num_linear), shapes[np.ix_(free, free)])
+        of_scale = np.diag(shapes)[0] * np.eye(regression.num_of_scale)
+        return linalg.block_diag(linear * np.eye(regression.num_linear), of_scale, shapes[np.ix_(free[1:], free[1:])])
 
     def trusted(self, move: Floats, share: float = 1.0) -> Floats:
         """Return a move, shortened where it would go further than a linear answer holds."""

@@ -94,15 +94,30 @@ class Regression:
     @cached_property
     def dimension(self) -> int:
         """How many parameters there are, standard deviations of random intercepts not counted."""
-        return self.num_linear + len(self.free)
+        return self.num_linear + self.num_of_scale + len(self.free) - (self.num_of_scale > 0)
 
     @cached_property
     def free(self) -> tuple[int, ...]:
         """Which shape parameters are not fixed."""
         if self._coordinates.cutpoints is not None:
             return tuple(range(self.scores.num_shapes))
+        first = 1 if self.num_of_scale else 0  # a scale with a formula comes first
         priors = self._coordinates.others.values()
-        return tuple(place for place, prior in enumerate(priors) if prior.fixed is None)
+        rest = tuple(first + place for place, prior in enumerate(priors) if prior.fixed is None)
+        return (0, *rest) if first else rest
+
+    @property
+    def num_of_scale(self) -> int:
+        """How many parameters the logarithm of a scale has that has a formula; else none."""
+        return 0 if self._coordinates.scale is None else len(self._coordinates.scale.places)
+
+    def shape_moves(self, factor: Any, columns: Any) -> Any:
+        """Return how the free shapes of a record move with the coordinates, given its columns."""
+        scale = self._coordinates.scale
+        if scale is None:
+            return factor[self.num_linear :]
+        own = columns[np.array(scale.places)] @ factor[self.num_linear : self.num_linear + self.num_of_scale]
+        return jnp.concatenate([own[None], factor[self.num_linear + self.num_of_scale :]])
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -152,15 +167,18 @@ class Regression:
         linear = vector[: self.num_linear].reshape(self.num_columns, self.num_outputs)
         return self.row(record) @ linear + self._coordinates.offset(record)
 
-    def shapes(self, xp: Any, vector: Any) -> Any:
-        """Return the shape parameters, the fixed ones among them."""
+    def shapes(self, xp: Any, vector: Any, columns: Any = None) -> Any:
+        """Return the shape parameters, fixed ones among them; of a record with these columns, or of a middle one."""
         if self._coordinates.cutpoints is not None:
             return vector[self.num_linear :]
-        places = iter(range(self.num_linear, self.dimension))
+        places = iter(range(self.num_linear + self.num_of_scale, self.dimension))
         values = [
             vector[next(places)] if prior.fixed is None else prior.to_line(np, prior.fixed)
             for prior in self._coordinates.others.values()
         ]
+        if self._coordinates.scale is not None:
+            own = vector[self.num_linear : self.num_linear + self.num_of_scale]
+            values.insert(0, own[0] if columns is None else columns[np.array(self._coordinates.scale.places)] @ own)
         return xp.stack([xp.asarray(value, vector.dtype) for value in values]) if values else xp.zeros(0)
 
     # the prior, on the host
@@ -201,6 +219,8 @@ class Regression:
         scales += [1.0] * (self.num_linear - len(scales))
         if coordinates.cutpoints is not None:
             return scales + [1.0] * len(self.free)
+        if coordinates.scale is not None:
+            scales += [_width(prior) for prior in coordinates.scale.prior.priors]
         positive = [prior for prior in coordinates.others.values() if prior.fixed is None]
         return scales + [_width(prior, on_line=True) for prior in positive]
 
@@ -226,6 +246,9 @@ class Regression:
             yield np.array(places), ordered
             return
         place = self.num_linear
+        for prior in () if coordinates.scale is None else coordinates.scale.prior.priors:
+            yield _term(place, prior)
+            place += 1
         for prior in coordinates.others.values():
             if prior.fixed is None:
                 yield _term(place, prior, on_line=True)
@@ -243,8 +266,11 @@ class Regression:
         if coordinates.cutpoints is not None:
             position["cutpoints"] = vectors[..., self.num_linear :]
         else:
+            first = self.num_linear + self.num_of_scale
+            if coordinates.scale is not None:
+                position[coordinates.scale.name] = vectors[..., self.num_linear : first]
             names = [name for name, prior in coordinates.others.items() if prior.fixed is None]
-            position.update({name: vectors[..., self.num_linear + place] for place, name in enumerate(names)})
+            position.update({name: vectors[..., first + place] for place, name in enumerate(names)})
         for group in self.groups:
             spread = spreads[group.name].reshape(*axes, *group.shape[1:])
             effects = vectors[..., group.places].reshape(*axes, *group.shape)

@@ -17,7 +17,10 @@ def start(regression: Regression, response: Spread, offset: float, moments: Mome
     if "intercept" in names:
         place = names.index("intercept") * regression.num_outputs
         vector[place : place + regression.num_outputs] = constants - offset
-    vector[regression.num_linear :] = shapes[list(regression.free)]
+    place = regression.num_linear + max(regression.num_of_scale - 1, 0)
+    vector[place:] = shapes[list(regression.free)]
+    if regression.num_of_scale:  # the logarithm of a scale has the constant first
+        vector[regression.num_linear], vector[place] = shapes[0], 0.0 if regression.num_of_scale > 1 else shapes[0]
     return vector
 
 
@@ -29,6 +32,14 @@ def information(regression: Regression, vector: Floats, moments: Moments) -> Flo
     squares = np.outer(moments.means, moments.means) + np.diag(moments.sds**2)
     result = np.zeros((regression.dimension, regression.dimension))
     result[: regression.num_linear, : regression.num_linear] = np.kron(squares, each[:size, :size])
-    for place, shape in enumerate(regression.free):
-        result[regression.num_linear + place, regression.num_linear + place] = each[size + shape, size + shape]
+    place = regression.num_linear
+    if regression.num_of_scale:
+        columns = np.array(regression.model.coordinates.scale_places)
+        own = slice(place, place + regression.num_of_scale)
+        result[own, own] = each[size, size] * squares[np.ix_(columns, columns)]
+        place += regression.num_of_scale - 1
+    for shape in regression.free[1:] if regression.num_of_scale else regression.free:
+        place += 1 if regression.num_of_scale else 0
+        result[place, place] = each[size + shape, size + shape]
+        place += 0 if regression.num_of_scale else 1
     return moments.size * result

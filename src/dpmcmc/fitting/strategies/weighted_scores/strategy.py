@@ -306,7 +306,12 @@ class WeightedScores:
         move = joined.release.whitening.inverse @ (mean - joined.release.point)
         moved = verdict.distance(joined, move, first.score_variance)
         decided = verdict.decided_by_prior(self.regression, drawn.vectors)
-        shapes = np.append(np.zeros(self.regression.num_linear), np.ones(len(self.regression.free))) > 0
+        shapes = (
+            np.append(
+                np.zeros(self.regression.num_linear), np.ones(self.regression.dimension - self.regression.num_linear)
+            )
+            > 0
+        )
         quality = verdict.judge(
             joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes
         )
