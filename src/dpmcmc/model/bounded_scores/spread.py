@@ -31,6 +31,11 @@ class Spread:
         """The variance, that within bins not counted."""
         return float(self.shares @ (self.middles - self.mean) ** 2)
 
+    @property
+    def reach(self) -> float:
+        """The root of the mean square of the distance from the mean, each weighted by its square."""
+        return float(np.sqrt(self.shares @ (self.middles - self.mean) ** 4 / max(self.variance, 1e-12)))
+
     def without_zeros(self) -> "Spread":
         """Return the histogram of what lies above the first bin."""
         total = self.shares[1:].sum()

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpmcmc.fitting.strategies.weighted_scores.newton import Release
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout

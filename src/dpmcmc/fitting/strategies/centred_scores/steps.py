@@ -15,16 +15,10 @@ from scipy import linalg
 from scipy.optimize import nnls
 
 from dpmcmc.fitting.strategies.centred_scores.releases import LEVELS, RADII, SIDE, Answer, Asked, First
-from dpmcmc.fitting.strategies.weighted_scores.newton import (
-    CARRIED,
-    LEAST_WEIGHT,
-    SEEN,
-    Likelihood,
-    Release,
-    Whitening,
-    whiten,
-)
+from dpmcmc.fitting.strategies.weighted_scores.newton import CARRIED, SEEN
+from dpmcmc.fitting.strategies.weighted_scores.release import LEAST_WEIGHT, Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening, whiten
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
 

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, SEEN, Release, Steps
+from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, SEEN, Steps
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, RATIO
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats, Scores
 

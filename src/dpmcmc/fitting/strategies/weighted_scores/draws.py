@@ -13,8 +13,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy import linalg, stats
 
-from dpmcmc.fitting.strategies.weighted_scores.newton import Release
 from dpmcmc.fitting.strategies.weighted_scores.regression import Group, Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood
 
@@ -58,6 +58,7 @@ def join(first: Release, second: Release, moved: Floats | None = None) -> Joined
         moved: how far the point of the second is from that of the first, in whitened coordinates, if that is not the
             difference of the two.
     """
+    of_both = None if second.entries is None or first.entries is None else (first.entries + second.entries) / 2
     weights = np.array([first.slope_sd, second.slope_sd]) ** -2.0
     weights = weights / weights.sum()
     slope = weights[0] * first.slope + weights[1] * second.slope
@@ -79,6 +80,7 @@ def join(first: Release, second: Release, moved: Floats | None = None) -> Joined
         slope_sd=slope_sd,
         variance=variance,
         differences=differences,
+        entries=of_both,
         lengths_sd=float(np.sqrt(np.sum((weights * [first.lengths_sd, second.lengths_sd]) ** 2))),
     )
     return Joined(joined, float(np.sum((second.score - predicted) ** 2)) / total)
@@ -142,11 +144,12 @@ def _drawn_slope(release: Release, rng: Generator) -> Floats:
     size = release.dimension
     noise = np.tril(rng.standard_normal((size, size)))
     both = noise + np.tril(noise, -1).T
-    drawn = release.slope + release.slope_sd * both * np.where(np.eye(size) > 0, 1.0, np.sqrt(0.5))
-    unseen = int(np.sum(np.linalg.eigvalsh(release.slope) <= release.noise_level))
+    drawn = release.slope + release.slope_sds * both * np.where(np.eye(size) > 0, 1.0, np.sqrt(0.5))
+    values, vectors = np.linalg.eigh(release.slope)
+    unseen = int(np.sum(values <= release.noise_levels(vectors)))
     values, vectors = np.linalg.eigh(drawn)
-    is_seen = np.arange(size) >= unseen
-    return (vectors * np.where(is_seen, np.maximum(values, LEAST_SEEN * release.noise_level), values)) @ vectors.T
+    is_seen, least = np.arange(size) >= unseen, LEAST_SEEN * release.noise_levels(vectors)
+    return (vectors * np.where(is_seen, np.maximum(values, least), np.minimum(values, 0.0))) @ vectors.T
 
 
 class _Quadratic(NamedTuple):

@@ -19,8 +19,11 @@ from dpmcmc.model.bounded_scores.spread import Spread
 BINS, FEW_BINS, MANY = 64, 24, 24
 """Bins of a number; fewer where there are many numbers."""
 
-SEEN = 3.0
-"""Counts of less than so many standard deviations of their noise are not believed."""
+MOST_DOUBT = 1.5
+"""How uncertain the square of a column is at most, beside itself."""
+
+SEEN, MOST = 4.0, 0.7
+"""Counts of less than so many standard deviations of their noise are not believed, and the share that should be."""
 
 
 class Counted(NamedTuple):
@@ -37,6 +40,10 @@ class Moments(NamedTuple):
     sds: Floats
     size: float
     """How many records there are, about."""
+    doubts: Floats
+    """How uncertain the square of a column is, beside itself: that of a level with few rows or none."""
+    rows: Floats
+    """For each column a row that tells of it: one of a level has no other, one of a number is as far out as tells most."""
 
 
 _ANY = Sum(1.0, 1.0)
@@ -165,17 +172,35 @@ class Histograms:
         size = max(float(np.asarray(response.counts)[0]), 5 * float(response.sd), 1.0)
         counts, sd = np.asarray(columns.counts, float), float(columns.sd)
         flags = int((~self.numeric).sum())
-        means, sds = np.zeros(len(self.numeric)), np.ones(len(self.numeric))
+        means, sds, doubts, reaches = (np.zeros(len(self.numeric)) for _ in range(4))
         least = min(sd / 2, size / 4)
-        share = np.clip(counts[:flags], least, size - least) / size
+        kept = np.clip(counts[:flags], least, size - least)
         is_constant = (np.flatnonzero(~self.numeric) == 0) & self._has_intercept
-        means[~self.numeric] = np.where(is_constant, 1.0, share)
-        sds[~self.numeric] = np.where(is_constant, 0.0, np.sqrt(share * (1 - share)))
+        means[~self.numeric] = np.where(is_constant, 1.0, kept / size)
+        means = self._shared(means)
+        sds[~self.numeric] = np.sqrt(means * (1 - means))[~self.numeric]
+        doubts[~self.numeric] = np.where(is_constant, 0.0, np.minimum(sd / kept, MOST_DOUBT))
         middles = _middles(self.column_edges)
         for place, row in zip(np.flatnonzero(self.numeric), counts[flags:].reshape(-1, len(middles)), strict=True):
             spread = Spread(middles, _shares(row, sd))
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
-        return Moments(means, sds, size)
+            reaches[place] = max(spread.reach, sds[place])
+        return Moments(means, sds, size, doubts, self._rows(means, reaches))
+
+    def _rows(self, means: Floats, reaches: Floats) -> Floats:
+        """Return a row that tells of each column, given how far out a number is that does."""
+        same = self.regression.blocks[:, None] == self.regression.blocks
+        levels = np.where(same, np.eye(len(means)), means)
+        return np.where(self.numeric[:, None], means + np.diag(reaches), levels)
+
+    def _shared(self, means: Floats) -> Floats:
+        """Return the shares of levels, none of which meet: those of a random intercept add up to one."""
+        found, blocks, num_terms = means.copy(), self.regression.blocks, len(self.regression.model.coordinates.blocks)
+        for block in set(blocks[~self.numeric]) - {0} if self._has_intercept else set(blocks[~self.numeric]):
+            own = (blocks == block) & ~self.numeric
+            total = float(means[own].sum())
+            found[own] = means[own] / (total if block >= num_terms else max(total, 1.0))
+        return found
 
     @property
     def _has_intercept(self) -> bool:
@@ -194,7 +219,15 @@ def _middles(edges: Floats) -> Floats:
 
 
 def _shares(counts: Floats, sd: float) -> Floats:
-    """Return the shares of bins whose counts stand out of their noise; even ones if none does."""
-    believed = np.where(counts > SEEN * sd, counts, 0.0)
-    total = believed.sum()
-    return believed / total if total > 0 else np.full(len(counts), 1 / len(counts))
+    """Return the shares of bins whose counts stand out of their noise; even ones if none does.
+
+    Where most of the records are in bins that do not, neighbours are counted together, as many as it takes.
+    """
+    number = len(counts)
+    for width in 2 ** np.arange(int(np.log2(number)) + 1):
+        padded = np.pad(counts, (0, -number % width))
+        together = padded.reshape(-1, width).sum(axis=1)
+        believed = np.repeat(np.where(together > SEEN * np.sqrt(width) * sd, together, 0.0), width)[:number]
+        if believed.sum() > width * MOST * counts.sum():
+            break
+    return believed / believed.sum() if believed.any() else np.full(number, 1 / number)

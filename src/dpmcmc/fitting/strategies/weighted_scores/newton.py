@@ -13,11 +13,14 @@ import numpy as np
 from scipy import linalg
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.numbers import LocationScale
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, TabledScores
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
-from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening, whiten
+from dpmcmc.fitting.strategies.weighted_scores.start import mean_squares
+from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening, whiten
 
 PILOT_BOUND = 1.0
 """Where scores are cut off in the pilot, in their standard deviations: noise counts there, and efficiency does not."""
@@ -31,23 +34,23 @@ CARRIED = 0.5
 EARLY = 0.4
 """The share of the steps that are early ones."""
 
+SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
+"""Predictors for which a mean over them stands, in standard deviations, with their weights: Gauss and Hermite's."""
+
+LINEAR = 0.3
+"""How far the logarithm of a scale may be off for its score to be linear."""
+
 POOLED = 3
 """Of so many steps the score histograms are joined."""
 
 SEEN = 3.0
 """Bins of less than so many standard deviations of their noise are not believed."""
 
-LEAST_WEIGHT = 0.02
-"""Mean weights below this are taken to be noise."""
-
-UNEVEN, LEAST_UNEVEN = 0.3, 0.05
-"""How much mean weights usually differ between coordinates, and how small they may be beside the mean."""
-
-MOST_SCALE = 4.0
-"""By how much the whole information may differ from what was known of it."""
-
 DOUBT = 2.0
 """How large eigenvalues of what is not known of the information are in whitened coordinates, before any release."""
+
+MOST_CHANGE = 64.0
+"""By how much a step may change what is known of the predictors: a scale by its square, else it is the fourth root."""
 
 DRIFT, LEAST_DRIFT = 0.7, 0.1
 """By how much the information changes, so measured, where a step moves the predictors by one, and at least."""
@@ -56,138 +59,30 @@ DRIFT, LEAST_DRIFT = 0.7, 0.1
 Ask = Callable[[Asked], Answer]
 
 
-@dataclass(frozen=True)
-class Release:
-    """One answer, in the coordinates in which it was asked."""
-
-    point: Floats
-    whitening: Whitening
-    radius: float
-    score: Floats
-    score_variance: float
-    slope: Floats
-    slope_sd: float
-    variance: float
-    lengths: Floats
-    lengths_sd: float
-    roots: Floats
-    """A root T of variance over slope, in the parameters: cut scores vary less than their slope says, T M T^T."""
-    differences: Floats | None = None
-    """The variance in each coordinate, less the mean over them, if it was asked for; its noise is that of lengths."""
-
-    @property
-    def dimension(self) -> int:
-        """The number of parameters."""
-        return len(self.point)
-
-    @property
-    def mean_weight(self) -> float:
-        """The mean weight of a record, weighted by its information: about V over M."""
-        least = self.slope_sd * self.dimension
-        return float(np.clip(self.variance / max(np.trace(self.slope), least), LEAST_WEIGHT, 1.0))
-
-    @property
-    def noise_level(self) -> float:
-        """How large an eigenvalue of the slope noise alone makes, about."""
-        return self.slope_sd * float(np.sqrt(self.dimension))
-
-    def likelihood(self, slope: Floats | None = None) -> Likelihood:
-        """Return what it tells of the parameters; eigenvalues within their noise tell nothing."""
-        seen = self.seen(self.slope if slope is None else slope)
-        spread = self.data_variance(seen) + self.score_variance * np.eye(self.dimension)
-        gain = np.linalg.solve(spread, seen).T
-        return Likelihood((gain @ seen + (gain @ seen).T) / 2, gain @ self.score)
-
-    def seen(self, slope: Floats) -> Floats:
-        """Return a slope without directions that are within their noise."""
-        values, vectors = np.linalg.eigh(slope)
-        return (vectors * np.where(values > self.noise_level, values, 0.0)) @ vectors.T
-
-    def data_variance(self, slope: Floats) -> Floats:
-        """Return the variance of the sum of scores given the predictors, for a slope: its shape, and its trace."""
-        shape, released = self._cut(slope), self._cut(self.slope)
-        least = self.slope_sd * self.dimension
-        share = np.clip(self.variance / max(float(np.trace(released)), least), LEAST_WEIGHT, 1.0)
-        unevenness = np.sqrt(self.unevenness)
-        return float(share) * unevenness[:, None] * shape * unevenness
-
-    def _cut(self, slope: Floats) -> Floats:
-        """Return the variance of scores that are cut as these are, but have no weights, for a slope."""
-        turned = self.whitening.factor.T @ self.roots @ self.whitening.inverse.T
-        return turned @ slope @ turned.T
-
-    @property
-    def unevenness(self) -> Floats:
-        """The mean weight in each coordinate over that of all: less than one where predictors are skewed, say."""
-        mean, slopes = self.variance / self.dimension, np.diag(self._cut(self.slope))
-        is_seen = mean > self.lengths_sd and slopes.sum() > self.slope_sd * self.dimension
-        if self.differences is None or not is_seen:
-            return np.ones(self.dimension)
-        believed = UNEVEN**2 / (UNEVEN**2 + (self.lengths_sd / mean) ** 2)
-        expected = slopes / slopes.mean()
-        found = 1.0 + self.differences / mean
-        return np.clip(1.0 + believed * (found / np.maximum(expected, 0.1) - 1.0), LEAST_UNEVEN, 2.0)
-
-    @property
-    def weights(self) -> Floats:
-        """The mean weight of a record in each coordinate: small where few records tell, each of them much."""
-        return np.clip(self.mean_weight * self.unevenness, LEAST_WEIGHT, 1.0)
-
-    def full_information(self, inefficiency: float) -> Floats:
-        """Return what the records would tell without weights, cuts and noise, in whitened coordinates.
-
-        Where a slope is not seen, it is taken to be as large as it may be without being seen, by half.
-        """
-        values, vectors = np.linalg.eigh(self.slope)
-        slope = (vectors * np.maximum(values, self.noise_level / 2)) @ vectors.T
-        return slope * inefficiency / self.mean_weight
-
-    def at_information(self, ratio: float) -> "Release":
-        """Return the release as if its slope had been asked where records know so many times as much."""
-        return replace(
-            self,
-            slope=ratio * self.slope,
-            slope_sd=ratio * self.slope_sd,
-            variance=ratio * self.variance,
-            differences=None if self.differences is None else ratio * self.differences,
-        )
-
-    def pooled(self, information: Floats, doubt: float) -> tuple["Release", float]:
-        """Return the release with its slope averaged with what is known of it, and what doubt is left.
-
-        Args:
-            information: of all records without weights, as it is known, in the original coordinates.
-            doubt: the standard deviation of its entries in whitened coordinates.
-        """
-        weights = np.sqrt(np.outer(self.weights, self.weights))
-        expected = weights * (self.whitening.factor.T @ information @ self.whitening.factor)
-        scale = np.trace(self.slope) / np.trace(expected)  # that of all of it is seen best
-        expected = expected * np.clip(scale, 1 / MOST_SCALE, MOST_SCALE)
-        gain = (weights * doubt) ** 2 / ((weights * doubt) ** 2 + self.slope_sd**2)
-        slope_sd = self.slope_sd * float(np.sqrt(np.mean(gain)))
-        pooled = replace(self, slope=expected + gain * (self.slope - expected), slope_sd=slope_sd)
-        return pooled, slope_sd / float(np.mean(weights))
-
-    def information(self) -> Floats:
-        """Return what all records know without weights; not less than the noise in any direction: for coordinates."""
-        values, vectors = np.linalg.eigh(self.slope)
-        inner = (
-            (vectors * np.maximum(values, self.noise_level)) @ vectors.T / np.sqrt(np.outer(self.weights, self.weights))
-        )
-        return self.whitening.inverse.T @ inner @ self.whitening.inverse
-
-
 def usual_predictors(regression: Regression, point: Floats, moments: Moments) -> Floats:
     """Return the predictors of a usual record."""
     linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
     return np.asarray(moments.means @ linear)
 
 
+def some_predictors(regression: Regression, point: Floats, moments: Moments) -> list[tuple[Floats, float]]:
+    """Return predictors of records for which a mean stands, with their weights."""
+    linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
+    middle, spread = moments.means @ linear, np.sqrt(moments.sds**2 @ linear**2)
+    return [(middle + step * spread, weight) for step, weight in SPREAD]
+
+
+def information_of_records(regression: Regression, point: Floats, moments: Moments) -> Floats:
+    """Return what a record knows of its predictors and the shapes, as the model has it: the mean over predictors."""
+    shapes, each = regression.shapes(np, point), some_predictors(regression, point, moments)
+    return np.sum([weight * regression.scores.information(one, shapes) for one, weight in each], axis=0)
+
+
 def with_known_shapes(regression: Regression, information: Floats, point: Floats, moments: Moments) -> Floats:
     """Return an information with that of the shape parameters as the model has it, where it has it."""
     found, place = information.copy(), regression.num_linear
     if isinstance(regression.scores, TabledScores) and regression.free and not regression.num_of_scale:
-        each = regression.scores.information(usual_predictors(regression, point, moments), regression.shapes(np, point))
+        each = information_of_records(regression, point, moments)
         kept = 1 + np.array(regression.free)
         found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know nothing of each other, or little
         found[place:, place:] = moments.size * each[np.ix_(kept, kept)]
@@ -241,18 +136,46 @@ class Steps:
             float(slope_sd) / SIDE,
             self._roots(point, bound),
             differences,
+            *self._weights(point, whitening, bound, radius, slope_radius),
+            linalg.orth(whitening.inverse @ self.regression.unseen.T) if len(self.regression.unseen) else None,
         )
 
+    def _weights(
+        self, point: Floats, whitening: Whitening, bound: float, radius: float, slope_radius: float
+    ) -> tuple[float, Floats]:
+        """Return the weight of a usual record, and those of records that tell of each parameter, beside it.
+
+        Of a rare level few records tell, each of them much: their scores are long.
+        """
+        regression, moments = self.regression, self.moments
+        shapes, usual = regression.shapes(np, point), usual_predictors(regression, point, moments)
+        longest = [
+            regression.scores.moments(usual, shapes, cut).longest(regression.num_linear) for cut in (bound, PILOT_BOUND)
+        ]
+        linear = whitening.factor[: regression.num_linear].reshape(regression.num_columns, -1)
+        gram = linear @ linear.T
+        squares = np.sum(moments.rows @ gram * moments.rows, axis=1) / max(
+            float(np.sum(gram * mean_squares(regression, moments))), 1e-30
+        )
+        lengths = np.append(np.sqrt(np.maximum(squares, 1.0)), 1.0)
+        length = self.unit * regression.scores.usual_length * longest[0] / longest[1]
+        weights = np.minimum(1.0, np.minimum(radius / (length * lengths), slope_radius / (self.unit * lengths) ** 2))
+        found = np.repeat(weights[:-1] / weights[-1], regression.num_outputs)
+        return float(weights[-1]), np.append(found, np.ones(regression.dimension - len(found)))
+
     def _roots(self, point: Floats, bound: float) -> Floats:
-        """Return the root of variance over slope of the scores by the parameters."""
-        regression = self.regression
-        predictors = usual_predictors(regression, point, self.moments)
-        linear, shapes = regression.scores.cut_roots(predictors, regression.shapes(np, point), bound)
+        """Return the root of variance over slope of the scores by the parameters, a mean over predictors."""
+        regression, shapes = self.regression, self.regression.shapes(np, point)
+        each = some_predictors(regression, point, self.moments)
+        cut = [(weight, regression.scores.moments(predictors, shapes, bound)) for predictors, weight in each]
+        variance, slope = (sum(weight * getattr(one, part) for weight, one in cut) for part in ("variance", "slope"))
+        _, of_shapes = regression.scores.cut_roots(usual_predictors(regression, point, self.moments), shapes, bound)
         free = list(regression.free)
+        linear = np.sqrt(variance / slope) * np.eye(regression.num_linear)
         if not regression.num_of_scale:
-            return linalg.block_diag(linear * np.eye(regression.num_linear), shapes[np.ix_(free, free)])
-        of_scale = np.diag(shapes)[0] * np.eye(regression.num_of_scale)
-        return linalg.block_diag(linear * np.eye(regression.num_linear), of_scale, shapes[np.ix_(free[1:], free[1:])])
+            return linalg.block_diag(linear, of_shapes[np.ix_(free, free)])
+        of_scale = np.diag(of_shapes)[0] * np.eye(regression.num_of_scale)
+        return linalg.block_diag(linear, of_scale, of_shapes[np.ix_(free[1:], free[1:])])
 
     def trusted(self, move: Floats, share: float = 1.0) -> Floats:
         """Return a move, shortened where it would go further than a linear answer holds."""
@@ -277,22 +200,24 @@ class Steps:
         The first steps move as far as they are told, shape parameters beyond a scale not at all; the later ones
         average with those before.
         """
-        point, known, doubt = start, np.zeros_like(information), self._entry(DOUBT)
+        point, known, expected = start, np.zeros_like(information), information
         releases: list[Release] = []
+        moved = 0.0
         for number in range(num_steps):
             gradient, bend = spreads.prior_at(self.regression, point)
             whitening = whiten(information + bend)
             release = self.release(point, whitening, PILOT_BOUND, self.radius, 2 * self.unit**2)
-            release, doubt = release.pooled(information, doubt)
-            told, factor = release.likelihood(), whitening.factor
+            doubt = releases[-1].doubt(whitening, self._drift(moved)) if releases else self._first_doubt
+            release = release.pooled(expected, doubt)
+            told, factor = release.step(), whitening.factor
             carried = CARRIED * number / num_steps * known
             precision = told.precision + factor.T @ (bend + carried) @ factor
             move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
             is_early = number < EARLY * num_steps
             move = self._shaped(release, self.trusted(move), is_early)
-            point, doubt = point + move, float(np.hypot(doubt, self._entry(LEAST_DRIFT + DRIFT * self.length(move))))
-            known = whitening.inverse.T @ told.precision @ whitening.inverse + 0.5 * known
-            information = self.information(release, point)
+            point, moved = point + move, self.length(move)
+            known = whitening.inverse.T @ release.likelihood().precision @ whitening.inverse + 0.5 * known
+            information, expected = self.known(release, point), self.information(release, point)
             spreads.update(self.regression, point, known)
             releases.append(release)
         last = releases[-POOLED:]
@@ -307,29 +232,64 @@ class Steps:
         """Return how large independent entries of a symmetric matrix are whose eigenvalues are at most about this."""
         return float(size / np.sqrt(2.0 * self.regression.dimension))
 
-    def doubt(self, last: Release) -> float:
-        """Return how uncertain the entries of the information are after a pilot, for a release with other bounds."""
-        return float(np.hypot(last.slope_sd / last.mean_weight, self._entry(2 * LEAST_DRIFT)))
+    def _drift(self, moved: float) -> float:
+        """Return by how much entries of the information change in a step that moves the predictors so far."""
+        return self._entry(LEAST_DRIFT + DRIFT * moved)
+
+    @property
+    def _first_doubt(self) -> Floats:
+        """How uncertain the information is before any release: a level that is hardly counted may have no rows."""
+        outputs, size = self.regression.num_outputs, self.regression.dimension
+        linear = np.repeat(self.moments.doubts, outputs)
+        counted = np.append(linear, np.zeros(size - len(linear)))
+        return np.sqrt(self._entry(DOUBT) ** 2 + np.diag(counted**2))
+
+    def known(self, last: Release, point: Floats) -> Floats:
+        """Return what all records know at a point after a release, for coordinates: not less than its noise."""
+        return self.information(last.floored(), point)
+
+    def pooled(self, release: Release, last: Release, times: int = 1) -> Release:
+        """Return a release with its slope averaged with what the pilot's last one told of it.
+
+        Args:
+            release: with other bounds.
+            last: of the pilot.
+            times: how many releases are averaged with it, of which each has its share of it.
+        """
+        doubt = last.doubt(release.whitening, self._entry(2 * LEAST_DRIFT))
+        return release.pooled(self.information(last, release.point), np.sqrt(times) * doubt)
 
     def bounded_step(self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float) -> Floats:
         """Return where one more step leads that has other bounds: where the model does not hold, elsewhere."""
         gradient, bend = spreads.prior_at(self.regression, point)
-        information = self.information(last, point)
-        whitening = whiten(information + bend)
-        release = self.release(point, whitening, bound, radius, 2 * self.unit**2)
-        release, _ = release.pooled(information, self.doubt(last))
+        whitening = whiten(self.known(last, point) + bend)
+        release = self.pooled(self.release(point, whitening, bound, radius, 2 * self.unit**2), last)
         told, factor = release.likelihood(), whitening.factor
         precision = told.precision + factor.T @ bend @ factor
         move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
         return point + self.trusted(move, 0.5)
 
     def information(self, release: Release, point: Floats) -> Floats:
-        """Return what all records know without weights, for coordinates; of shapes as the model has it."""
-        return with_known_shapes(self.regression, release.information(), point, self.moments)
+        """Return what all records know without weights at a point near that of a release.
+
+        That of shapes is as the model has it, and that of the rest changes with it.
+        """
+        regression, place = self.regression, self.regression.num_linear
+        found = with_known_shapes(regression, release.information(), point, self.moments)
+        before, after = (self._known_by_model(each) for each in (release.point, point))
+        most = MOST_CHANGE if isinstance(regression.scores, LocationScale) else MOST_CHANGE**0.25
+        ratio = float(np.clip(after / before, 1 / most, most)) if np.isfinite(after / before) else 1.0
+        found[:place, :place] *= ratio
+        return found
+
+    def _known_by_model(self, point: Floats) -> float:
+        """Return how much a usual record knows of its predictors."""
+        each, size = information_of_records(self.regression, point, self.moments), self.regression.num_outputs
+        return max(float(np.trace(each[:size, :size])), 1e-30)
 
     def _shaped(self, release: Release, move: Floats, is_early: bool) -> Floats:
-        """Return the move; at first a scale goes where its score's mean says beyond where it is linear, alone."""
-        if not is_early or not isinstance(self.regression.scores, TabledScores) or 0 not in self.regression.free:
+        """Return the move; a scale that is far off, and any at first, goes where its score's mean says, alone."""
+        if not isinstance(self.regression.scores, TabledScores) or 0 not in self.regression.free:
             return move
         place, inverse = self.regression.num_linear, release.whitening.inverse
         slope = float((inverse.T @ release.slope @ inverse)[place, place])
@@ -338,7 +298,9 @@ class Steps:
         newton = float((inverse.T @ release.score)[place]) / slope
         shapes = self.regression.shapes(np, release.point)
         step = self.regression.scores.step_of_scale(shapes, PILOT_BOUND, newton)
-        return move if step is None else np.concatenate([move[:place], [step], np.zeros(len(move) - place - 1)])
+        if step is None or not (is_early or abs(step) > LINEAR):
+            return move
+        return np.concatenate([move[:place], [step], np.zeros(len(move) - place - 1)])
 
 
 def _single(value: Any) -> Any:

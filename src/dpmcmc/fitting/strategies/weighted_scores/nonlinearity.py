@@ -6,8 +6,9 @@ import numpy as np
 
 from dpmcmc.fitting.strategies.weighted_scores.draws import join_all
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import Release, usual_predictors
+from dpmcmc.fitting.strategies.weighted_scores.newton import usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 MOST_CHANGE = 4.0

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
 from dpmcmc.model import FAMILIES, FormulaModel
@@ -130,6 +131,14 @@ class Regression:
             groups.append(Group(name, slice(start, start + size), shape, prior))
             start += size
         return tuple(groups)
+
+    @cached_property
+    def blocks(self) -> NDArray[np.int_]:
+        """The term that each column is of; of the columns of one term at most one is not zero."""
+        coordinates = self._coordinates
+        sizes = [len(list(block.block.names())) for block in coordinates.blocks]
+        sizes += [len(category.levels) for category, _ in coordinates.groups.values()]
+        return np.repeat(np.arange(len(sizes)), sizes)
 
     @cached_property
     def unseen(self) -> Floats:

@@ -17,29 +17,35 @@ def start(regression: Regression, response: Spread, offset: float, moments: Mome
     if "intercept" in names:
         place = names.index("intercept") * regression.num_outputs
         vector[place : place + regression.num_outputs] = constants - offset
-    place = regression.num_linear + max(regression.num_of_scale - 1, 0)
-    vector[place:] = shapes[list(regression.free)]
-    if regression.num_of_scale:  # the logarithm of a scale has the constant first
-        vector[regression.num_linear], vector[place] = shapes[0], 0.0 if regression.num_of_scale > 1 else shapes[0]
+    if regression.num_of_scale:  # the logarithm of a scale, which has the constant first
+        vector[regression.num_linear] = shapes[0]
+    rest = shapes[list(regression.free[1 if regression.num_of_scale else 0 :])]
+    vector[regression.num_linear + regression.num_of_scale :] = rest
     return vector
 
 
 def information(regression: Regression, vector: Floats, moments: Moments) -> Floats:
-    """Return the information that the records have, were their columns without correlation."""
+    """Return the information that the records have, were their columns without correlation but within a term."""
     size = regression.num_outputs
     linear = vector[: regression.num_linear].reshape(regression.num_columns, size)
     each = regression.scores.information(moments.means @ linear, regression.shapes(np, vector))
-    squares = np.outer(moments.means, moments.means) + np.diag(moments.sds**2)
+    squares = mean_squares(regression, moments)
     result = np.zeros((regression.dimension, regression.dimension))
     result[: regression.num_linear, : regression.num_linear] = np.kron(squares, each[:size, :size])
-    place = regression.num_linear
+    shapes = list(range(regression.num_linear + regression.num_of_scale, regression.dimension))
     if regression.num_of_scale:
-        columns = np.array(regression.model.coordinates.scale_places)
-        own = slice(place, place + regression.num_of_scale)
+        columns, own = (
+            regression.model.coordinates.scale_places,
+            slice(regression.num_linear, shapes[0] if shapes else None),
+        )
         result[own, own] = each[size, size] * squares[np.ix_(columns, columns)]
-        place += regression.num_of_scale - 1
-    for shape in regression.free[1:] if regression.num_of_scale else regression.free:
-        place += 1 if regression.num_of_scale else 0
+    for place, shape in zip(shapes, regression.free[1 if regression.num_of_scale else 0 :], strict=True):
         result[place, place] = each[size + shape, size + shape]
-        place += 0 if regression.num_of_scale else 1
     return moments.size * result
+
+
+def mean_squares(regression: Regression, moments: Moments) -> Floats:
+    """Return the mean products of the columns; those of one term never meet, others are taken to be independent."""
+    never_meet = regression.blocks[:, None] == regression.blocks
+    products = np.where(never_meet, 0.0, np.outer(moments.means, moments.means))
+    return products + np.diag(moments.means**2 + moments.sds**2)

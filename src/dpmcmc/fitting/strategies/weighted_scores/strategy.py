@@ -25,14 +25,10 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import (
     usual_variance,
 )
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms, Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import (
-    Release,
-    Steps,
-    usual_predictors,
-    with_known_shapes,
-)
+from dpmcmc.fitting.strategies.weighted_scores.newton import Steps, usual_predictors, with_known_shapes
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, Asked, ScoreAndSlope
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals, far_and_bins, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
@@ -233,8 +229,7 @@ class WeightedScores:
     ) -> tuple[list[Release], bool]:
         """Return the last releases, and whether the last step between them was as long as it wanted to be."""
         steps = Steps(self.regression, moments, lambda asked: paid.run(self.final, asked), self._final_shares)
-        known = steps.information(last, point)
-        whitening = whiten(known + spreads.prior_at(self.regression, point)[1])
+        whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
         least = USUAL_SLOPE * steps.unit**2
         per_unit = self.data.facts.clips_moved * noise_of_share(self._final_shares[1], 1, self.budget) * LENGTH
         most = SLOPE_NOISE / (np.sqrt(self.regression.dimension) * per_unit)
@@ -243,7 +238,7 @@ class WeightedScores:
         arrived = True
         for place in range(LAST):
             release = steps.release(point, whitening, bounds.bound, bounds.radius, slope_radius)
-            releases.append(release.pooled(known, np.sqrt(LAST) * steps.doubt(last))[0])  # each has its share of it
+            releases.append(steps.pooled(release, last, LAST))
             if place + 1 < LAST:
                 gradient, bend = spreads.prior_at(self.regression, point)
                 told, factor = releases[-1].likelihood(), whitening.factor

@@ -11,13 +11,16 @@ from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, wo
 from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
-from dpmcmc.fitting.strategies.weighted_scores.newton import Release
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 RARE = 1e-3
 """How rarely two releases that agree are told to disagree."""
+
+TOO_WIDE = 4.0
+"""The predicted error up to which a wide result is only fair, if all else is in order: intervals then hold as stated."""
 
 FAR = 3.0
 """The last point is far from the result if it is so many times as far as noise alone makes it."""
@@ -177,10 +180,8 @@ def judge(
         verdicts.append("bad")
         reasons.append("The posterior is far from normal where the prior matters: its draws are not to be relied on.")
     if not error <= FAIR_ERROR:
-        grade = "fair" if error <= BAD_ERROR else "bad"
-        verdicts.append(grade)
-        size = f"about {error:.2g}" if np.isfinite(error) else "more than one"
-        reasons.append(f"The noise of privacy moves the means by {size} of the posterior's standard deviations.")
+        verdicts.append("fair" if error <= TOO_WIDE else "bad")
+        reasons.append(_of_noise(error))
     if not checks.fits >= MISFIT:
         verdicts.append("fair")
         reasons.append(
@@ -204,6 +205,9 @@ def judge(
             "does. It is stated for half the range of the bounds; state narrower bounds, or a wider prior."
         )
     marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
+    if any(name.rpartition(": ")[2] == "intercept" for name in marked):
+        verdicts.insert(0, "bad")
+        reasons.append("The budget does not see the intercept: what it tells of other parameters rests on it.")
     of_all = worst(verdicts[: len(verdicts) - bool(decided)])
     if marked:
         verdicts.append("fair")
@@ -212,6 +216,18 @@ def judge(
     if of_all == "bad":
         grades = {name: Grade("bad", grade.reasons, grade.shares) for name, grade in grades.items()}
     return Quality(worst(verdicts), tuple(reasons), grades, error if np.isfinite(error) else None)
+
+
+def _of_noise(error: float) -> str:
+    """Say how large the noise of privacy is, given the predicted error."""
+    if error <= BAD_ERROR:
+        return f"The noise of privacy moves the means by about {error:.2g} of the posterior's standard deviations."
+    if not np.isfinite(error):
+        return "The noise of privacy moves the means by more than one of the posterior's standard deviations."
+    return (
+        f"The noise of privacy is larger than the posterior's own spread: intervals are about {np.hypot(1, error):.2g} "
+        "times as wide as without privacy."
+    )
 
 
 def _is_shape(jacobian: Floats, shapes: NDArray[np.bool_] | None) -> bool:
@@ -250,10 +266,12 @@ def _grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float
 
 
 def _of_group(name: str, grades: Mapping[str, Grade]) -> Grade:
-    """Return the grade of the standard deviation of random intercepts: marked if one of them is."""
+    """Return the grade of the standard deviation of random intercepts: its variance comes from where theirs does."""
     group = name.rpartition("_sigma")[0]
-    its = [grade for other, grade in grades.items() if other.startswith(f"{group}[")]
-    return Grade("bad", (NOT_SEEN,)) if any(NOT_SEEN in grade.reasons for grade in its) else Grade()
+    its = [grade.shares for other, grade in grades.items() if other.startswith(f"{group}[") and grade.shares]
+    if not its:
+        return Grade("bad", (NOT_SEEN,))
+    return Grade("good", (), {part: float(np.mean([shares[part] for shares in its])) for part in its[0]})
 
 
 def _shares(parts: Variances, jacobian: Floats) -> dict[str, float]:
@@ -320,9 +338,11 @@ def _width(values: np.ndarray) -> float:
 def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
     """Return how long a whitened move from the last point is, in lengths that the noise of the release before makes."""
     release = joined.release
-    values = np.maximum(np.linalg.eigvalsh(release.slope), release.noise_level)
+    unseen = release.unseen(release.slope)
+    values, vectors = np.linalg.eigh(release.slope)
+    values = np.maximum(values, release.noise_levels(vectors))[unseen.shape[1] :]
     expected = np.sqrt(np.sum(first_noise / values**2) + 1.0)
-    return float(linalg.norm(moved) / expected)
+    return float(linalg.norm(moved - unseen @ (unseen.T @ moved)) / expected)
 
 
 def labelled(named: Mapping[str, np.ndarray]) -> dict[str, Any]:

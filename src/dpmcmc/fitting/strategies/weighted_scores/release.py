@@ -1,0 +1,227 @@
+"""One answer of the records: scores and their slope, in the coordinates in which they were asked."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import linalg
+
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening
+
+LEAST_WEIGHT, MOST_WEIGHT = 0.02, 1.5
+"""Mean weights below this are taken to be noise, or above, where a variance is not quite known from the slope."""
+
+UNUSUAL = 0.3
+"""How far the mean weight usually is from what it usually is."""
+
+UNEVEN, LEAST_UNEVEN = 0.1, 0.05
+"""How much mean weights usually differ between coordinates, and how small they may be beside the mean."""
+
+TURNED = 4.0
+"""Parts of a direction are believed that are so many times as large as what noise makes."""
+
+MOST_SCALE = 4.0
+"""By how much the whole information may differ from what was known of it."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """One answer, in the coordinates in which it was asked."""
+
+    point: Floats
+    whitening: Whitening
+    radius: float
+    score: Floats
+    score_variance: float
+    slope: Floats
+    slope_sd: float
+    variance: float
+    lengths: Floats
+    lengths_sd: float
+    roots: Floats
+    """A root T of variance over slope, in the parameters: cut scores vary less than their slope says, T M T^T."""
+    differences: Floats | None = None
+    """The variance in each coordinate, less the mean over them, if it was asked for; its noise is that of lengths."""
+    usual: float | None = None
+    """The mean weight that records usually have, if it is known."""
+    evenness: Floats | None = None
+    """What is known beforehand of the mean weight in each coordinate over that of all, if it is."""
+    blind: Floats | None = None
+    """Directions that no data can see, in whitened coordinates, as columns that are orthogonal."""
+    entries: Floats | None = None
+    """How uncertain the entries of the slope are beside `slope_sd`, if not alike."""
+
+    @property
+    def dimension(self) -> int:
+        """The number of parameters."""
+        return len(self.point)
+
+    @property
+    def mean_weight(self) -> float:
+        """The mean weight of a record, weighted by its information: about V over M."""
+        return self._mean_weight(self.slope, 1.0)
+
+    def _mean_weight(self, slope: Floats, most: float) -> float:
+        """Return which part of a slope the variance is, as far as its noise lets it be seen, else as it usually is."""
+        trace = max(float(np.trace(slope)), self.slope_sd * self.dimension)
+        seen, noise = self.variance / trace, self.lengths_sd / trace
+        if self.usual is not None:
+            seen = self.usual + (seen - self.usual) * UNUSUAL**2 / (UNUSUAL**2 + noise**2)
+        return float(np.clip(seen, LEAST_WEIGHT, most))
+
+    @property
+    def noise_level(self) -> float:
+        """How large an eigenvalue of the slope noise alone makes, about."""
+        return self.slope_sd * float(np.sqrt(self.dimension))
+
+    def noise_levels(self, vectors: Floats) -> Floats:
+        """Return how large eigenvalues noise alone makes in directions, the columns of a matrix."""
+        squares = vectors**2
+        beside = 1.0 if self.entries is None else np.sqrt(np.sum(squares * (self.entries**2 @ squares), axis=0))
+        return self.noise_level * beside * np.ones(vectors.shape[1])
+
+    @property
+    def slope_sds(self) -> Floats:
+        """The standard deviations of the entries of the slope; off the diagonal they are a root of two smaller."""
+        return self.slope_sd * (np.ones((self.dimension, self.dimension)) if self.entries is None else self.entries)
+
+    def likelihood(self, slope: Floats | None = None) -> Likelihood:
+        """Return what it tells of the parameters; directions in which the slope is within its noise tell nothing."""
+        return self._told(self.seen(self.slope if slope is None else slope))
+
+    def step(self) -> Likelihood:
+        """Return what it tells for a step: directions within their noise are taken to be as steep as that."""
+        return self._told(self.floored().slope)
+
+    def _told(self, slope: Floats) -> Likelihood:
+        spread = self.data_variance(slope) + self.score_variance * np.eye(self.dimension)
+        gain = np.linalg.solve(spread, slope).T
+        return Likelihood((gain @ slope + (gain @ slope).T) / 2, gain @ self.score)
+
+    def seen(self, slope: Floats) -> Floats:
+        """Return a slope without directions that are within their noise."""
+        values, vectors = np.linalg.eigh(_without(self.unseen(slope), slope))
+        return (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+    def unseen(self, slope: Floats) -> Floats:
+        """Return directions in which a slope is within its noise, as columns, those first that no data can see.
+
+        Parts of them in other parameters that noise alone explains are left out: what does not change the scores has no
+        part in other parameters either, and a little of something that is free would be much.
+        """
+        blind = np.zeros((self.dimension, 0)) if self.blind is None else self.blind
+        rest = linalg.null_space(blind.T) if blind.shape[1] else np.eye(self.dimension)
+        values, vectors = np.linalg.eigh(rest.T @ slope @ rest)
+        vectors = rest @ vectors
+        found = vectors[:, values <= self.noise_levels(vectors)]
+        return np.concatenate([blind, self._plain(slope, found, blind)], axis=1)
+
+    def _plain(self, slope: Floats, found: Floats, blind: Floats) -> Floats:
+        """Return directions without the parts that noise alone explains, orthogonal to some."""
+        if not found.shape[1]:
+            return found
+        scales = np.linalg.norm(self.whitening.inverse, axis=0)[:, None]
+        steep = np.maximum(np.diag(slope), self.noise_level)[:, None]
+        parts = scales * (self.whitening.factor @ found)
+        parts = parts / np.linalg.norm(parts, axis=0)
+        plain = np.where(np.abs(parts) > TURNED * np.sqrt(0.5 * self.slope_sds**2 @ parts**2) / steep, parts, 0.0)
+        turned = self.whitening.inverse @ (plain / scales)
+        turned = turned - blind @ (blind.T @ turned)
+        turned = turned / np.maximum(np.linalg.norm(turned, axis=0), 1e-30)
+        is_flat = np.sum(turned * (slope @ turned), axis=0) <= self.noise_levels(turned)
+        bases, _ = np.linalg.qr(np.where(is_flat & (np.sum(turned**2, axis=0) > 0.5), turned, found))
+        return bases
+
+    def data_variance(self, slope: Floats) -> Floats:
+        """Return the variance of the sum of scores given the predictors, for a slope: its shape, and its trace."""
+        shape, share = self._cut(slope), self._mean_weight(self._cut(self.slope), MOST_WEIGHT)
+        unevenness = np.sqrt(self.unevenness)
+        return share * unevenness[:, None] * shape * unevenness
+
+    def _cut(self, slope: Floats) -> Floats:
+        """Return the variance of scores that are cut as these are, but have no weights, for a slope."""
+        turned = self.whitening.factor.T @ self.roots @ self.whitening.inverse.T
+        return turned @ slope @ turned.T
+
+    @property
+    def unevenness(self) -> Floats:
+        """The mean weight in each coordinate over that of all: less than one where predictors are skewed, say."""
+        mean, slopes = self.variance / self.dimension, np.diag(self._cut(self.slope))
+        is_seen = mean > self.lengths_sd and slopes.sum() > self.slope_sd * self.dimension
+        known = np.ones(self.dimension) if self.evenness is None else self.evenness
+        if self.differences is None or not is_seen:
+            return known
+        expected = np.maximum(slopes / slopes.mean(), 0.1)
+        believed = (UNEVEN * known) ** 2 / ((UNEVEN * known) ** 2 + (self.lengths_sd / mean / expected) ** 2)
+        found = (1.0 + self.differences / mean) / expected
+        return np.clip(known + believed * (found - known), LEAST_UNEVEN * known, 2.0)
+
+    @property
+    def weights(self) -> Floats:
+        """The mean weight of a record in each coordinate: small where few records tell, each of them much."""
+        return np.clip(self.mean_weight * self.unevenness, LEAST_WEIGHT, 1.0)
+
+    def full_information(self, inefficiency: float) -> Floats:
+        """Return what the records would tell without weights, cuts and noise, in whitened coordinates.
+
+        Where a slope is not seen, it is taken to be as large as it may be without being seen, by half.
+        """
+        values, vectors = np.linalg.eigh(self.slope)
+        slope = (vectors * np.maximum(values, self.noise_levels(vectors) / 2)) @ vectors.T
+        return slope * inefficiency / self.mean_weight
+
+    def at_information(self, ratio: float) -> "Release":
+        """Return the release as if its slope had been asked where records know so many times as much."""
+        return replace(
+            self,
+            slope=ratio * self.slope,
+            slope_sd=ratio * self.slope_sd,
+            variance=ratio * self.variance,
+            differences=None if self.differences is None else ratio * self.differences,
+        )
+
+    def pooled(self, expected: Floats, doubt: Floats) -> "Release":
+        """Return the release with its slope averaged with what is known of it.
+
+        Args:
+            expected: the information of all records without weights, as it is known, in the original coordinates.
+            doubt: the standard deviation of its entries in whitened coordinates, those off the diagonal times root two.
+        """
+        weights = np.sqrt(np.outer(self.weights, self.weights))
+        expected = weights * (self.whitening.factor.T @ expected @ self.whitening.factor)
+        scale = np.trace(self.slope) / max(float(np.trace(expected)), 1e-12)  # that of all of it is seen best
+        expected = expected * np.clip(scale, 1 / MOST_SCALE, MOST_SCALE)
+        gain = (weights * doubt) ** 2 / ((weights * doubt) ** 2 + self.slope_sd**2)
+        slope = _without(self.blind, expected + gain * (self.slope - expected))
+        usual = float(np.sqrt(np.mean(gain)))
+        return replace(self, slope=slope, slope_sd=self.slope_sd * usual, entries=np.sqrt(gain) / usual)
+
+    def doubt(self, whitening: Whitening, drift: float) -> Floats:
+        """Return how uncertain the information is that it tells, by entries, in other coordinates.
+
+        Args:
+            whitening: the coordinates.
+            drift: by how much its entries may have changed since, in these.
+        """
+        squares = (self.whitening.inverse @ whitening.factor) ** 2
+        own = self.slope_sds**2 / np.outer(self.weights, self.weights)
+        return np.sqrt(squares.T @ own @ squares + drift**2)
+
+    def information(self) -> Floats:
+        """Return what all records know without weights."""
+        inner = self.slope / np.sqrt(np.outer(self.weights, self.weights))
+        return self.whitening.inverse.T @ inner @ self.whitening.inverse
+
+    def floored(self) -> "Release":
+        """Return the release with a slope that is not less than the noise in any direction: for coordinates."""
+        values, vectors = np.linalg.eigh(self.slope)
+        slope = (vectors * np.maximum(values, self.noise_levels(vectors))) @ vectors.T
+        return replace(self, slope=_without(self.blind, slope))
+
+
+def _without(directions: Floats | None, slope: Floats) -> Floats:
+    """Return a slope that is zero in some directions, which are the columns of a matrix."""
+    if directions is None:
+        return slope
+    kept = np.eye(len(slope)) - directions @ directions.T
+    return kept @ slope @ kept
