@@ -20,7 +20,7 @@ MISSING, UNKNOWN, CLAMPED = "missing", "unknown", "clamped"
 
 
 def flag_names(schema: Schema) -> list[tuple[str, str]]:
-    """Return the flags of a row in their order: the column, and what may be amiss; only numbers and dates can be clamped."""
+    """Return the flags of a row in their order: the column, and what may be amiss; numbers and dates may be clamped."""
     return [
         (name, problem)
         for name, column in schema.columns.items()

@@ -189,8 +189,16 @@ class Steps:
     def _lengths(self, move: Floats) -> tuple[float, float]:
         linear = move[: self.regression.num_linear].reshape(self.regression.num_columns, -1)
         squares = (self.moments.means @ linear) ** 2 + self.moments.sds**2 @ linear**2
-        shapes = np.abs(move[self.regression.num_linear :]).max(initial=0.0)
+        first = self.regression.num_linear + self.regression.num_of_scale
+        shapes = max(np.abs(move[first:]).max(initial=0.0), self._length_of_scale(move))
         return float(np.sqrt(squares.max(initial=0.0))), float(shapes)
+
+    def _length_of_scale(self, move: Floats) -> float:
+        """Return how far a step moves the logarithm of a scale that has a formula, root mean square over the records."""
+        columns = list(self.regression.model.coordinates.scale_places)
+        own = move[self.regression.num_linear : self.regression.num_linear + len(columns)]
+        means, sds = self.moments.means[columns], self.moments.sds[columns]
+        return float(np.sqrt((means @ own) ** 2 + sds**2 @ own**2))
 
     def pilot(
         self, start: Floats, information: Floats, spreads: Spreads, num_steps: int
@@ -298,7 +306,8 @@ class Steps:
         newton = float((inverse.T @ release.score)[place]) / slope
         shapes = self.regression.shapes(np, release.point)
         step = self.regression.scores.step_of_scale(shapes, PILOT_BOUND, newton)
-        if step is None or not (is_early or abs(step) > LINEAR):
+        is_far = step is not None and abs(step) > LINEAR and not self.regression.num_of_scale
+        if step is None or not (is_early or is_far):
             return move
         return np.concatenate([move[:place], [step], np.zeros(len(move) - place - 1)])
 

@@ -34,10 +34,8 @@ def information(regression: Regression, vector: Floats, moments: Moments) -> Flo
     result[: regression.num_linear, : regression.num_linear] = np.kron(squares, each[:size, :size])
     shapes = list(range(regression.num_linear + regression.num_of_scale, regression.dimension))
     if regression.num_of_scale:
-        columns, own = (
-            regression.model.coordinates.scale_places,
-            slice(regression.num_linear, shapes[0] if shapes else None),
-        )
+        columns = regression.model.coordinates.scale_places
+        own = slice(regression.num_linear, regression.num_linear + len(columns))
         result[own, own] = each[size, size] * squares[np.ix_(columns, columns)]
     for place, shape in zip(shapes, regression.free[1 if regression.num_of_scale else 0 :], strict=True):
         result[place, place] = each[size + shape, size + shape]
