@@ -13,7 +13,6 @@ import numpy as np
 from scipy import linalg
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.numbers import LocationScale
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
@@ -21,6 +20,7 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, TabledScore
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import mean_squares
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening, whiten
+from dpmcmc.model.bounded_scores.one_row import LocationScale
 
 PILOT_BOUND = 1.0
 """Where scores are cut off in the pilot, in their standard deviations: noise counts there, and efficiency does not."""
@@ -194,7 +194,7 @@ class Steps:
         return float(np.sqrt(squares.max(initial=0.0))), float(shapes)
 
     def _length_of_scale(self, move: Floats) -> float:
-        """Return how far a step moves the logarithm of a scale that has a formula, root mean square over the records."""
+        """Return how far a step moves the logarithm of a scale with a formula, root mean square over the records."""
         columns = list(self.regression.model.coordinates.scale_places)
         own = move[self.regression.num_linear : self.regression.num_linear + len(columns)]
         means, sds = self.moments.means[columns], self.moments.sds[columns]
