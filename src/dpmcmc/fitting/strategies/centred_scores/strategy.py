@@ -21,6 +21,7 @@ from dpmcmc.fitting.strategies.centred_scores.steps import Prior, Steps
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import verdict
+from dpmcmc.fitting.strategies.weighted_scores.beside_prior import beside_prior
 from dpmcmc.fitting.strategies.weighted_scores.budget import USUAL_SLOPE
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined, join_all
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
@@ -211,7 +212,7 @@ class CentredScores:
         quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, {}, verdict.Checks(arrived, fits), [])
         shape = (self.num_chains, self.num_steps)
         named = {name: values.reshape(*shape, *values.shape[1:]) for name, values in self._named(flat).items()}
-        quality = verdict.beside_prior(quality, named, prior_draws(self.model))
+        quality = beside_prior(quality, named, prior_draws(self.model))
         moving = {label: values for label, values in coordinates(named).items() if label in jacobians}
         chains = judge_chains(moving)
         found = {"radius": radius, "disagreement": joined.disagreement, "moved": moved, "fits": fits}

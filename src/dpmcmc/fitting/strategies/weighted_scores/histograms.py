@@ -43,7 +43,7 @@ class Moments(NamedTuple):
     doubts: Floats
     """How uncertain the square of a column is, beside itself: that of a level with few rows or none."""
     rows: Floats
-    """For each column a row that tells of it: one of a level has no other, one of a number is as far out as tells most."""
+    """For each column a row that tells of it: one of a level has no other, a number is as far out as tells most."""
 
 
 _ANY = Sum(1.0, 1.0)
@@ -224,9 +224,9 @@ def _shares(counts: Floats, sd: float) -> Floats:
     Where most of the records are in bins that do not, neighbours are counted together, as many as it takes.
     """
     number = len(counts)
-    for width in 2 ** np.arange(int(np.log2(number)) + 1):
-        padded = np.pad(counts, (0, -number % width))
-        together = padded.reshape(-1, width).sum(axis=1)
+    believed = np.zeros(number)
+    for width in (2**power for power in range(number.bit_length())):
+        together = np.append(counts, np.zeros(-number % width)).reshape(-1, width).sum(axis=1)
         believed = np.repeat(np.where(together > SEEN * np.sqrt(width) * sd, together, 0.0), width)[:number]
         if believed.sum() > width * MOST * counts.sum():
             break

@@ -14,6 +14,7 @@ from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import draws, verdict
+from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import (
     HISTOGRAM_SHARES,
@@ -300,13 +301,8 @@ class WeightedScores:
         )
         move = joined.release.whitening.inverse @ (mean - joined.release.point)
         moved = verdict.distance(joined, move, first.score_variance)
-        decided = verdict.decided_by_prior(self.regression, drawn.vectors)
-        shapes = (
-            np.append(
-                np.zeros(self.regression.num_linear), np.ones(self.regression.dimension - self.regression.num_linear)
-            )
-            > 0
-        )
+        decided = decided_by_prior(self.regression, drawn.vectors)
+        shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
         quality = verdict.judge(
             joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes
         )

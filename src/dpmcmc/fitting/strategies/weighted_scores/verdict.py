@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 from scipy import linalg, stats
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
-from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
-from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -20,16 +18,13 @@ RARE = 1e-3
 """How rarely two releases that agree are told to disagree."""
 
 TOO_WIDE = 4.0
-"""The predicted error up to which a wide result is only fair, if all else is in order: intervals then hold as stated."""
+"""The predicted error up to which a wide result is fair, if all else is in order: its intervals hold as stated."""
 
 FAR = 3.0
 """The last point is far from the result if it is so many times as far as noise alone makes it."""
 
 NOT_IDENTIFIED = 0.35
 """The share of a parameter's variance that comes from its prior from which on the budget does not identify it."""
-
-FAR_OUT, HARDLY_NARROWER = 2.0, 1 / 3
-"""Standard deviations of the prior beyond which a mean is far out, and of which a posterior is hardly narrower."""
 
 MARKED = "Not identified at this budget:"
 NOT_SEEN = f"{MARKED} it has its prior's width."
@@ -289,50 +284,6 @@ def _error(parts: Variances, jacobian: Floats) -> float:
         float(np.sum(jacobian @ part * jacobian)) for part in (parts.data, parts.privacy, parts.exact)
     )
     return float(np.sqrt(max(data + privacy - exact, privacy) / exact))
-
-
-def decided_by_prior(regression: Regression, vectors: Floats) -> list[str]:
-    """Return the coefficients whose posterior is far out in the prior, or hardly narrower than it."""
-    found: list[str] = []
-    for row, (name, prior) in enumerate(
-        zip(regression.model.coordinates.names, regression.model.coordinates.coefficients.priors, strict=True)
-    ):
-        low, middle, high = (prior.quantile(probability) for probability in (0.16, 0.5, 0.84))
-        own = vectors[:, row * regression.num_outputs : (row + 1) * regression.num_outputs]
-        width = (high - low) / 2
-        is_far = np.abs(own.mean(axis=0) - middle) > FAR_OUT * width
-        if np.any(is_far | (own.std(axis=0) > HARDLY_NARROWER * width)):
-            found.append(name)
-    return found
-
-
-PRIORS, NARROWER = 0.9, 0.5
-"""Shares of the prior's width from which on a posterior has it, and below which it has not."""
-
-
-def beside_prior(quality: Quality, draws: Mapping[str, np.ndarray], of_prior: Mapping[str, np.ndarray]) -> Quality:
-    """Return a verdict whose marks agree with how wide the draws are beside those of the prior, where there are any."""
-    own, its = coordinates(draws), coordinates(of_prior) if of_prior else {}
-    grades = dict(quality.parameters)
-    for name in set(own) & set(its) & set(grades):
-        share = _width(own[name]) / max(_width(its[name]), 1e-30)
-        grade = grades[name]
-        if share > PRIORS and NOT_SEEN not in grade.reasons:
-            grades[name] = Grade("bad", (*grade.reasons, NOT_SEEN), grade.shares)
-        elif share < NARROWER and NOT_SEEN in grade.reasons:
-            rest = tuple(reason for reason in grade.reasons if reason != NOT_SEEN)
-            grades[name] = Grade("bad" if quality.verdict == "bad" else "good", rest, grade.shares)
-    marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
-    reasons = [reason for reason in quality.reasons if not reason.startswith(MARKED)]
-    if marked:
-        reasons.append(f"{MARKED} {', '.join(marked)}; the prior decides there.")
-    verdicts = [quality.verdict] if len(reasons) > bool(marked) or quality.verdict == "bad" else []
-    return Quality(worst([*verdicts, *(["fair"] if marked else [])]), tuple(reasons), grades, quality.predicted_error)
-
-
-def _width(values: np.ndarray) -> float:
-    low, high = np.quantile(values, [0.16, 0.84])
-    return float(high - low) / 2
 
 
 def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
