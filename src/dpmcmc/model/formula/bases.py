@@ -129,10 +129,8 @@ def _bs(text: str, inner: Expression, options: Mapping[str, float]) -> _Made:
     df = _count(text, options, "df", degree)
     knots = np.linspace(0.0, 1.0, df - degree + 2)
     whole = np.concatenate([np.zeros(degree), knots, np.ones(degree)])
-    splines = [interpolate.BSpline(whole, row, degree) for row in np.eye(df + 1)[1:]]
-    return _piecewise(
-        inner, _joined([interpolate.PPoly.from_spline(spline) for spline in splines], degree, len(knots) - 1)
-    )
+    parts = [interpolate.PPoly.from_spline((whole, row, degree)) for row in np.eye(df + 1)[1:]]
+    return _piecewise(inner, _joined(parts, degree, len(knots) - 1))
 
 
 def _joined(parts: list[interpolate.PPoly], degree: int, pieces: int) -> interpolate.PPoly:

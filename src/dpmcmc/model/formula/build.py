@@ -184,7 +184,7 @@ def _scale(parsed: Parsed, of: Family, design: Design, stated: Mapping[str, str]
         if block.block.term.written in written
     ]
     others = np.setdiff1d(np.arange(len(design.names)), places)
-    if np.any(design.to_unscaled[np.ix_(others, places)]):
+    if np.any(design.to_unscaled[np.ix_(others, np.array(places))]):
         raise InvalidArgument("the second part of the formula has a product without its factors; add these to it")
     names = [f"{of.scale}: {design.names[place]}" for place in places]
     texts = [

@@ -42,7 +42,7 @@ def draw_columns(key: jax.Array, names: Iterable[str], columns: Columns, num_rec
         if owner != name and owner in columns.known and columns[owner].missing == "indicator":
             records[name] = (uniform[name] < MISSING_SHARE).astype(jnp.float32)
             if owner in records:
-                filled = _stored(columns[owner], columns[owner].fill)
+                filled = columns[owner].stand_in
                 records[owner] = jnp.where(records[name] == 1, filled, records[owner]).astype(records[owner].dtype)
     return records
 
@@ -67,7 +67,3 @@ def _column(uniform: jax.Array, column: Column) -> jax.Array:
     count = len(column.levels) if column.kind == "category" else floor(upper) - ceil(lower) + 1
     whole = jnp.minimum(jnp.floor(uniform * count), count - 1)
     return whole.astype(jnp.int32) if column.kind == "category" else whole + ceil(lower)
-
-
-def _stored(column: Column, fill: float | str | None) -> float:
-    return float(column.levels.index(str(fill))) if column.kind == "category" else float(fill or 0.0)
