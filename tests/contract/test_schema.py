@@ -107,7 +107,7 @@ def test_words_of_a_boolean():
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"kind": "text"}, "kind='text' must be one of boolean, category, integer, number"),
+        ({"kind": "text"}, "kind='text' must be one of boolean, category, date, integer, number"),
         ({"kind": "date"}, "kind='date' needs lower and upper"),
         ({"kind": "timestamp"}, "kind='timestamp' is not a kind: state kind='date'"),
         ({"kind": "number"}, "needs lower and upper: state the bounds"),
