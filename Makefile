@@ -8,6 +8,9 @@ DEVELOPMENT := $(VENV)/.development
 BROWSER := $(VENV)/.browser
 DOCUMENTATION := $(VENV)/.documentation
 
+# our bytecode is kept, whatever the surroundings say: tests start many processes
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test lint types imports docs unit test-slow figures reproduce reproduce-quick benchmark clean
 
 help:  ## list the tasks
@@ -16,7 +19,9 @@ help:  ## list the tasks
 demo: $(INSTALLED)  ## go from a made-up table to a private posterior and its report
 	$(BIN)/dpmcmc demo --output demo
 
-test: lint types imports docs unit  ## everything CI runs
+# what needs one core goes beside the tests
+test: $(DEVELOPMENT) $(BROWSER)  ## everything CI runs
+	$(MAKE) --no-print-directory --jobs 2 unit types lint imports docs
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff format --check .
@@ -62,8 +67,8 @@ $(INSTALLED): $(VENV)/bin/python pyproject.toml
 	@touch $@
 
 $(DEVELOPMENT): $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
-	@touch $@ $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev,docs]"
+	@touch $@ $(INSTALLED) $(DOCUMENTATION)
 
 $(DOCUMENTATION): $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"

@@ -11,8 +11,10 @@ to import JAX and compile a plain pass; others of its shape compile none, within
 """
 
 import argparse
+import compileall
 import csv
 import json
+import os
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ COLUMNS = ["date", "device", "n", "d", "step", "wall_seconds", "cpu_seconds", "c
 SIZES = (100_000, 1_000_000, 10_000_000)
 NUTS_UP_TO = 100_000
 REPEATS = 7
+PACKAGE = Path(__file__).parents[1] / "src" / "dpmcmc"
 
 
 class Watch:
@@ -153,11 +156,13 @@ def main() -> None:
     if arguments.worker is not None:
         worker(arguments.worker, arguments.worker <= arguments.nuts)
         return
+    compileall.compile_dir(PACKAGE, quiet=1)  # as an installation does
+    kept = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     rows: list[dict[str, object]] = []
     for size in arguments.sizes:
         command = [sys.executable, __file__, "--worker", str(size), "--nuts", str(arguments.nuts)]
         start = time.perf_counter()
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=kept)  # noqa: S603
         print(f"{size:,}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
         for line in done.stdout.splitlines():
             if line.startswith("{"):

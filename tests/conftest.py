@@ -23,8 +23,12 @@ LONG = Path(__file__).with_name("long.txt")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that long.txt names as slow: they run in `make test-slow` alone."""
+    """Mark the tests that long.txt names as slow: they run in `make test-slow` alone.
+
+    Long files come first, so that no worker has one left when the others are done.
+    """
     long = set(LONG.read_text().splitlines())
+    items.sort(key=lambda item: "/statistical/" not in item.nodeid)
     for item in items:
         if item.nodeid in long:
             item.add_marker(pytest.mark.slow)

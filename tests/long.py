@@ -3,8 +3,10 @@
     pytest -m "slow or not slow" --junitxml=times.xml ...
     python tests/long.py times.xml
 
-`make test` keeps the quickest case of every test function, and all cases that take less than `CASE` seconds. The others
-run in `make test-slow`, and so do statistical tests of which even the quickest case takes more than `FUNCTION` seconds.
+`make test` keeps the quickest case of every test function, and all cases that take less than `CASE` seconds; of what
+guards privacy, where cases are mechanisms and attacks, those of less than `CASE_OF_PRIVACY`. The others run in `make
+test-slow`, and so do statistical tests of which even the quickest case takes more than `FUNCTION` seconds, unless they
+are the only ones of what they show. Seconds are those of an idle machine.
 """
 
 import sys
@@ -12,7 +14,8 @@ from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
 
-CASE, FUNCTION = 1.2, 12.0
+CASE, CASE_OF_PRIVACY, FUNCTION = 0.6, 1.2, 12.0
+ONLY = ("test_everyday_tables", "test_misfit", "test_stress_rules")
 FOLDER = Path(__file__).parent
 
 
@@ -25,9 +28,10 @@ def long_ones(times: Path) -> list[str]:
     found: list[str] = []
     for name, cases in functions.items():
         quickest, *others = sorted(cases)
-        if quickest[0] > FUNCTION and "/statistical/" in name:
+        if quickest[0] > FUNCTION and "/statistical/" in name and not any(only in name for only in ONLY):
             found.append(quickest[1])
-        found += [case for seconds, case in others if seconds > CASE]
+        most = CASE_OF_PRIVACY if name.startswith(("tests/privacy/", "tests/faults/")) else CASE
+        found += [case for seconds, case in others if seconds > most]
     return sorted(found)
 
 

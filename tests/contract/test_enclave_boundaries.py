@@ -47,6 +47,7 @@ def test_the_files_that_are_named_here_exist():
 
 
 REACH_THE_PRIMITIVE = {"core/audit.py", "core/programs.py", "core/sealed.py", "oracle.py", "accelerate/sharing.py"}
+REACH_THE_PRIMITIVE |= {"engines/passes.py", "engines/steps.py"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SOURCE)))
@@ -88,7 +89,7 @@ def at_module_level(file):
 
 @pytest.mark.parametrize("file", sorted((ENCLAVE / "core").glob("*.py")), ids=lambda file: file.name)
 def test_the_core_does_not_import_what_only_makes_it_faster_or_reads_tables(file):
-    for folder in ("accelerate", "sources", "tables"):
+    for folder in ("accelerate", "engines", "sources", "tables"):
         assert not any(name.startswith(f"dpmcmc.enclave.{folder}") for name in at_module_level(file))
 
 
@@ -116,7 +117,7 @@ def test_arithmetic_and_noise_stand_below_the_core():
 
 # --- what a reviewer must read --------------------------------------------------------------------------------------
 
-MOST_LINES = 2_800
+MOST_LINES = 2_980
 BESIDE = {"resume", "select", "tables", "oracle", "data"}
 """What runs that resume, selections, tables and questions add: nothing of it is in the way of a release."""
 

@@ -11,8 +11,8 @@ import pytest
 from scipy import integrate, stats
 
 from dpmcmc.fitting.strategies.centred_scores import laws
+from dpmcmc.fitting.strategies.centred_scores.points import unconstrained
 from dpmcmc.fitting.strategies.centred_scores.releases import bounded, term_laws
-from dpmcmc.fitting.strategies.centred_scores.shown import unconstrained
 from dpmcmc.model import from_numpyro
 from dpmcmc.run.program import Layout
 

@@ -61,7 +61,7 @@ def sources(folder, frame: pd.DataFrame = FRAME) -> dict[str, object]:
         "folder": many,
         "pandas": frame,
         "pandas objects": frame.astype(object),
-        "pandas categories": frame.astype({"ward": "category"}),
+        "pandas categories": frame.astype({"ward": "category"} if "ward" in frame else {}),
         "polars": pl.DataFrame(
             {name: pl.Series([None if pd.isna(cell) else cell for cell in frame[name]]) for name in frame.columns}
         ),

@@ -20,6 +20,8 @@ import pandas as pd
 import pytest
 from canary import INCOME, NAME, NUMBER, TRACES, WEIGHT, numbers, search, traces_in
 
+from dpmcmc.enclave.core import self_test
+
 NUM_ROWS = 400
 
 SCHEMA = f"""
@@ -102,7 +104,12 @@ def folders(tmp_path):
 
 
 def run(program: str, private: Path, outside: Path) -> None:
-    """Run a program whose every output lands below one folder."""
+    """Run a program whose every output lands below one folder, on a machine that was tested before."""
+    stamp = self_test._stamp()
+    if stamp is not None and stamp.exists():
+        copy = outside / "home" / "dpmcmc" / "self-test" / stamp.name
+        copy.parent.mkdir(parents=True)
+        copy.touch()
     environment = {
         **os.environ,
         "PRIVATE": str(private),

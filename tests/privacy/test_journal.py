@@ -119,6 +119,7 @@ class QuickBook:
         self.standing[run] = SimpleNamespace(
             dataset=dataset,
             event=event,
+            adjacency=adjacency,
             entry={},
             secret=secret,
             check_standing=partial(self.reservation, run, secret),

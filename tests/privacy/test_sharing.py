@@ -74,7 +74,7 @@ def test_what_is_executed_is_what_was_priced(adjacency):
     for _ in range(40):
         clip, multiplier = (float(number) for number in np.exp(rng.uniform(-2, 6, 2)))
         prepared = data._programs.prepare(total(Sum(clip, multiplier), lambda record: record["x"]), (), None)
-        (numbers,) = prepared.select(data._slots).numbers
+        (numbers,) = (slots.numbers for slots in prepared.select((data._slots,)))
         bound, scale = int(numbers.gate.beyond) - 1, Fraction(float(numbers.law.scale))
         moved = 2 if adjacency == "replace_one" else 1
         assert scale / (moved * bound) >= Fraction(multiplier)
@@ -116,7 +116,7 @@ def test_constants_of_another_program_would_be_seen():
     assert one.compile() is other.compile()
     mixed = replace(one, select=other.select)
     key = jax.random.key(0, impl=_chacha())
-    found = [float(each.compile()(each.select(data._slots), key, *each.constants)[0][0]) for each in (one, mixed)]
+    found = [float(each.compile()(each.select((data._slots,)), key, *each.constants)[0][0]) for each in (one, mixed)]
     assert found[0] == pytest.approx(np.sum(TABLE["y"] - 1), abs=0.5)
     assert abs(found[0] - found[1]) > 500
 
@@ -286,10 +286,11 @@ def test_a_program_cannot_hand_numbers_over():
     """What is in front of its arguments is the vault's own; the executable refuses other shapes and structures."""
     data = vault()
     prepared = data._programs.prepare(asked(), (), None)
-    slots, key = prepared.select(data._slots), jax.random.key(0, impl=_chacha())
-    (numbers,) = slots.numbers
+    slots, key = prepared.select((data._slots,)), jax.random.key(0, impl=_chacha())
+    numbers = slots[0].numbers
     assert prepared.compile()(slots, key, *prepared.constants)
-    fewer = replace(slots, numbers=(numbers._replace(gate=replace(numbers.gate, largest=2 * numbers.gate.largest)),))
+    larger = numbers._replace(gate=replace(numbers.gate, largest=2 * numbers.gate.largest))
+    fewer = (replace(slots[0], numbers=larger),)
     with pytest.raises(TypeError):
         prepared.compile()(fewer, key, *prepared.constants)
     with pytest.raises(ValueError, match="read-only"):

@@ -478,7 +478,7 @@ def test_memory_does_not_grow_with_the_number_of_rows(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(MEASURE), str(tmp_path)], capture_output=True, text=True, check=True
     )
-    flat, whole = map(float, done.stdout.split())
+    flat, whole = map(float, done.stdout.split()[-2:])  # DuckDB shows its progress where it is slow
     prepared = 4_000_000 * 4 * 9 / 2**20  # single precision, eight columns and the bits of missing cells
     assert flat < prepared / 2
     assert whole > prepared

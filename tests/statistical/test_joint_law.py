@@ -75,8 +75,8 @@ def on_each(program, positions, records, seed):
     function = executable(traced, audit(traced, data.facts))
     noise_keys = jax.random.split(rng.insecure_key(seed), len(positions))
     slots = Slots(records, jnp.ones((len(positions), data.facts.size), jnp.bool_), jnp.int32(1))
-    each = jax.jit(jax.vmap(function, in_axes=(Slots(0, 0, None), 0, 0, 0)))
-    (last,) = each(slots, noise_keys, positions[:, None], keys[:, None])
+    each = jax.jit(jax.vmap(function, in_axes=((Slots(0, 0, None),), 0, 0, 0)))
+    (last,) = each((slots,), noise_keys, positions[:, None], keys[:, None])
     return np.asarray(last[:, 0])
 
 

@@ -302,15 +302,15 @@ class Composed(Event):
         return " + ".join(f"{part!r} * {times}" for part, times in self.parts) or "Composed({})"
 
 
-def genuine(event: Event) -> Event:
+def genuine(event: Event, *, with_cells: bool = False) -> Event:
     """Return an event made anew from what it is written as: of this library's own kinds, and of all places.
 
-    Nothing else has a price: a caller, or a mechanism, that said which places were asked would lower its own.
+    Nothing else has a price: who said which places were asked would lower it. `with_cells` is for what is set aside.
     """
     made = Event.from_json(event.to_json())
-    if made.outermost:
+    if made.outermost and not with_cells:
         raise InvalidArgument("event is a Parallel: which places are asked is not for a caller or a mechanism to say")
-    for kind in {type(part) for part in counts(made)}:
+    for kind in {type(made), *(type(part) for case in made.cases for part in counts(case))}:
         home = sys.modules.get(kind.__module__)
         if not kind.__module__.startswith("dpmcmc.accounting.") or getattr(home, kind.__name__, None) is not kind:
             raise InvalidArgument(f"event holds a {kind.__name__}, which is no kind of event of this library")

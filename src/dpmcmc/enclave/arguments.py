@@ -38,14 +38,17 @@ def public(arguments: tuple[Any, ...], is_table: Callable[[Any], bool]) -> tuple
 
 
 def _array(leaf: Any) -> Any:
-    """Return one argument of a program as an array whose type is its own."""
+    """Return one argument of a program as an array whose type is its own, and that nobody else can write to.
+
+    JAX's own may lie in the memory of an array of NumPy. To make one of them would compile a program for its shape.
+    """
     if isinstance(leaf, np.ndarray | np.generic) and jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype:
-        return leaf  # as it is: to make it JAX's own would compile a program for its shape
+        return np.array(leaf)
     try:
         array = jnp.asarray(leaf)
     except TypeError as error:
         raise InvalidArgument(f"an argument of the program is a {type(leaf).__name__}; expected arrays") from error
-    return jnp.asarray(array, dtype=array.dtype)
+    return array if jnp.issubdtype(array.dtype, jax.dtypes.extended) else np.array(array)
 
 
 def _is_tracing() -> bool:

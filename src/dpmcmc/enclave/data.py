@@ -1,23 +1,30 @@
 """`PrivateData`: the vault with what people do around it, tables, runs that can be resumed, selections, and words."""
 
 from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event, NonPrivate, genuine
+from dpmcmc.accounting.event import Event, NonPrivate, compose, counts, genuine
+from dpmcmc.accounting.parallel import Parallel
+from dpmcmc.accounting.partition import Partition
 from dpmcmc.accounting.payer import settle
 from dpmcmc.accounting.selection import repeat_and_select
 from dpmcmc.enclave.bounds import leaf_names
+from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.session import Session
 from dpmcmc.enclave.core.vault import Vault
 from dpmcmc.enclave.noise.modes import MODES, Claim
+from dpmcmc.enclave.oracle import Oracle
 from dpmcmc.enclave.resume.journal import Journal, reservation_of
 from dpmcmc.enclave.resume.session import ResumableRun
 from dpmcmc.enclave.select import Attempt, Best, best_of
+from dpmcmc.errors import InvalidArgument
 from dpmcmc.missing_cells import is_hidden
 from dpmcmc.schema import Schema
 
@@ -62,6 +69,10 @@ class PrivateData(Vault):
         """What the owner stated of the columns, where the records came from a table."""
         return self._schema
 
+    def partition(self, cuts: Sequence[int]) -> Partition:
+        """Return cells of the places that the records stand in; see `Oracle.partition`."""
+        return Oracle(self._facts, None).partition(cuts)
+
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the events of these records rest on beside the proofs, in words: for certificates."""
@@ -101,6 +112,26 @@ class PrivateData(Vault):
         account = self.account
         return None if account is None else account.budget
 
+    def compile_for(self, event: Event) -> None:
+        """Compile side by side what was priced and can be paid from `event`: before anybody pays, and in less time.
+
+        They are translated for XLA here, where the caller's settings of JAX hold, and only compiled elsewhere.
+        """
+        paid = counts(event)
+        priced = [
+            one
+            for one in self._programs.kept.values()
+            if all(times <= paid.get(part, 0) for part, times in counts(one.audit.event).items())
+        ]
+        with ThreadPoolExecutor() as pool:
+            compiling: dict[Any, Future[Any]] = {}
+            for one in priced:
+                if one.compile not in compiling:  # some share an executable
+                    one.text()
+                    compiling[one.compile] = pool.submit(one.compile)
+            for each in compiling.values():
+                each.result()
+
     @contextmanager
     def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[Session]:
         """Begin a run that may be resumed, or go on with it: `reserve`, but a run that raises is not settled.
@@ -108,10 +139,14 @@ class PrivateData(Vault):
         Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
         proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
         """
-        event, leaves = genuine(event), self._in_order()
-        journal.recognise(leaves, self._placement.words)
+        if type(journal) is not Journal:  # it says what the noise is, and what was spent
+            raise InvalidArgument(f"journal is a {type(journal).__name__}; expected a dpmcmc.enclave.Journal, as it is")
+        event, leaves = genuine(event, with_cells=True), self._in_order()
+        journal.recognise(leaves, _stated(self._facts, self.unit), self._placement.words)
         if self._is_shuffled and self._seed != journal.places:
+            before = self._facts.places
             self._stand(leaves, journal.places)
+            event = _at_places(event, before, self._facts.places)
         reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
         paid = ResumableRun(event, self._ready, journal, reservation=reservation)
         try:
@@ -137,7 +172,8 @@ class PrivateData(Vault):
         The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
         secret. select.md has the proof.
         """
-        price = repeat_and_select([genuine(attempt.event) for attempt in attempts], mean, shape)
+        attempts = [Attempt(genuine(attempt.event), attempt.run) for attempt in attempts]  # each is asked once
+        price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
         charge = price if insecure_seed is None else price + NonPrivate()
         reservation = self._payer.reserve(self._dataset, charge, what=what, adjacency=self._facts.adjacency)
 
@@ -167,3 +203,18 @@ class PrivateData(Vault):
             f"PrivateData({kinds}; bounds={bounds}, {counted}={facts.size}, "
             f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{unit}{noise}{self._placement.words})"
         )
+
+
+def _stated(facts: Facts, unit: str) -> str:
+    """Return what is stated of records, in words, to know them again by."""
+    names, nested = leaf_names(facts.record), str(jax.tree.structure(facts.record))
+    stated = facts.adjacency.value, unit, facts.size, sorted(facts.bounds.items()), facts.noise
+    return repr((names, nested, *stated))
+
+
+def _at_places(event: Event, before: str, now: str) -> Event:
+    """Return what was to be asked of slots that were drawn, of the slots that records stand in now."""
+    if not isinstance(event, Parallel):
+        return event
+    moved = [replace(one, places=now) if one.places == before else one for one in event.partitions]
+    return compose([Parallel.of_cells(moved, enumerate(event.cells))]) if len(moved) == 1 else event

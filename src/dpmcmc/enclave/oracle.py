@@ -11,8 +11,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
+from dpmcmc import validation
+from dpmcmc.accounting.partition import Partition
 from dpmcmc.enclave.answers import Statistic, called, real_number
-from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of
+from dpmcmc.enclave.core.cells import Cells, facts_of, genuine_cells
+from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of, rebuilt
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.release import release
 from dpmcmc.enclave.lines import current_line
@@ -67,11 +70,12 @@ class Decision(Mechanism, Protocol):
 class Oracle:
     """Answers questions about one data set under one model; `PrivateData.run` hands it to the program."""
 
-    __slots__ = ("_model", "facts")
+    __slots__ = ("_cells", "_model", "facts")
 
-    def __init__(self, facts: Facts, model: LogDensity | None) -> None:
+    def __init__(self, facts: Facts, model: LogDensity | None, cells: Cells | None = None) -> None:
         self.facts = facts
         self._model = model
+        self._cells = cells
 
     @property
     def model(self) -> LogDensity:
@@ -79,6 +83,30 @@ class Oracle:
         if self._model is None:
             raise InvalidArgument("model=None must be a model for this question; pass model= to PrivateData.run")
         return self._model
+
+    @property
+    def size(self) -> int:
+        """How many records are asked, or, where that is private, how many slots: public."""
+        return facts_of(self.facts, self._cells).size
+
+    def partition(self, cuts: Sequence[int]) -> Partition:
+        """Return cells of the places that records stand in, cut in front of these places: in order, within the table.
+
+        Under replace-one a place is a position in the table; elsewhere it is a slot, and who stands there is secret.
+        """
+        return Partition((0, *cuts, self.facts.size), self.facts.places)
+
+    def shard(self, partition: Partition, cell: int | Sequence[int]) -> "Oracle":
+        """Return an oracle of the records of one cell, or of several: the same questions, and the whole prior.
+
+        What it releases costs `Parallel`: a neighbour is in one cell, and of what disjoint cells were asked the
+        dearest counts. So each may be asked at the whole budget.
+        """
+        if self._cells is not None:
+            raise InvalidArgument("this oracle is that of a shard; cut all places once, and ask for the cells of these")
+        listed = list(cell) if isinstance(cell, Sequence) and not isinstance(cell, str) else [cell]
+        numbers = tuple(validation.integer("cell", one, at_least=0) for one in listed)
+        return Oracle(self.facts, self._model, genuine_cells(self.facts, Cells(partition, numbers)))
 
     def force(self, mechanism: NoisySum, position: Any) -> Noisy:
         """Return the noisy gradient of the log-posterior, shaped like `position` (Räisä et al. 2021, Section 3.1)."""
@@ -158,7 +186,7 @@ class Oracle:
 
     def _variance(self, mechanism: NoisySum, term: Term, queries: Sequence[jax.Array]) -> jax.Array:
         """Return the variance of the noise of a release: public, and free."""
-        plan = plan_of(mechanism, self.facts, contribution_of(mechanism, term), queries)
+        plan = plan_of(mechanism, facts_of(self.facts, self._cells), contribution_of(mechanism, term), queries)
         if plan.variance is None:
             raise InvalidArgument(f"mechanism is a {type(mechanism).__name__}, which releases no noisy sum")
         with jax.ensure_compile_time_eval():  # known while the program is traced, where it depends on no query
@@ -173,7 +201,7 @@ class Oracle:
                 f"mechanism is a {type(mechanism).__name__} at {current_line()}; "
                 f"expected a certified mechanism of the kind {kind.__name__}"
             )
-        return release(self.facts, mechanism, term, queries)
+        return release(self.facts, rebuilt(mechanism), term, queries, self._cells)
 
 
 def _nest(vector: jax.Array, like: Any) -> Any:

@@ -6,7 +6,7 @@ from jax.extend.core import JaxprEqn
 
 from dpmcmc.enclave.core.allowed import found
 from dpmcmc.enclave.lines import innermost_line, line_of
-from dpmcmc.errors import BudgetExceeded, OperationRefused, ReleaseRefused
+from dpmcmc.errors import BudgetExceeded, InvalidArgument, OperationRefused, ReleaseRefused
 
 _LOOP = "all records are computed in one loop that ends with the slowest of them"
 _SOLVER = "how it treats many matrices at once is up to a library, and was not shown to keep records apart"
@@ -131,3 +131,54 @@ def not_reserved() -> BudgetExceeded:
         "the program costs more than what is left of the reservation, which was refused and not charged; "
         "reserve the price of everything that is to run"
     )
+
+
+def not_these_cells() -> ReleaseRefused:
+    """Return the refusal of cells that are none."""
+    return ReleaseRefused(
+        "a release is asked of cells that are not whole numbers of cells of a dpmcmc.accounting.Partition; use "
+        "oracle.shard(partition, cell), with cells that are known when the program is traced"
+    )
+
+
+def other_places(size: int, *, is_secret: bool) -> InvalidArgument:
+    """Return the refusal of a partition of other places than those in which records stand."""
+    which = "the secret slots that records stand in" if is_secret else "positions in the table"
+    return InvalidArgument(
+        f"partition cuts other places than these records have: {size} of them, {which}; make it with "
+        "oracle.partition(cuts), of the oracle that the program was given, or data.partition(cuts)"
+    )
+
+
+def batch_of_cells() -> ReleaseRefused:
+    """Return the refusal of a release that draws a batch from cells."""
+    return ReleaseRefused(
+        "a release that draws a batch is asked of a shard; batches are drawn from all records. Ask the shard for a sum "
+        "over all its records, or the whole table for a batch"
+    )
+
+
+def no_plain_field(kind: str, name: str, found: str) -> ReleaseRefused:
+    """Return the refusal of a mechanism that was changed after it was made."""
+    return ReleaseRefused(
+        f"{name} of a {kind} is a {found}, which was put there after it was made; expected what the class takes: make "
+        f"a new {kind}"
+    )
+
+
+def other_shapes(equation: JaxprEqn) -> ReleaseRefused:
+    """Return the refusal of a release whose plan has other results."""
+    return ReleaseRefused(f"dp_release at {line_of(equation)} would give other shapes than the program was traced with")
+
+
+def other_data(equation: JaxprEqn) -> ReleaseRefused:
+    """Return the refusal of a release that is asked of somebody else."""
+    return ReleaseRefused(
+        f"dp_release at {line_of(equation)} asks another data set than the one that runs the program; "
+        "use the oracle that the program was given"
+    )
+
+
+def not_audited(equation: JaxprEqn) -> ReleaseRefused:
+    """Return the refusal of a release that stands in no program that was priced."""
+    return ReleaseRefused(f"dp_release at {line_of(equation)} was not audited, and is not performed")

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from dpmcmc import validation
 from dpmcmc.accounting import Budget, Event, accountants
@@ -29,6 +29,7 @@ from dpmcmc.fitting.strategies.weighted_scores.strategy import DRAWS, WeightedSc
 from dpmcmc.fitting.strategies.weighted_scores.strategy import NAME as WEIGHTED
 from dpmcmc.fitting.whitening import Begin
 from dpmcmc.model import FormulaModel, Model
+from dpmcmc.model.examination import PRIOR_POSITIONS
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
 from dpmcmc.run.plan import prior_draws
@@ -37,7 +38,6 @@ from dpmcmc.run.progress import Watcher, watch
 from dpmcmc.run.sampling import delta_of, price_in_words
 from dpmcmc.run.start import start_points
 
-PRIOR_DRAWS = 4096
 QUARTILES = 1.349
 """How far apart the quartiles of a normal law are, in standard deviations."""
 
@@ -94,12 +94,18 @@ class PreparedFit:
 
     def run(self, *, progress: bool = True) -> Posterior:
         """Set the price aside, run, and settle."""
+        self.compile()
         with (
             interruptible() as is_interrupted,
             self.watched(progress) as watcher,
             self.data.reserve(self.event, what=self.what, insecure_seed=self.insecure_seed) as paid,
         ):
             return self.draw(paid, watcher, is_interrupted)
+
+    def compile(self) -> None:
+        """Compile what will be asked, side by side, if it is asked as it was priced; others compile as they go."""
+        if isinstance(self.strategy, WeightedScores | CentredScores):
+            self.data.compile_for(self.event)
 
     def watched(self, progress: bool) -> AbstractContextManager[Watcher]:
         """Return what shows the progress of the run."""
@@ -226,9 +232,7 @@ def _strategy(
     """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains."""
     if sampler in ("auto", WEIGHTED) and isinstance(model, FormulaModel) and model.temperature == 1 and init is None:
         return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains)
-    # a key that never changes: means over made-up draws are settings, the same in a dry run and in the run
-    of_start, of_scales = jax.random.split(jax.random.key(0))
-    layout, begin = _begin(model, init, of_start)
+    layout, begin = _begin(model, init)
     observed = model.observed
     if sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None and observed is not None:
         questions = centred_questions(observed, data, budget, layout, begin)
@@ -238,21 +242,38 @@ def _strategy(
     sketch = sketch_strategy(sampler, model, data, layout, facts, budget, num_steps, num_chains)
     if sketch is not None:
         return sketch
-    pilot = make_pilot(model, data, facts, layout, begin, budget, of_scales)
+    pilot = make_pilot(model, data, facts, layout, begin, budget, _keys()[1])
     choice = choose(sampler, facts, num_steps, num_chains, budget, pilot.price(data))
     return PilotedChains(model, data, budget, pilot, choice, facts, num_chains)
 
 
-def _begin(model: Model, init: Any, key: jax.Array) -> tuple[Layout, Begin]:
+def _keys() -> jax.Array:
+    """Return keys that never change: means over made-up draws are settings, the same in a dry run and in the run."""
+    return jax.random.split(jax.random.key(0))
+
+
+def _begin(model: Model, init: Any) -> tuple[Layout, Begin]:
     """Return where the pilot starts: as stated, or the mean of many draws from the prior."""
     scales = None
-    if model.sample_prior is not None:
-        draws = jax.vmap(model.sample_prior)(jax.random.split(key, PRIOR_DRAWS))
-        layout = Layout.of(jax.tree.map(lambda leaf: leaf[0], draws))
-        vectors = jax.vmap(layout.ravel)(draws)
-        lower, upper = jnp.quantile(vectors, jnp.array([0.25, 0.75]), axis=0)
-        scales = jnp.where(upper > lower, (upper - lower) / QUARTILES, 1.0)  # some priors have no variance
+    positions = _prior_positions(model)
+    if positions is not None:
+        layout = Layout.of(jax.tree.map(lambda leaf: leaf[0], positions))
+        vectors = np.concatenate([leaf.reshape(len(leaf), -1) for leaf in jax.tree.leaves(positions)], axis=1)
+        lower, upper = np.quantile(vectors, [0.25, 0.75], axis=0)
+        scales = np.where(upper > lower, (upper - lower) / QUARTILES, 1.0)  # some priors have no variance
         if init is None:
-            return layout, Begin(jnp.mean(vectors, axis=0), scales)
-    layout, starts = start_points(model, init, 1, key)
-    return layout, Begin(starts[0], jnp.ones(layout.dimension) if scales is None else scales)
+            return layout, Begin(*(jax.device_put(each.astype(np.float32)) for each in (vectors.mean(axis=0), scales)))
+    layout, starts = start_points(model, init, 1, _keys()[0])
+    widths = np.ones(layout.dimension) if scales is None else scales
+    return layout, Begin(starts[0], jax.device_put(widths.astype(np.float32)))
+
+
+def _prior_positions(model: Model) -> Any:
+    """Return many draws from the prior, as arrays on the host with an axis of draws in front, if there can be any."""
+    if model.prior_sample is not None:
+        return model.prior_sample.positions
+    draw = model.sample_prior
+    if draw is None:
+        return None
+    many = jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, PRIOR_POSITIONS)))
+    return jax.tree.map(np.asarray, many(_keys()[0]))

@@ -75,6 +75,8 @@ def resume(
         formula = arguments.pop("model")
         if formula is None and model is None:
             raise InvalidArgument("model=None must be the model that the run was begun with: it was no formula")
+        if formula is not None and model is not None and model != formula:
+            raise ResumeRefused(f"model={model!r} is not what the run was begun with, {formula!r}; leave model out")
         chosen: Any = formula if model is None else model
         prepared = prepare_fit(chosen, data, **arguments, init=init, even_if_useless=True)
         try:
@@ -92,6 +94,7 @@ def resume(
 def _go_on(prepared: PreparedFit, journal: Journal, *, stop: bool, progress: bool) -> Posterior:
     """Run to the end, or until an interrupt; the folder is complete before the charge is settled."""
     folder = journal.folder
+    prepared.compile()
     try:
         with (
             interruptible() as is_interrupted,

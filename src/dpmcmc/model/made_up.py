@@ -28,7 +28,7 @@ def tables(record: Any, bounds: Mapping[str, tuple[float, float]], number: int) 
 
 def blank(record: Any, number: int) -> Any:
     """Return a table of `number` rows of zeros."""
-    return jax.tree.map(lambda leaf: jnp.zeros((number, *leaf.shape), leaf.dtype), record)
+    return jax.tree.map(lambda leaf: jax.device_put(np.zeros((number, *leaf.shape), leaf.dtype)), record)
 
 
 def shapes(record: Any, number: int) -> Any:
@@ -48,6 +48,6 @@ def _column(
     if jnp.issubdtype(leaf.dtype, jnp.floating):
         lower, upper = (min(max(side, -1e6), 1e6) for side in stated or unstated)
         column = random.uniform(lower, upper, shape)
-        return jnp.asarray(np.rint(column) if rounded else column, leaf.dtype)
+        return jax.device_put(np.asarray(np.rint(column) if rounded else column, leaf.dtype))
     lower, upper = (0, 1) if stated is None else (int(np.clip(np.rint(side), -100, 100)) for side in stated)
-    return jnp.asarray(random.integers(min(lower, upper), max(lower, upper) + 1, shape), leaf.dtype)
+    return jax.device_put(random.integers(min(lower, upper), max(lower, upper) + 1, shape).astype(leaf.dtype))

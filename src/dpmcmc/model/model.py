@@ -7,6 +7,7 @@ from typing import Any, Self
 import jax
 
 from dpmcmc import validation
+from dpmcmc.model.examination import PriorSample
 from dpmcmc.model.observed import Observed
 
 
@@ -29,6 +30,7 @@ class Model:
         constrain: maps a position to the parameters that people read, a mapping from names to arrays.
         unconstrain: maps such parameters to a position; what `constrain` undoes.
         sample_prior: ``sample_prior(key)`` draws a position from the prior; None if the prior cannot be drawn from.
+        prior_sample: draws from the prior that were made when the model was; None if `sample_prior` is to be asked.
         position: shapes and types of a position, as a pytree of `jax.ShapeDtypeStruct`; None if nobody said.
         observed: the numbers of a record that the likelihood is the density of, and their laws; None if nobody knows.
     """
@@ -39,6 +41,7 @@ class Model:
     constrain: Callable[[Any], Any] = field(default=_unchanged, kw_only=True)
     unconstrain: Callable[[Any], Any] = field(default=_unchanged, kw_only=True)
     sample_prior: Callable[[jax.Array], Any] | None = field(default=None, kw_only=True)
+    prior_sample: PriorSample | None = field(default=None, kw_only=True)
     position: Any = field(default=None, kw_only=True)
     observed: Observed | None = field(default=None, kw_only=True)
 

@@ -12,15 +12,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import made_up
+from dpmcmc.model.examination import PriorSample, Question, answers, prior_question
 from dpmcmc.model.model import Model
-from dpmcmc.model.numpyro_sites import at_position, draw, evaluate, examine, unconstrained
-from dpmcmc.model.observed import Observed, find_observed, is_there, is_whole, without_marks
+from dpmcmc.model.numpyro_sites import Terms, at_position, draw, evaluate, examine, unconstrained
+from dpmcmc.model.observed import density_question, find_observed, is_there, is_whole, without_marks
 from dpmcmc.model.reads import Reads, find_reads
 from dpmcmc.model.replay import replay
-from dpmcmc.model.separation import FEW, MORE, find_data_plate, refuse_sites, separate
+from dpmcmc.model.separation import FEW, MORE, find_data_plate, follow, refuse_sites, separate, trial_question
 
 
 def from_numpyro(
@@ -66,21 +68,21 @@ def from_numpyro(
     refuse_sites(few, more, plate)
     latent = {name: site for name, site in few.sites.items() if site.kind == "latent"}
     position = {name: site.unconstrained for name, site in latent.items()}
-    readable = separate(
-        lambda position, rows: evaluate(call, position, rows, plate),
-        few,
-        position,
-        list(made_up.tables(record, bounds, FEW)),
-    )
+
+    def terms(position: Any, rows: Any) -> Terms:
+        return evaluate(call, position, rows, plate)
+
+    tables = list(made_up.tables(record, bounds, FEW))
+    marks, trials = follow(terms, position, tables[0]), trial_question(terms, position, tables)
     nobody = made_up.blank(record, 1)
-    values = {name: jax.ShapeDtypeStruct(site.shape, jnp.result_type(float)) for name, site in latent.items()}
+    value_shapes = {name: jax.ShapeDtypeStruct(site.shape, jnp.result_type(float)) for name, site in latent.items()}
 
     def log_prior(position: Any) -> jax.Array:
-        return _total(evaluate(call, position, nobody, plate).prior)
+        return _total(terms(position, nobody).prior)
 
     def likelihood(position: Any, record: Any) -> dict[str, jax.Array]:
         row = jax.tree.map(lambda leaf: leaf[None], record)
-        return {name: jnp.sum(term) for name, term in evaluate(call, position, row, plate).likelihood.items()}
+        return {name: jnp.sum(term) for name, term in terms(position, row).likelihood.items()}
 
     in_plate = [name for name, site in few.sites.items() if plate in site.plates]
     names = [name for name in in_plate if few.sites[name].kind == "observed"]
@@ -98,33 +100,46 @@ def from_numpyro(
         columns = without_marks(record)
         if not any(required.values()) or not isinstance(record, Mapping) or len(columns) == len(record):
             return replayed(position, columns)
-        terms = by_site(position, columns)
-        there = {name: is_there(required.get(name, ()), record) for name in terms}
-        return _total({name: jnp.where(there[name], term, 0.0) for name, term in terms.items()})
+        found = by_site(position, columns)
+        there = {name: is_there(required.get(name, ()), record) for name in found}
+        return _total({name: jnp.where(there[name], term, 0.0) for name, term in found.items()})
 
-    def constrain(position: Any) -> dict[str, Any]:
-        terms = evaluate(call, position, nobody, plate)
-        return {**terms.latent, **{name: terms.deterministic[name] for name in readable}}
+    def read(position: Any) -> Terms:
+        return terms(position, nobody)._replace(prior={}, likelihood={}, observed={})
 
-    observed: Observed | None = None
-    if names and not has_factors:
-        observed = find_observed(sites, reads, required, position, record)
-        rows = jax.tree.map(lambda *tables: jnp.concatenate(tables), *made_up.tables(record, bounds, FEW))
-        if observed is not None and not is_whole(observed, log_likelihood, position, rows):
-            observed = None
-    invert = replay(lambda values: unconstrained(call, values, nobody), parameters=values)
     outside = [site for site in few.sites.values() if site.kind in {"observed", "factor"} and plate not in site.plates]
     drawable = not outside and all(site.drawable for site in latent.values())
+    draw_position = jax.jit(lambda key: draw(call, key, nobody)) if drawable else None
+    observed = find_observed(sites, reads, required, position, record) if names and not has_factors else None
+    rows = jax.tree.map(lambda *tables: np.concatenate([np.asarray(leaf) for leaf in tables]), *tables)
+    densities = None if observed is None else density_question(observed, log_likelihood, position, rows)
+    prior = None if draw_position is None else prior_question(draw_position, read)
+    (values, alone), of_densities, sample = _ask(trials, densities, prior)
+    readable = separate(few, marks, values, alone)
+
+    def named(terms: Terms) -> dict[str, Any]:
+        return {**terms.latent, **{name: terms.deterministic[name] for name in readable}}
+
+    if observed is not None and (densities is None or not is_whole(observed, of_densities, position, record)):
+        observed = None
+    invert = replay(lambda values: unconstrained(call, values, nobody), parameters=value_shapes)
     return Model(
         replay(log_prior, position=position),
         log_likelihood,
         temperature=temperature,
-        constrain=replay(constrain, position=position),
-        unconstrain=lambda parameters: invert(_only(parameters, values)),
-        sample_prior=jax.jit(lambda key: draw(call, key, nobody)) if drawable else None,
+        constrain=replay(lambda position: named(read(position)), position=position),
+        unconstrain=lambda parameters: invert(_only(parameters, value_shapes)),
+        sample_prior=draw_position,
+        prior_sample=None if sample is None else PriorSample(sample.positions, named(sample.parameters)),
         position=position,
         observed=observed,
     )
+
+
+def _ask(*questions: Question | None) -> list[Any]:
+    """Return the answers to those questions that there are, each in its place."""
+    found = iter(answers(*(one for one in questions if one is not None)))
+    return [None if one is None else next(found) for one in questions]
 
 
 def _required(reads: Mapping[str, Reads], record: Any, schema: Any) -> dict[str, tuple[str, ...]]:

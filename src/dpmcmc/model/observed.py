@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import Distribution, ExpandedDistribution, Independent, MaskedDistribution, MixtureSameFamily
 
+from dpmcmc.model.examination import Question
 from dpmcmc.model.missing import is_missing
 from dpmcmc.model.reads import Reads, Sites, as_rows, has_order
 from dpmcmc.model.replay import replay
@@ -170,12 +171,17 @@ def without_marks(record: Any) -> Any:
     return {name: leaf for name, leaf in record.items() if not is_hidden(str(name))}
 
 
-def is_whole(observed: Observed, log_likelihood: Callable[[Any, Any], jax.Array], position: Any, rows: Any) -> bool:
-    """Say whether the densities of all terms add up to the likelihood, on made-up rows at made-up positions."""
+def density_question(
+    observed: Observed, log_likelihood: Callable[[Any, Any], jax.Array], position: Any, rows: Any
+) -> Question | None:
+    """Return what asks for the densities of all terms, and the likelihood, on made-up rows at made-up positions.
+
+    None if a law has no density to ask for.
+    """
     number = len(jax.tree.leaves(rows)[0])
     random = np.random.default_rng(0)
     positions = jax.tree.map(
-        lambda leaf: jnp.asarray(random.normal(0, 0.3, (number, *leaf.shape)), leaf.dtype), position
+        lambda leaf: np.asarray(random.normal(0, 0.3, (number, *leaf.shape)), leaf.dtype), position
     )
 
     def both(position: Any, row: Any) -> tuple[jax.Array, jax.Array]:
@@ -189,21 +195,26 @@ def is_whole(observed: Observed, log_likelihood: Callable[[Any, Any], jax.Array]
             total = total + jnp.sum(jnp.where(found.is_there, terms, 0.0))
         return total, log_likelihood(position, row)
 
+    traced = jax.jit(jax.vmap(both))
     try:
-        once = jax.jit(jax.vmap(both), compiler_options={"xla_backend_optimization_level": 0})  # compiled for one use
-        first, second = (np.asarray(each, float) for each in once(positions, rows))
+        jax.eval_shape(traced, positions, rows)
     except (TypeError, ValueError, NotImplementedError, AttributeError):
-        return False
+        return None
+    return Question(traced, (positions, rows))
+
+
+def is_whole(observed: Observed, densities: Any, position: Any, record: Any) -> bool:
+    """Say whether the densities of all terms add up to the likelihood, as the answer to `density_question` has them."""
+    first, second = (np.asarray(each, float) for each in densities)
     known = np.isfinite(second)
     if not known.any():  # made-up counts do not add up to a total, say
-        return all(site.example.event_shape for site in observed.sites) and _is_one_term(observed, position, rows)
+        return all(site.example.event_shape for site in observed.sites) and _is_one_term(observed, position, record)
     off = np.abs(first[known] - second[known])
     return bool(np.all(off <= SAME * np.maximum(np.abs(second[known]), 1.0)))
 
 
-def _is_one_term(observed: Observed, position: Any, rows: Any) -> bool:
+def _is_one_term(observed: Observed, position: Any, record: Any) -> bool:
     """Say whether one number, or one vector, is observed of a record."""
-    record = jax.tree.map(lambda leaf: leaf[0], rows)
     return sum(law.is_there.shape[0] for law in jax.eval_shape(observed.at, position, record)) == 1
 
 

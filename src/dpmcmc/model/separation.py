@@ -15,6 +15,7 @@ import numpy as np
 
 from dpmcmc.errors import ModelRefused
 from dpmcmc.model import dependence
+from dpmcmc.model.examination import Question
 from dpmcmc.model.numpyro_sites import JACOBIAN, Structure, Terms
 
 FEW, MORE = 3, 5
@@ -75,17 +76,15 @@ def refuse_sites(few: Structure, more: Structure, plate: str) -> None:
         raise ModelRefused(f"nothing is observed inside the data plate {plate!r}; expected at least one site with obs=")
 
 
-def separate(evaluate: Evaluate, structure: Structure, position: Any, trials: Sequence[Any]) -> frozenset[str]:
+def separate(structure: Structure, marks: Terms, values: Terms, alone: Terms) -> frozenset[str]:
     """Refuse a prior that reads records and likelihoods that mix them; return the deterministic sites to read.
 
     Args:
-        evaluate: the terms of the model, of which `structure` tells the sites.
         structure: the plates and sites of the model.
-        position: the shapes of a position.
-        trials: tables of made-up rows, `FEW` of them in each.
+        marks: what the terms of the model depend on, as `follow` found it.
+        values: the terms of made-up tables, the answer to `trial_question`,
+        alone: and those of each of their rows alone.
     """
-    marks = _follow(evaluate, position, trials[0])
-    values, alone = _try(evaluate, position, trials)
     for name, found in marks.observed.items():
         if structure.sites[name].kind == "observed" and not np.any(found & dependence.POSITION):
             _refuse_outside(name)
@@ -113,7 +112,7 @@ def separate(evaluate: Evaluate, structure: Structure, position: Any, trials: Se
     )
 
 
-def _follow(evaluate: Evaluate, position: Any, rows: Any) -> Terms:
+def follow(evaluate: Evaluate, position: Any, rows: Any) -> Terms:
     """Return the marks of the terms: which rows each of them is computed from."""
     traced, outputs = jax.make_jaxpr(evaluate, return_shape=True)(position, rows)
     if traced.effects:
@@ -126,8 +125,14 @@ def _follow(evaluate: Evaluate, position: Any, rows: Any) -> Terms:
     return jax.tree.unflatten(jax.tree.structure(outputs), dependence.follow(traced, inputs))
 
 
-def _try(evaluate: Evaluate, position: Any, trials: Sequence[Any]) -> tuple[Terms, Terms]:
-    """Return the terms of tables of made-up rows, and those of each of their rows alone, at random positions."""
+def trial_question(evaluate: Evaluate, position: Any, trials: Sequence[Any]) -> Question:
+    """Return what asks for the terms of tables of made-up rows, and of each of their rows alone, at random positions.
+
+    Args:
+        evaluate: the terms of the model.
+        position: the shapes of a position.
+        trials: tables of made-up rows, `FEW` of them in each.
+    """
 
     def both(position: Any, rows: Any) -> tuple[Terms, Terms]:
         single = jax.vmap(lambda row: evaluate(position, jax.tree.map(lambda leaf: leaf[None], row)))
@@ -135,11 +140,10 @@ def _try(evaluate: Evaluate, position: Any, trials: Sequence[Any]) -> tuple[Term
 
     random = np.random.default_rng(0)
     positions = jax.tree.map(
-        lambda leaf: jnp.asarray(random.normal(0, 0.5, (len(trials), *leaf.shape)), leaf.dtype), position
+        lambda leaf: np.asarray(random.normal(0, 0.5, (len(trials), *leaf.shape)), leaf.dtype), position
     )
-    rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trials)
-    once = jax.jit(jax.vmap(both), compiler_options={"xla_backend_optimization_level": 0})  # compiled for one use
-    return jax.tree.map(np.asarray, once(positions, rows))
+    rows = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trials)
+    return Question(jax.vmap(both), (positions, rows))
 
 
 def _close(first: Any, second: Any) -> bool:

@@ -18,6 +18,7 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.kernels import Kernel, Stage
 from dpmcmc.missing_cells import is_hidden
 from dpmcmc.model import FormulaModel, Model
+from dpmcmc.model.examination import PRIOR_DRAWS
 from dpmcmc.model.formula.host import constrain_all, draw_prior
 from dpmcmc.run.program import Advance, Begin, Layout, Whole, as_stages, continues
 from dpmcmc.run.progress import Watcher
@@ -31,9 +32,6 @@ TAKEN = ("chain", "draw")
 
 KEPT = 32
 """Of so many models is kept what was compiled for them."""
-
-PRIOR_DRAWS = 1000
-"""How many draws from the prior a run keeps, to be shown beside the posterior."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,7 @@ def parameters(model: Model, layout: Layout, vectors: np.ndarray) -> dict[str, n
         found = constrain_all(model.coordinates, flat)
         return {name: values.reshape(*vectors.shape[:2], *values.shape[1:]) for name, values in found.items()}
     constrained = _constrain(model, layout)(vectors)
-    return {name: np.asarray(leaf) for name, leaf in _named(constrained).items()}
+    return {name: np.asarray(leaf) for name, leaf in by_name(constrained).items()}
 
 
 @lru_cache(maxsize=KEPT)
@@ -144,7 +142,8 @@ def _constrain(model: Model, layout: Layout) -> Callable[[Any], Any]:
     return jax.jit(jax.vmap(jax.vmap(lambda vector: model.constrain(layout.unravel(vector)))))
 
 
-def _named(parameters: Any) -> dict[str, Any]:
+def by_name(parameters: Any) -> dict[str, Any]:
+    """Return the arrays of parameters by the names that people read."""
     named = parameters if isinstance(parameters, dict) else {"position": parameters}
     flat = jax.tree_util.tree_flatten_with_path(named)[0]
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in flat}
@@ -153,7 +152,7 @@ def _named(parameters: Any) -> dict[str, Any]:
 def _check_names(model: Model, layout: Layout) -> None:
     """Refuse, before anything is charged, parameters under whose names no run could be saved."""
     vector = jax.ShapeDtypeStruct((layout.dimension,), jnp.float32)
-    names = _named(jax.eval_shape(lambda one: model.constrain(layout.unravel(one)), vector))
+    names = by_name(jax.eval_shape(lambda one: model.constrain(layout.unravel(one)), vector))
     wrong = next((name for name in names if name in TAKEN or "/" in name), None)
     if wrong is not None:
         raise InvalidArgument(
@@ -167,6 +166,8 @@ def prior_draws(model: Model) -> dict[str, np.ndarray]:
     """Return draws from the prior as people read them, (1, draw, ...); the same in every run, and no secret."""
     if model.sample_prior is None:
         return {}
+    if model.prior_sample is not None:
+        return {name: np.asarray(leaf)[None] for name, leaf in by_name(model.prior_sample.parameters).items()}
     if isinstance(model, FormulaModel) and model.is_as_read:
         drawn = draw_prior(model.coordinates, np.random.default_rng(0), PRIOR_DRAWS)
         return {name: values[None] for name, values in constrain_all(model.coordinates, drawn).items()}
@@ -175,7 +176,7 @@ def prior_draws(model: Model) -> dict[str, np.ndarray]:
     def from_prior(keys: jax.Array) -> Any:
         return jax.vmap(lambda key: model.constrain(draw(key)))(keys)
 
-    named = _named(jax.jit(from_prior)(jax.random.split(jax.random.key(0), PRIOR_DRAWS)))
+    named = by_name(jax.jit(from_prior)(jax.random.split(jax.random.key(0), PRIOR_DRAWS)))
     return {name: np.asarray(leaf)[None] for name, leaf in named.items()}
 
 

@@ -67,7 +67,9 @@ class Equations:
         numbers = dict(zip(jaxpr.invars, inputs, strict=True))
         for variable, value in zip(jaxpr.constvars, constants, strict=True):
             numbers[variable] = self.number(*_shape(variable))
-            self.constants[numbers[variable]] = value
+            self.constants[numbers[variable]] = (
+                np.array(value) if isinstance(value, np.ndarray) else value
+            )  # as it is now
 
         def number(atom: Any) -> int:
             if not isinstance(atom, Literal):

@@ -55,16 +55,17 @@ class Shards(Placement):
 
     def lower(self, function: Callable[..., Any], slots: Any, key: Any, arguments: Sequence[Any]) -> Any:
         """Translate ``function(slots, key, *arguments)`` for XLA to compile, given the shapes of everything."""
+        each = Slots(_SPLIT, _SPLIT, _EVERYWHERE, is_spread=True, numbers=_EVERYWHERE)  # pyright: ignore[reportArgumentType]
         on_each = jax.shard_map(
             lambda slots, public: function(slots, *public),
             mesh=self.mesh,
-            in_specs=(Slots(_SPLIT, _SPLIT, _EVERYWHERE, is_spread=True, numbers=_EVERYWHERE), _EVERYWHERE),  # pyright: ignore[reportArgumentType]
+            in_specs=((each,) * len(slots), _EVERYWHERE),
             out_specs=_EVERYWHERE,
             check_vma=False,
         )
         sharding = NamedSharding(self.mesh, _EVERYWHERE)
         public = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding) for one in (key, *arguments)]
-        return jax.jit(lambda slots, *public: on_each(slots, public)).lower(slots, *public)
+        return jax.jit(lambda slots, *public: on_each(slots, public), keep_unused=True).lower(slots, *public)
 
 
 def _distinct(devices: Any) -> list[Any]:

@@ -21,7 +21,7 @@ from jax import lax
 from jax.sharding import AbstractMesh, NamedSharding
 
 from dpmcmc.enclave.accelerate.jaxpr import Equation, Equations
-from dpmcmc.enclave.core.audit import Audit, identity
+from dpmcmc.enclave.core.audit import Audit, Planned
 from dpmcmc.enclave.core.places import Slots
 from dpmcmc.enclave.core.release import Place, dp_release, num_releases, perform_at
 
@@ -67,7 +67,7 @@ class Form:
         values = equations.constants
         self.constants = (
             np.array([values[number] for number in self.scalars], np.float32),
-            *(np.asarray(values[number]) for number in self.arrays),
+            *(np.array(values[number]) for number in self.arrays),
         )
 
     def __eq__(self, other: object) -> bool:
@@ -149,11 +149,11 @@ class Shared:
     function: Callable[..., list[Any]]
     """``function(slots, key, *constants, *arguments)``."""
     constants: tuple[Any, ...]
-    select: Callable[[Slots], Slots]
+    select: Callable[[tuple[Slots, ...]], tuple[Slots, ...]]
     """What the program is handed of the records: what each release reads, with the numbers of its plan."""
 
 
-class _Moved(NamedTuple):
+class Moved(NamedTuple):
     """A release with its numbers as arguments."""
 
     draw: Any
@@ -161,57 +161,68 @@ class _Moved(NamedTuple):
 
     @property
     def key(self) -> Hashable:
+        """What releases with equal ones may share."""
         return self.draw, jax.tree.structure(self.numbers)
+
+
+def movable(planned: Planned) -> tuple[Form, Moved] | None:
+    """Return the form of what a record adds to a release, and the release with its numbers as arguments, if it can."""
+    forms: list[Form] = []
+
+    def flatten(contribution: Any) -> tuple[Contribution, Any]:
+        forms.append(Form(Equations.of(contribution.closed), planned.num_queries))
+        return Contribution(forms[-1]), forms[-1].constants
+
+    if planned.plan.with_arguments is None:
+        return None
+    own = Moved(*planned.plan.with_arguments(flatten))
+    return forms[-1], own
 
 
 def share(program: Any, audited: Audit) -> Shared | None:
     """Return an audited program with its numbers as arguments; None where a release or a loop does not allow it."""
-    forms: list[Form] = []
-    moved: list[_Moved] = []
-
-    def flatten(contribution: Any) -> tuple[Contribution, Any]:
-        forms.append(Form(Equations.of(contribution.closed), num_queries))
-        return Contribution(forms[-1]), forms[-1].constants
-
-    for release, plan in audited.plans.items():
-        if plan.with_arguments is None:
-            return None
-        num_queries = len(release[2])
-        moved.append(_Moved(*plan.with_arguments(flatten)))
-    places = {release: place for place, release in enumerate(audited.plans)}
+    found = [movable(planned) for planned in audited.plans]
+    if any(one is None for one in found):
+        return None
+    forms, moved = [one[0] for one in found if one], [one[1] for one in found if one]
     equations = Equations.of(program)
     asked = [equation for equation in equations.listed if equation.primitive is dp_release]
     if any(num_releases(one.source) for one in equations.listed if one.primitive is not dp_release):
         return None
     numbered = {id(equation): number for number, equation in enumerate(asked)}
+    places = {id(equation): audited.place(equation.source) for equation in asked}
 
     def describe(equation: Equation) -> Hashable | None:
         if equation.primitive is not dp_release:
             return None
-        place = places[identity(equation.source)]
+        place = places[id(equation)]
         return numbered[id(equation)], len(asked), place, equation.parameters["chains"], moved[place].key
 
     whole = Form(equations, len(equations.inputs), describe)
     num_constants = len(whole.constants)
 
-    def function(slots: Slots, key: jax.Array, *arguments: Any) -> list[Any]:
+    def function(slots: tuple[Slots, ...], key: jax.Array, *arguments: Any) -> list[Any]:
         keys = jax.random.split(key, max(1, len(asked)))
 
         def perform(equation: Equation, operands: list[Any]) -> Sequence[Any]:
             def draw(_: Any, queries: list[Any], keys: jax.Array) -> Sequence[Any]:
-                place = places[identity(equation.source)]
-                own = replace(slots, rows=slots.rows[place], numbers=slots.numbers[place])
-                return moved[place].draw(own, queries, keys)
+                place = places[id(equation)]
+                return moved[place].draw(slots[place], queries, keys)
 
             place = Place(keys, numbered[id(equation)], jnp.uint32(0), 1)
             return perform_at(equation.source, operands, place, draw)
 
         return whole.evaluate(arguments[:num_constants], arguments[num_constants:], perform=perform)
 
-    def select(slots: Slots) -> Slots:
-        leaves = jax.tree.leaves(slots.rows)
-        rows = tuple([leaves[place] for place in form.reads] for form in forms)
-        return replace(slots, rows=rows, numbers=tuple(one.numbers for one in moved))
+    def select(tables: tuple[Slots, ...]) -> tuple[Slots, ...]:
+        asked = dict(zip(audited.cells, tables, strict=True))
+
+        def of_release(slots: Slots, form: Form, own: Moved) -> Slots:
+            leaves = jax.tree.leaves(slots.rows)
+            return replace(slots, rows=[leaves[place] for place in form.reads], numbers=own.numbers)
+
+        read = [asked[planned.cells] for planned in audited.plans]
+        return tuple(map(of_release, read, forms, moved))
 
     return Shared((whole, tuple(one.key for one in moved)), function, whole.constants, select)
 

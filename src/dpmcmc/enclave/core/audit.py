@@ -15,7 +15,7 @@ the auditor has four things to prove before anything runs:
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, cast
 
@@ -25,7 +25,8 @@ from jax.extend.core import Jaxpr, JaxprEqn, jaxpr_as_fun
 from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
 from dpmcmc.enclave.copies import check_constants
 from dpmcmc.enclave.core.allowed import PER_RECORD, PER_RECORD_ON_GPU, PROGRAMS, all_equations, first_refused
-from dpmcmc.enclave.core.mechanism import ReleasePlan, contribution_of, is_certified, plan_of
+from dpmcmc.enclave.core.cells import Cells, facts_of, genuine_cells
+from dpmcmc.enclave.core.mechanism import ReleasePlan, contribution_of, is_certified, plan_of, rebuilt
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.release import (
     CALLS,
@@ -35,13 +36,23 @@ from dpmcmc.enclave.core.release import (
     inner_jaxprs,
     num_releases,
     outputs_of,
+    own_copy,
     queries_of_one_chain,
 )
 from dpmcmc.enclave.lines import line_of
 from dpmcmc.enclave.noise.modes import MODES, Claim
-from dpmcmc.enclave.refusals import calls_back, not_certified, not_counted, not_in_programs, not_on_records
+from dpmcmc.enclave.refusals import (
+    calls_back,
+    not_audited,
+    not_certified,
+    not_counted,
+    not_in_programs,
+    not_on_records,
+    other_data,
+    other_shapes,
+)
 from dpmcmc.enclave.traces import traced_at
-from dpmcmc.errors import OperationRefused, ReleaseRefused
+from dpmcmc.errors import OperationRefused
 
 _IN_PROGRAMS = PROGRAMS | {dp_release}
 
@@ -55,13 +66,28 @@ class Charge:
     line: str
 
 
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """What was decided of a release, once: nothing of it is looked up in the program again."""
+
+    plan: ReleasePlan
+    """Made of an audited function, and priced and drawn as it is."""
+    cells: Cells | None
+    """The cells that it is asked of; None for all places."""
+    kind: str
+    """The name of the mechanism, for messages."""
+    num_queries: int
+
+
 @dataclass(frozen=True)
 class Audit:
     """A program that may run: its price, what the price is made of, and what each release computes."""
 
     charges: tuple[Charge, ...]
-    plans: dict[Any, ReleasePlan] = field(repr=False)
-    """The plan of each release, by `identity`: made once, of an audited function, and priced and drawn as it is."""
+    plans: tuple[Planned, ...] = field(repr=False)
+    """Equal releases have one."""
+    places: dict[int, tuple[JaxprEqn, int]] = field(repr=False)
+    """Which plan a release has: by the identity of its equation, which is held here and so is nobody else's."""
 
     @property
     def event(self) -> Event:
@@ -69,61 +95,89 @@ class Audit:
         return compose(charge.event * charge.count for charge in self.charges)
 
     @property
+    def cells(self) -> tuple[Cells | None, ...]:
+        """The cells that releases are asked of, in the order of the tables that the program is given; None for all."""
+        return tuple(dict.fromkeys(planned.cells for planned in self.plans)) or (None,)
+
+    @property
     def is_gated(self) -> bool:
         """Whether any record passes the gate."""
-        return any(plan.is_gated for plan in self.plans.values())
+        return any(planned.plan.is_gated for planned in self.plans)
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The ways in which records are added up, by name, for certificates."""
-        return tuple(sorted({plan.path() for plan in self.plans.values()}))
+        return tuple(sorted({planned.plan.path() for planned in self.plans}))
+
+    @property
+    def shown(self) -> "Audit":
+        """The same for whoever asks: of objects of its own, which may be written to."""
+        charges = [replace(one, event=genuine(one.event, with_cells=True)) for one in self.charges]
+        return Audit(tuple(charges), tuple(replace(one, plan=replace(one.plan), cells=None) for one in self.plans), {})
+
+    def place(self, equation: JaxprEqn) -> int:
+        """Return which of the plans a release has."""
+        if id(equation) not in self.places:
+            raise not_audited(equation)
+        return self.places[id(equation)][1]
 
 
-def identity(equation: JaxprEqn) -> Any:
-    """Return what decides the plan of a release: its mechanism, its term, the shapes of its queries."""
-    shapes = tuple((query.shape, query.dtype) for query in queries_of_one_chain(equation))
-    return equation.params["mechanism"], equation.params["term"], shapes
+def audit(
+    program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _: False, *, shown: Facts | None = None
+) -> Audit:
+    """Price a closed jaxpr, or refuse it. Reads no record; `is_table` recognises arrays that the vault was given.
 
-
-def audit(program: Any, facts: Facts, is_table: Callable[[Any], bool] = lambda _: False) -> Audit:
-    """Price a closed jaxpr, or refuse it. Reads no record; `is_table` recognises arrays that the vault was given."""
+    `shown` are the facts that the program was given: it could write to them, so they say whom it asks and no more.
+    """
     check_constants(program, facts, is_table)
     for equation in all_equations(program.jaxpr):
         if _is_callback(equation):
             raise calls_back(equation)
     if program.effects:
         raise OperationRefused("the program has side effects; return values from it instead of writing them")
-    plans: dict[Any, ReleasePlan] = {}
+    numbers: dict[Any, int] = {}
+    plans: list[Planned] = []
+    places: dict[int, tuple[JaxprEqn, int]] = {}
     charges: list[Charge] = []
     for equation, count in _releases(program.jaxpr, 1):
-        _check_release(equation, facts)
-        if identity(equation) not in plans:
-            contribution = _contribution(equation, facts, is_table)
-            queries = queries_of_one_chain(equation)
-            plans[identity(equation)] = plan_of(equation.params["mechanism"], facts, contribution, queries)
-        plan, chains = plans[identity(equation)], equation.params["chains"]
-        if plan.outputs != outputs_of(equation, len(chains)):
-            raise ReleaseRefused(
-                f"dp_release at {line_of(equation)} would give other shapes than the program was traced with"
-            )
-        event = genuine(plan.event)
-        if MODES[facts.noise].claim is Claim.NONE:
-            event = event + NonPrivate()
-        charges.append(Charge(event, count * prod(chains), line_of(equation)))
+        _check_release(equation, facts, shown or facts)
+        mechanism, cells = rebuilt(equation.params["mechanism"]), genuine_cells(facts, equation.params.get("cells"))
+        queries, chains = queries_of_one_chain(equation), equation.params["chains"]
+        shapes = tuple((query.shape, query.dtype) for query in queries)
+        number = numbers.setdefault((cells, mechanism, equation.params["term"], shapes), len(plans))
+        if number == len(plans):
+            contribution = _contribution(equation, mechanism, facts, is_table)
+            plan = plan_of(mechanism, facts_of(facts, cells), contribution, queries)
+            plans.append(Planned(plan, cells, type(mechanism).__name__, len(queries)))
+        if plans[number].plan.outputs != outputs_of(equation, len(chains)):
+            raise other_shapes(equation)
+        places[id(equation)] = equation, number
+        charges.append(Charge(_price(plans[number], facts), count * prod(chains), line_of(equation)))
     if path := first_refused(program.jaxpr, _IN_PROGRAMS):
         raise not_in_programs(path)
-    return Audit(tuple(charges), plans)
+    return Audit(tuple(charges), tuple(plans), places)
+
+
+def _price(planned: Planned, facts: Facts) -> Event:
+    event = genuine(planned.plan.event)
+    if MODES[facts.noise].claim is Claim.NONE:
+        event = event + NonPrivate()
+    return event if planned.cells is None else planned.cells.price(event)
 
 
 def executable(program: Any, audited: Audit) -> Callable[..., list[Any]]:
-    """Return ``function(slots, key, *arguments)``: the audited program with each release performed, ready for jit."""
+    """Return ``function(tables, key, *arguments)``: the audited program with each release performed, ready for jit.
 
-    def function(slots: Any, key: jax.Array, *arguments: Any) -> list[Any]:
-        prepared = {release: plan.prepare(slots) for release, plan in audited.plans.items()}
+    There is a table of slots for each of `Audit.cells`.
+    """
+
+    def function(tables: Sequence[Any], key: jax.Array, *arguments: Any) -> list[Any]:
+        slots = dict(zip(audited.cells, tables, strict=True))
+        prepared = [planned.plan.prepare(slots[planned.cells]) for planned in audited.plans]
 
         def perform(equation: JaxprEqn, queries: list[Any], keys: Any) -> Sequence[Any]:
-            release = identity(equation)
-            return audited.plans[release].draw(prepared[release], queries, keys)
+            place = audited.place(equation)
+            return audited.plans[place].plan.draw(prepared[place], queries, keys)
 
         return execute(program, arguments, key, perform)
 
@@ -146,15 +200,13 @@ def _releases(jaxpr: Jaxpr, times: int) -> Iterator[tuple[JaxprEqn, int]]:
             raise not_counted(culprit, equation)
 
 
-def _check_release(equation: JaxprEqn, facts: Facts) -> None:
-    mechanism = equation.params["mechanism"]
+def _check_release(equation: JaxprEqn, facts: Facts, shown: Facts) -> None:
+    mechanism, chains = equation.params["mechanism"], equation.params["chains"]
     if not is_certified(mechanism, facts.extra_mechanisms):
         raise not_certified(mechanism, line_of(equation))
-    if any(type(size) is not int for size in equation.params["chains"]) or equation.params["facts"] is not facts:
-        raise ReleaseRefused(
-            f"dp_release at {line_of(equation)} asks another data set than the one that runs the program; "
-            "use the oracle that the program was given"
-        )
+    is_plain = type(chains) is tuple and all(type(size) is int for size in chains)
+    if not is_plain or equation.params["facts"] is not shown:
+        raise other_data(equation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,10 +219,10 @@ class _Audited:
         return cast(jax.Array, jaxpr_as_fun(self.closed)(*jax.tree.leaves((queries, record)))[0])
 
 
-def _contribution(equation: JaxprEqn, facts: Facts, is_table: Callable[[Any], bool]) -> _Audited:
+def _contribution(equation: JaxprEqn, mechanism: Any, facts: Facts, is_table: Callable[[Any], bool]) -> _Audited:
     """Trace the per-record function of a release at shapes, audit it, and return it as a function of that jaxpr."""
-    function = contribution_of(equation.params["mechanism"], equation.params["term"])
-    traced = traced_at(function, queries_of_one_chain(equation), facts.record)
+    function = contribution_of(mechanism, equation.params["term"])
+    traced = own_copy(traced_at(function, queries_of_one_chain(equation), facts.record))
     check_constants(traced, facts, is_table)
     if path := first_refused(traced.jaxpr, PER_RECORD_ON_GPU if jax.default_backend() == "gpu" else PER_RECORD):
         raise not_on_records([equation, *path])

@@ -14,6 +14,7 @@ import jax
 
 from dpmcmc.accounting.event import Event
 from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.refusals import no_plain_field
 
 CERTIFIED = frozenset(
     {
@@ -62,6 +63,20 @@ Contribution = Callable[[Sequence[jax.Array], Any], jax.Array]
 
 
 @dataclass(frozen=True)
+class OfSum:
+    """A draw that first adds up over the records, exactly, and then needs them no more: sums of parts add up."""
+
+    total: Callable[[Any, Sequence[jax.Array], int], Any]
+    """The sum, `Wide`, from what was prepared, queries and how many chains there are."""
+    finish: Callable[[Any, Any, Sequence[jax.Array], jax.Array], Sequence[jax.Array]]
+    """The release from what has `once`, that sum, queries and keys."""
+
+    def __call__(self, prepared: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+        """Draw the release."""
+        return self.finish(prepared, self.total(prepared, queries, len(keys)), queries, keys)
+
+
+@dataclass(frozen=True)
 class ReleasePlan:
     """One release: its shapes, its price, and how it is drawn."""
 
@@ -70,7 +85,8 @@ class ReleasePlan:
     event: Event
     """What one release is in accounting terms, under the adjacency of the data."""
     draw: Callable[[Any, Sequence[jax.Array], jax.Array], Sequence[jax.Array]]
-    """The release from what was prepared, queries and keys; these and results have one leading axis, the chains."""
+    """The release from what was prepared, queries and keys; these and results have one leading axis, the chains. One
+    that is `OfSum`, or has its two methods, can be made of records that are never in one place."""
     prepare: Callable[[Any], Any] = lambda slots: slots
     """Makes what `draw` reads of the records alone: once a run, before the loops."""
     variance: Callable[[Sequence[jax.Array]], jax.Array] | None = None
@@ -109,9 +125,21 @@ def is_certified(mechanism: object, extra: Iterable[type] = ()) -> bool:
 Rebuilt = TypeVar("Rebuilt", bound=Any)
 
 
+_PLAIN = (bool, float, int, str, type(None))
+
+
 def rebuilt(mechanism: Rebuilt) -> Rebuilt:
-    """Return a mechanism made anew from its fields, which are validated again; nothing else of it is believed."""
-    return type(mechanism)(**{one.name: getattr(mechanism, one.name) for one in fields(mechanism)})
+    """Return a mechanism made anew from its fields, which are validated again; nothing else of it is believed.
+
+    A field of one of this library's is a plain number, or an object of this library that its class makes anew.
+    """
+    kind = type(mechanism)
+    values = {one.name: getattr(mechanism, one.name) for one in fields(mechanism)}  # each is read once
+    for name, value in values.items():
+        is_plain = type(value) in _PLAIN or type(value).__module__.startswith("dpmcmc.enclave.")
+        if kind.__module__.startswith(_HOME) and not is_plain:
+            raise no_plain_field(kind.__name__, name, type(value).__name__)
+    return kind(**values)
 
 
 def plan_of(mechanism: Any, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:

@@ -6,7 +6,7 @@ without a word: an error, a warning or a count would tell something about a reco
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -50,8 +50,17 @@ class Facts:
     share: Callable[..., Any] | None = None
     """Makes the numbers of a program its arguments, so that others share its executable; none by the same wish."""
 
+    places: str = ""
+    """Which places records stand in: empty for positions in the table, else the public id of a secret placement."""
+
     extra_mechanisms: frozenset[type] = frozenset()
     """Mechanisms without a proof of this library that the owner accepts: for tests, and on the certificate."""
+
+    @property
+    def shown(self) -> "Facts":
+        """The same for whoever asks: an object of its own, which may be written to."""
+        record = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self.record)
+        return replace(self, record=record, bounds=dict(self.bounds))
 
     @property
     def clips_moved(self) -> int:

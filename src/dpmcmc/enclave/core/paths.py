@@ -16,7 +16,7 @@ from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide, shift_left
 from dpmcmc.enclave.arithmetic.lattice import Lattice
 from dpmcmc.enclave.core.gate import Ball
-from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan
+from dpmcmc.enclave.core.mechanism import Contribution, OfSum, ReleasePlan
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots
 from dpmcmc.enclave.core.sums import lattice_event, noise_variance, noisy, reference_sum, vector_lattice
@@ -130,14 +130,13 @@ def vector_sum(
         reference = _Reference(facts, contribution, coarse, gate, bits)
         return next((found for found in asked if found is not None), reference)
 
-    def draw(prepared: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
-        total = path().sum(prepared, queries, len(keys))
+    def finish(_: Any, total: Wide, __: Any, keys: jax.Array) -> Sequence[jax.Array]:
         return [add_noise(facts, total, per_chain(lattice, len(keys)), keys)]
 
     return ReleasePlan(
         outputs=(jax.ShapeDtypeStruct((num_coordinates,), jnp.float32),),
         event=lattice_event(noise_multiplier, num_coordinates, lattice),
-        draw=draw,
+        draw=OfSum(lambda prepared, queries, num_chains: path().sum(prepared, queries, num_chains), finish),
         prepare=lambda slots: path().prepare(slots),
         variance=lambda _: noise_variance(lattice),
         path=lambda: path().name,

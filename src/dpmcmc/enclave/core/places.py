@@ -51,6 +51,12 @@ class Slots:
         return self.occupied.shape[0]
 
 
+def numbered(slots: Slots, table: int) -> Slots:
+    """Return slots that hold, in the place of each array, which table it is of and which of its arrays it is."""
+    leaves, structure = jax.tree.flatten(slots)
+    return jax.tree.unflatten(structure, [np.array([table, place]) for place in range(len(leaves))])
+
+
 def new_seed() -> bytes:
     """Return a secret from which places are drawn."""
     return secrets.token_bytes(_KEY_BYTES)
@@ -64,6 +70,11 @@ def draw_places(seed: bytes, num_records: int, capacity: int) -> np.ndarray:
     """
     numbers = np.frombuffer(hashlib.shake_256(seed).digest(16 * capacity), np.uint64).reshape(capacity, 2)
     return np.lexsort((numbers[:, 1], numbers[:, 0]))[:num_records]
+
+
+def id_of(seed: bytes | None) -> str:
+    """Return the public name of a placement, by which cells of it are known; it tells nothing of the seed."""
+    return "" if seed is None else hashlib.shake_256(b"the public name of places" + seed).hexdigest(16)
 
 
 def tile_rows() -> int:
@@ -109,7 +120,14 @@ def sum_parts(of_part: Callable[[Any, ArrayLike], Any], slots: Any) -> Any:
 class Placement:
     """Where the records of a vault lie, and where its programs run: where JAX puts them."""
 
-    num_devices, words, mesh = 1, "", None
+    num_devices: int = 1
+    words: str = ""
+    mesh: Any = None
+    paths: tuple[str, ...] = ()
+    engine: Any = None
+    slots: Any = None
+    stepwise: Any = None
+    """``stepwise(traced, audited, facts)`` returns what compiles a program that is executed release by release."""
 
     @property
     def kind(self) -> str:
@@ -135,4 +153,5 @@ class Placement:
 
     def lower(self, function: Callable[..., Any], slots: Any, key: Any, arguments: Sequence[Any]) -> Any:
         """Translate ``function(slots, key, *arguments)`` for XLA to compile, given the shapes of everything."""
-        return jax.jit(function).lower(slots, key, *arguments)
+        # all arguments are kept, so that the text of what is executed says which of them it reads
+        return jax.jit(function, keep_unused=True).lower(slots, key, *arguments)

@@ -13,9 +13,11 @@ import jax
 import numpy as np
 
 from dpmcmc.enclave.core.audit import Audit, audit, executable
+from dpmcmc.enclave.core.cells import shapes_of
 from dpmcmc.enclave.core.compiled import check_compiled
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Placement, Slots
+from dpmcmc.enclave.core.release import own_copy
 from dpmcmc.enclave.lines import line_of_error
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity, Oracle
@@ -41,7 +43,7 @@ class Prepared:
     compile: Callable[[], Any]
     constants: tuple[Any, ...] = ()
     """What it is handed in front of its arguments, where it shares the executable,"""
-    select: Callable[[Slots], Slots] = lambda slots: slots
+    select: Callable[[tuple[Slots, ...]], tuple[Slots, ...]] = lambda tables: tables
     """and what of the records, with the numbers of its own plans: noise, gate and lattice are those of its price."""
 
 
@@ -50,8 +52,10 @@ class Programs:
     """The programs that were prepared for one vault, of which it remembers the last ones."""
 
     facts: Facts
+    shown: Facts
+    """The same, as programs are given them."""
     placement: Placement
-    records: Any
+    records: Slots
     """The shapes of the records, with the devices that they lie on."""
     is_table: Callable[[Any], bool]
     kept: dict[Any, Prepared] = field(default_factory=dict)
@@ -69,7 +73,7 @@ class Programs:
         with suppress(TypeError):  # a program that cannot be hashed is traced every time
             if identity in self.kept:
                 return self.kept[identity]
-        oracle = Oracle(self.facts, model)
+        oracle = Oracle(self.shown, model)
 
         def flat_program(*flat: Any) -> Any:
             return program(oracle, *jax.tree.unflatten(structure, flat))
@@ -80,15 +84,22 @@ class Programs:
             if "PrivateData" not in str(error):
                 raise
             raise RecordsRefused(f"records are used outside a release at {line_of_error(error)}: {error}") from error
-        audited = audit(traced, self.facts, self.is_table)
+        traced = own_copy(traced)
+        audited = audit(traced, self.facts, self.is_table, shown=self.shown)
         key = jax.eval_shape(lambda: rng.insecure_key(0))
-        shared = self.facts.share(traced, audited) if self.facts.share else None
+        share = self.facts.share if self.placement.stepwise is None else None
+        shared = share(traced, audited) if share else None
         lower, outputs = self.placement.lower, jax.tree.structure(outputs)
-        if shared is None:
-            made = _compiler(partial(lower, executable(traced, audited), self.records, key, shapes), audited)
+        devices = self.placement.num_devices
+        tables = tuple(shapes_of(self.facts, cells, self.records, devices) for cells in audited.cells)
+        if self.placement.stepwise is not None:
+            text, _ = _compiler(partial(lower, executable(traced, audited), tables, key, shapes), audited)
+            prepared = Prepared(audited, outputs, text, cache(self.placement.stepwise(traced, audited, self.facts)))
+        elif shared is None:
+            made = _compiler(partial(lower, executable(traced, audited), tables, key, shapes), audited)
             prepared = Prepared(audited, outputs, *made)
         else:
-            records, handed = shared.select(self.records), [*shared.constants, *shapes]
+            records, handed = shared.select(tables), [*shared.constants, *shapes]
             leaves, nested = jax.tree.flatten(records)
             where = self.placement.mesh, jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
             whole = shared.key, signature[1:], nested, tuple((leaf.shape, leaf.dtype) for leaf in leaves), *where

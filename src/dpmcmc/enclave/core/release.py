@@ -12,6 +12,7 @@ performed releases differ in r or in o, so no two share noise, whatever the prog
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NoReturn, cast
@@ -21,9 +22,10 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import source_info_util
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive, jaxprs_in_params, primitives
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, jaxprs_in_params, primitives
 from jax.interpreters import ad, batching, mlir
 
+from dpmcmc.enclave.core.cells import Cells, facts_of, genuine_cells
 from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.lines import current_line, line_of
@@ -40,9 +42,12 @@ CALLS = frozenset({primitives.jit_p, primitives.custom_jvp_call_p, primitives.cu
 """Operations that perform the one jaxpr they carry exactly once."""
 
 
-def release(facts: Facts, mechanism: Mechanism, term: Term, queries: Sequence[Any]) -> list[Any]:
-    """Ask the data described by `facts` for one release at the public `queries`."""
-    return cast(list[Any], dp_release.bind(*queries, facts=facts, mechanism=mechanism, term=term, chains=()))
+def release(
+    facts: Facts, mechanism: Mechanism, term: Term, queries: Sequence[Any], cells: Cells | None = None
+) -> list[Any]:
+    """Ask the data described by `facts`, or some cells of it, for one release at the public `queries`."""
+    what = {"facts": facts, "mechanism": mechanism, "term": term, "cells": cells}
+    return cast(list[Any], dp_release.bind(*queries, **what, chains=()))
 
 
 def queries_of_one_chain(equation: JaxprEqn) -> tuple[jax.ShapeDtypeStruct, ...]:
@@ -59,6 +64,35 @@ def outputs_of(equation: JaxprEqn, num_chain_axes: int = 0) -> tuple[jax.ShapeDt
 def inner_jaxprs(equation: JaxprEqn) -> Iterator[Jaxpr]:
     """Yield the jaxprs that an operation carries, whatever it does with them."""
     yield from jaxprs_in_params(equation.params)
+
+
+def own_copy(closed: Any) -> Any:
+    """Return a closed jaxpr that nobody else holds, at any depth; its constants are those of the other.
+
+    JAX hands the jaxpr of a jitted function to all who trace it: its list of equations, and their parameters, could be
+    changed after they were audited. Each is copied once, for XLA is given it once.
+    """
+    made: dict[int, Any] = {}
+
+    def copied(value: Any) -> Any:
+        if type(value) is tuple or type(value) is list:
+            return type(value)(map(copied, value))
+        if type(value) is dict:
+            return {name: deepcopy(one) if name == "_prim" else copied(one) for name, one in value.items()}
+        if id(value) not in made:
+            if isinstance(value, ClosedJaxpr):
+                made[id(value)] = value.replace(jaxpr=copied(value.jaxpr))
+            elif isinstance(value, Jaxpr):
+                eqns = [equation.replace(params=copied(equation.params)) for equation in value.eqns]
+                made[id(value)] = value.replace(eqns=eqns)
+        return made.get(id(value), value)
+
+    return copied(closed)
+
+
+def is_literal(atom: Any) -> bool:
+    """Say whether an operand is a number that stands in the jaxpr itself."""
+    return isinstance(atom, Literal)
 
 
 def num_releases(equation: JaxprEqn) -> int:
@@ -115,13 +149,13 @@ def _execute(jaxpr: Any, arguments: Sequence[Any], place: Place, perform: Perfor
         operands = [read(atom) for atom in equation.invars]
         releases = num_releases(equation)
         if not releases:
-            results = _bind(equation, operands)
+            results = bind(equation, operands)
         elif equation.primitive is dp_release:
             results = perform_at(equation, operands, place, perform)
         elif equation.primitive is SCAN:
             results = _scan(equation, operands, place, perform)
         elif equation.primitive in CALLS:
-            results = _execute(_called(equation), operands, place, perform)
+            results = _execute(called(equation), operands, place, perform)
         else:
             raise ReleaseRefused(
                 f"a release inside {equation.primitive.name} at {line_of(equation)} cannot be executed"
@@ -131,7 +165,8 @@ def _execute(jaxpr: Any, arguments: Sequence[Any], place: Place, perform: Perfor
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _bind(equation: JaxprEqn, operands: list[Any]) -> Sequence[Any]:
+def bind(equation: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
+    """Perform an operation that is no release."""
     parameters = equation.primitive.get_bind_params(equation.params)
     with source_info_util.user_context(equation.source_info.traceback), equation.ctx.manager:
         results = equation.primitive.bind(*operands, **parameters)
@@ -140,13 +175,26 @@ def _bind(equation: JaxprEqn, operands: list[Any]) -> Sequence[Any]:
 
 def perform_at(equation: JaxprEqn, operands: list[Any], place: Place, perform: Perform) -> list[Any]:
     """Perform a release, with a key for each of its chains."""
-    chains: tuple[int, ...] = equation.params["chains"]
-    count = prod(chains)
-    keys = place.chain_keys(equation, count)
+    keys = place.chain_keys(equation, num_chains(equation))
+    return answers(equation, perform(equation, queries_of(equation, operands), keys))
+
+
+def num_chains(equation: JaxprEqn) -> int:
+    """Return how many chains a release is asked for at once."""
+    return prod(equation.params["chains"])
+
+
+def queries_of(equation: JaxprEqn, operands: Sequence[Any]) -> list[Any]:
+    """Return the queries of a release, each with one leading axis, the chains."""
     avals: list[Any] = [variable.aval for variable in equation.invars]
     arrays = [jnp.asarray(operand, aval.dtype) for operand, aval in zip(operands, avals, strict=True)]  # or literals
-    queries = [array.reshape((count, *array.shape[len(chains) :])) for array in arrays]
-    results = [result.reshape((*chains, *result.shape[1:])) for result in perform(equation, queries, keys)]
+    axes = len(equation.params["chains"])
+    return [array.reshape((num_chains(equation), *array.shape[axes:])) for array in arrays]
+
+
+def answers(equation: JaxprEqn, drawn: Sequence[Any]) -> list[Any]:
+    """Return what was drawn, one leading axis for the chains, as the results of a release."""
+    results = [result.reshape((*equation.params["chains"], *result.shape[1:])) for result in drawn]
     if [(result.shape, result.dtype) for result in results] != [(o.shape, o.dtype) for o in outputs_of(equation)]:
         raise ReleaseRefused(
             f"dp_release at {line_of(equation)} gives other shapes than it was priced for: the function "
@@ -156,7 +204,7 @@ def perform_at(equation: JaxprEqn, operands: list[Any], place: Place, perform: P
 
 
 def _scan(equation: JaxprEqn, operands: list[Any], place: Place, perform: Perform) -> list[Any]:
-    num_constants, num_carry = _scan_layout(equation)
+    num_constants, num_carry = scan_layout(equation)
     constants, variables = operands[:num_constants], operands[num_constants:]
     length = equation.params["length"]
 
@@ -177,7 +225,7 @@ def _scan(equation: JaxprEqn, operands: list[Any], place: Place, perform: Perfor
     return [*carry, *stacked]
 
 
-def _scan_layout(equation: JaxprEqn) -> tuple[int, int]:
+def scan_layout(equation: JaxprEqn) -> tuple[int, int]:
     """Return how many operands of a scan are constants and how many are the carry."""
     parameters = equation.params
     if "num_carry" in parameters:
@@ -186,7 +234,7 @@ def _scan_layout(equation: JaxprEqn) -> tuple[int, int]:
     return len(constants), len(carry)
 
 
-def _called(equation: JaxprEqn) -> Any:
+def called(equation: JaxprEqn) -> Any:
     """Return the closed jaxpr of a call; jit names it differently from the custom rules."""
     return equation.params["jaxpr" if "jaxpr" in equation.params else "call_jaxpr"]
 
@@ -195,11 +243,14 @@ def _without_chains(avals: Sequence[Any], chains: tuple[int, ...]) -> tuple[jax.
     return tuple(jax.ShapeDtypeStruct(aval.shape[len(chains) :], aval.dtype) for aval in avals)
 
 
-def _abstract(*avals: Any, facts: Facts, mechanism: Mechanism, term: Term, chains: tuple[int, ...]) -> list[Any]:
+def _abstract(
+    *avals: Any, facts: Facts, mechanism: Mechanism, term: Term, chains: tuple[int, ...], cells: Any = None
+) -> list[Any]:
     if not is_certified(mechanism, facts.extra_mechanisms):
         raise not_certified(mechanism, current_line())
     queries = _without_chains(avals, chains)
-    outputs = plan_of(mechanism, facts, contribution_of(mechanism, term), queries).outputs
+    asked = facts_of(facts, genuine_cells(facts, cells))
+    outputs = plan_of(mechanism, asked, contribution_of(mechanism, term), queries).outputs
     return [jax.core.ShapedArray((*chains, *output.shape), output.dtype) for output in outputs]
 
 

@@ -1,6 +1,5 @@
 """A price that was set aside for several programs: a sampler that runs in segments pays once, before its first one."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
@@ -8,7 +7,8 @@ from typing import Any
 
 import jax
 
-from dpmcmc.accounting.event import Event, NonPrivate, compose, counts
+from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
+from dpmcmc.accounting.parallel import contains, remove
 from dpmcmc.accounting.payer import Reservation, check_standing
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity
@@ -21,10 +21,11 @@ class Ready:
 
     event: Event
     arguments: Any
+    """Everything that the executable is handed, but the noise: public values, and of records which of their arrays."""
     outputs: Any
     """The structure of what it returns."""
     text: Callable[[], str]
-    """The program as XLA is given it, to recognise it by."""
+    """The program as XLA is given it, with all its arguments, to recognise it by."""
     paths: Callable[[], tuple[str, ...]]
     """The ways in which it adds records up."""
     compile: Callable[[], Callable[[jax.Array], list[Any]]]
@@ -47,7 +48,7 @@ class Session:
         self.entry = reservation.entry
         """By what the charge is found in the ledger, for whoever reads about the run."""
         self._reservation = reservation
-        self._left, self._lock = Counter(counts(reserved)), Lock()  # of several threads only one checks and takes
+        self._left, self._lock = reserved, Lock()  # of several threads only one checks and takes
         self._ready = ready
         self._seed = insecure_seed
         self._spent: list[Event] = []
@@ -58,7 +59,7 @@ class Session:
     def spent(self) -> Event:
         """Everything that was executed so far, or was begun; also by those who had this run before."""
         insecure = [NonPrivate()] if self._spent and self._seed is not None else []
-        return compose([*self._spent, *insecure])
+        return genuine(compose([*self._spent, *insecure]), with_cells=True)  # nobody is shown what is settled
 
     def run(self, program: Callable[..., Any], *arguments: Any, model: LogDensity | None = None) -> Any:
         """Audit ``program(oracle, *arguments)``, take its price from what was set aside, and execute it.
@@ -66,22 +67,21 @@ class Session:
         Before that the ledger is read once: if it cannot be, or if somebody has settled the run, nothing is executed.
         """
         ready = self._ready(program, arguments, model)
-        price = Counter(counts(ready.event))
         with self._lock:
-            if self._closed or any(times > self._left[part] for part, times in price.items()):
+            if self._closed or not contains(self._left, ready.event):
                 raise not_reserved()
             check_standing(self._reservation)
             self._paths.update(ready.paths())
-            return jax.tree.unflatten(ready.outputs, self._execute(ready, price))
+            return jax.tree.unflatten(ready.outputs, self._execute(ready))
 
-    def _execute(self, ready: Ready, price: Counter[Event]) -> list[Any]:
+    def _execute(self, ready: Ready) -> list[Any]:
         execute = ready.compile()
         key = rng.fresh_key() if self._seed is None else jax.random.fold_in(rng.insecure_key(self._seed), self.count)
-        self._take(ready.event, price)
+        self._take(ready.event)
         return execute(key)
 
-    def _take(self, event: Event, price: Counter[Event]) -> None:
-        self._left.subtract(price)
+    def _take(self, event: Event) -> None:
+        self._left = remove(self._left, event)
         self._spent.append(event)
 
     @property

@@ -18,7 +18,7 @@ from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide, add, to_float
 from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip
 from dpmcmc.enclave.core.gate import Ball, Chunk, Gate, MovableBall, gated_sum
-from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan
+from dpmcmc.enclave.core.mechanism import Contribution, OfSum, ReleasePlan
 from dpmcmc.enclave.core.metadata import Facts, at_once
 from dpmcmc.enclave.core.places import Slots, sum_parts
 from dpmcmc.enclave.noise.discrete_gaussian import Law, approximation, law
@@ -60,10 +60,10 @@ def reference_sum(
 
     def of_part(part: Slots, _: Any) -> Wide:
         def compute(at: Chunk) -> jax.Array:
-            rows = at.of(part.rows)
+            rows, each = at.of(part.rows), jax.vmap(contribution, in_axes=(None, 0), axis_size=at.size)
 
             def of_chain(queries: Sequence[jax.Array], lattice: Lattice) -> jax.Array:
-                return to_integers(jax.vmap(contribution, in_axes=(None, 0))(queries, rows), lattice)
+                return to_integers(each(queries, rows), lattice)
 
             return jax.vmap(of_chain)(list(queries), lattices)
 
@@ -118,16 +118,25 @@ class ReferenceSum:
     num_coordinates: int
     noise: str
 
-    def __call__(self, slots: Slots, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
-        """Draw the release."""
+    def total(self, slots: Slots, queries: Sequence[jax.Array], num_chains: int) -> Wide:
+        """Return the exact sum."""
         numbers: Numbers = slots.numbers
-        granularity = jnp.full(len(keys), numbers.granularity, jnp.float32)
+        granularity = jnp.full(num_chains, numbers.granularity, jnp.float32)
         lattices = Lattice(granularity, numbers.gate.largest)
         contribution = partial(self.contribution, numbers.constants)
         to_integers = partial(quantise.vector, aim=numbers.aim)
         how = self.chunk_size, self.num_coordinates
-        total = reference_sum(*how, contribution, slots, queries, lattices, numbers.gate, to_integers)
+        return reference_sum(*how, contribution, slots, queries, lattices, numbers.gate, to_integers)
+
+    def finish(self, slots: Slots, total: Wide, queries: Any, keys: jax.Array) -> Sequence[jax.Array]:  # noqa: ARG002
+        """Add noise."""
+        numbers: Numbers = slots.numbers
+        granularity = jnp.full(len(keys), numbers.granularity, jnp.float32)
         return [noisy(self.noise, total, granularity, numbers.law, keys)]
+
+    def __call__(self, slots: Slots, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+        """Draw the release."""
+        return OfSum(self.total, self.finish)(slots, queries, keys)
 
 
 def plain_sum(
@@ -144,11 +153,17 @@ def plain_sum(
         return ReferenceSum(evaluate, facts.chunk_size, num_coordinates, facts.noise), numbers
 
     whole = cache(lambda: with_arguments(lambda own: (lambda _, queries, record: own(queries, record), ())))
+
+    def numbered(slots: Slots) -> Slots:
+        return replace(slots, numbers=whole()[1])
+
     return ReleasePlan(
         outputs=(jax.ShapeDtypeStruct((num_coordinates,), jnp.float32),),
         event=lattice_event(noise_multiplier, num_coordinates, lattice),
-        draw=lambda slots, queries, keys: whole()[0](slots, queries, keys),
-        prepare=lambda slots: replace(slots, numbers=whole()[1]),
+        draw=OfSum(
+            lambda slots, *given: whole()[0].total(numbered(slots), *given),
+            lambda slots, *given: whole()[0].finish(numbered(slots), *given),
+        ),
         variance=lambda _: noise_variance(lattice),
         with_arguments=with_arguments,
     )

@@ -25,8 +25,9 @@ from dpmcmc.enclave.arguments import public
 from dpmcmc.enclave.bounds import as_tree, leaf_names, parse_bounds
 from dpmcmc.enclave.copies import recogniser
 from dpmcmc.enclave.core.audit import Audit
+from dpmcmc.enclave.core.cells import Cells, intervals_of, slots_of
 from dpmcmc.enclave.core.metadata import Facts, admit
-from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, new_seed, num_slots
+from dpmcmc.enclave.core.places import Placement, Slots, draw_places, fill, id_of, new_seed, num_slots, numbered
 from dpmcmc.enclave.core.programs import Program, Programs
 from dpmcmc.enclave.core.sealed import sealed
 from dpmcmc.enclave.core.self_test import check_machine
@@ -37,6 +38,7 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
 _ACCELERATORS, _SHARDS = "dpmcmc.enclave.accelerate", "dpmcmc.enclave.accelerate.shards"
+_ENGINES = "dpmcmc.enclave.engines"
 """By name, and only where they are wanted: nothing of the core imports them."""
 
 CHUNK_SIZE = 65_536
@@ -49,8 +51,10 @@ class Vault:
 
     __slots__ = (
         "__weakref__",
+        "_cells",
         "_dataset",
         "_facts",
+        "_is_given",
         "_num_records",
         "_payer",
         "_placement",
@@ -58,6 +62,7 @@ class Vault:
         "_programs",
         "_schema",
         "_seed",
+        "_shown",
         "_slots",
         "_structure",
     )
@@ -81,21 +86,21 @@ class Vault:
     ) -> None:
         check_machine()
         relation = Adjacency.parse("adjacency", adjacency)
-        records = as_tree(records)
-        names = leaf_names(records)
-        if not names:
-            raise InvalidArgument("records holds no array; expected at least one, with one row a record")
-        limits = parse_bounds(bounds, names)
-        leaves, structure = jax.tree.flatten(records)
-        admitted = [admit(name, leaf, limits) for name, leaf in zip(names, leaves, strict=True)]
-        if len({len(leaf) for leaf in admitted}) > 1:
-            raise InvalidArgument(f"records has leaves with different numbers of rows: {', '.join(names)}")
+        self._schema = schema
+        streamed = import_module(_ENGINES).streamed(records) if hasattr(records, "num_records") else None
+        if streamed is None:
+            admitted, limits, self._structure, self._is_given = _admitted(records, bounds)
+            shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in admitted]
+            self._num_records, record = len(admitted[0]), jax.tree.unflatten(self._structure, shapes)
+            self._placement = Placement() if devices is None else import_module(_SHARDS).Shards(devices)
+        else:
+            streamed.check(relation, self.unit, devices, bounds)
+            admitted, limits, self._structure, self._is_given = [], streamed.engine.bounds, None, lambda _: False
+            self._num_records, record, self._placement = streamed.engine.num_records, streamed.engine.record, streamed
         self._facts = Facts(
             adjacency=relation,
-            size=_public_size(relation, capacity, len(admitted[0])),
-            record=jax.tree.unflatten(
-                structure, [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in admitted]
-            ),
+            size=_public_size(relation, capacity, self._num_records),
+            record=record,
             bounds=limits,
             chunk_size=validation.integer("chunk_size", chunk_size, at_least=1),
             noise=validation.choice("noise", noise, MODES),
@@ -108,17 +113,8 @@ class Vault:
             validation.refuse(
                 "noise", noise, "carries no guarantee; use PrivateData.without_guarantee, or noise='exact'"
             )
-        self._placement = Placement() if devices is None else import_module(_SHARDS).Shards(devices)
-        self._schema = schema
         self._seed, self._places = None, None
-        self._structure, self._num_records = structure, len(admitted[0])
         self._stand(admitted, new_seed() if self._is_shuffled else None)
-        is_given, shapes = recogniser(leaves), self._placement.shapes(self._slots)
-
-        def is_table(leaf: Any) -> bool:
-            return isinstance(leaf, Vault) or is_given(leaf)
-
-        self._programs = Programs(self._facts, self._placement, shapes, is_table)
 
     @property
     def unit(self) -> str:
@@ -132,14 +128,39 @@ class Vault:
 
     def _stand(self, leaves: list[Any], seed: bytes | None) -> None:
         """Put the records into their slots."""
-        self._seed, length = seed, num_slots(self._facts.size, self._placement.num_devices)
-        self._places = None if seed is None else draw_places(seed, self._num_records, self._facts.size)
-        filled, occupied = fill(leaves, self._places, length)
-        rows = jax.tree.unflatten(self._structure, filled)
-        self._slots = self._placement.place(Slots(rows, occupied, np.int32(1)))
+        self._seed, self._places = seed, None
+        if self._placement.stepwise is None:
+            length = num_slots(self._facts.size, self._placement.num_devices)
+            self._places = None if seed is None else draw_places(seed, self._num_records, self._facts.size)
+            filled, occupied = fill(leaves, self._places, length)
+            rows = jax.tree.unflatten(self._structure, filled)
+            self._slots = self._placement.place(Slots(rows, occupied, np.int32(1)))
+        else:
+            self._slots = self._placement.slots  # of one chunk, and their shapes alone
+        self._cells: dict[Cells, Slots] = {}
+        self._facts, is_given = replace(self._facts, places=id_of(seed)), self._is_given
+
+        def is_table(leaf: Any) -> bool:
+            return isinstance(leaf, Vault) or is_given(leaf)
+
+        self._shown, shapes = self._facts.shown, self._placement.shapes(self._slots)
+        self._programs = Programs(self._facts, self._shown, self._placement, shapes, is_table)
+
+    def _table(self, cells: Cells | None) -> Slots:
+        """Return the slots that a release of cells reads; those of the last cells are kept."""
+        if cells is None or self._placement.stepwise is not None:
+            return self._slots
+        if cells not in self._cells:
+            while self._cells and sum(one.length for one in self._cells.values()) > self._slots.length // 2:
+                del self._cells[next(iter(self._cells))]
+            made = slots_of(self._facts, cells, self._slots, self._placement.num_devices)
+            self._cells[cells] = self._placement.place(made)
+        return self._cells[cells]
 
     def _in_order(self) -> list[Any]:
-        """Return the records in the order in which they came."""
+        """Return the records in the order in which they came; of those that are streamed, what they are known by."""
+        if self._placement.stepwise is not None:
+            return [np.frombuffer(self._placement.engine.identity, np.uint8)]
         order: Any = slice(0, self._num_records) if self._places is None else self._places
         return [np.asarray(leaf)[order] for leaf in jax.tree.leaves(self._slots.rows)]
 
@@ -151,7 +172,7 @@ class Vault:
     @property
     def facts(self) -> Facts:
         """What the public knows of the records."""
-        return self._facts
+        return self._shown
 
     def price(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Event:
         """Return what `run` would charge for the program. Reads no record and charges nothing."""
@@ -159,7 +180,7 @@ class Vault:
 
     def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
         """Return the price of a program, release by release, or raise `AuditError`."""
-        return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit
+        return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit.shown
 
     def run(
         self,
@@ -185,7 +206,7 @@ class Vault:
 
         The charge stands from the moment it is made: if the process dies, all of it stays.
         """
-        event = genuine(event)
+        event = genuine(event, with_cells=True)
         price = event if insecure_seed is None else event + NonPrivate()
         reservation = self._payer.reserve(self._dataset, price, what=what, adjacency=self._facts.adjacency)
         paid = Session(event, self._ready, insecure_seed, reservation=reservation)
@@ -198,22 +219,38 @@ class Vault:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
         handed = public(arguments, self._programs.is_table)
         prepared, place = self._programs.prepare(program, handed, model), self._placement
+        asked = prepared.audit.cells
+        read = prepared.select(tuple(numbered(self._slots, table) for table in range(len(asked))))
 
         def execute(compiled: Any, key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
-                slots = prepared.select(self._slots)
-                slots = replace(slots, numbers=place.public(slots.numbers))
-                results = compiled(slots, *place.public([key, *prepared.constants, *jax.tree.leaves(handed)]))
+                tables = prepared.select(tuple(self._table(cells) for cells in asked))
+                tables = tuple(replace(slots, numbers=place.public(slots.numbers)) for slots in tables)
+                results = compiled(tables, *place.public([key, *prepared.constants, *jax.tree.leaves(handed)]))
                 return place.result(jax.block_until_ready(results))
 
         return Ready(
             event=prepared.audit.event,
-            arguments=(handed, prepared.constants, prepared.select(self._slots).numbers),
+            arguments=(handed, prepared.constants, read, [intervals_of(cells) for cells in asked]),
             outputs=prepared.outputs,
             text=prepared.text,
-            paths=lambda: prepared.audit.paths,
+            paths=lambda: (*prepared.audit.paths, *place.paths),
             compile=lambda: partial(execute, prepared.compile()),
         )
+
+
+def _admitted(records: Any, bounds: Mapping[str, Any] | None) -> tuple[list[Any], Any, Any, Any]:
+    """Return private copies of the leaves, their bounds, how they nest, and what recognises the owner's arrays."""
+    records = as_tree(records)
+    names = leaf_names(records)
+    if not names:
+        raise InvalidArgument("records holds no array; expected at least one, with one row a record")
+    limits = parse_bounds(bounds, names)
+    leaves, structure = jax.tree.flatten(records)
+    admitted = [admit(name, leaf, limits) for name, leaf in zip(names, leaves, strict=True)]
+    if len({len(leaf) for leaf in admitted}) > 1:
+        raise InvalidArgument(f"records has leaves with different numbers of rows: {', '.join(names)}")
+    return admitted, limits, structure, recogniser(leaves)
 
 
 def _public_size(adjacency: Adjacency, stated: int | None, counted: int) -> int:

@@ -17,7 +17,7 @@ from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip, single, times
 from dpmcmc.enclave.core.gate import Interval, seal
-from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
+from dpmcmc.enclave.core.mechanism import Contribution, OfSum, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.paths import add_noise
 from dpmcmc.enclave.core.places import Slots
@@ -104,14 +104,16 @@ class LogRatio:
         def lattice(positions: Sequence[jax.Array]) -> Lattice:
             return ratio_lattice(self.clip, self.noise_multiplier, facts, positions)
 
-        def draw(slots: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
-            lattices = jax.vmap(lattice)(list(queries))
-            return [add_noise(facts, scalar_sum(facts, contribution, slots, queries, lattices), lattices, keys)]
+        def total(slots: Any, queries: Sequence[jax.Array], _: int) -> Wide:
+            return scalar_sum(facts, contribution, slots, queries, jax.vmap(lattice)(list(queries)))
+
+        def finish(_: Any, total: Wide, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+            return [add_noise(facts, total, jax.vmap(lattice)(list(queries)), keys)]
 
         return ReleasePlan(
             outputs=(jax.ShapeDtypeStruct((1,), jnp.float32),),
             event=lattice_event(self.noise_multiplier, 1, constant_lattice(self.noise_multiplier, facts)),
-            draw=draw,
+            draw=OfSum(total, finish),
             variance=lambda queries: noise_variance(lattice(queries)),
         )
 
@@ -129,11 +131,13 @@ def penalty_decision(
     positions, bound and scale are constants.
     """
 
-    def draw(slots: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
+    def total(slots: Any, queries: Sequence[jax.Array], _: int) -> Wide:
+        return scalar_sum(facts, contribution, slots, queries, jax.vmap(lattice)(list(queries[:-1])))
+
+    def finish(slots: Any, total: Wide, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
         *positions, public = queries
         of_noise, of_test = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
         lattices = jax.vmap(lattice)(positions)
-        total = scalar_sum(facts, contribution, slots, queries, lattices)
         noisy = add_noise(facts, total, lattices, of_noise)[:, 0]
         minus_log_uniform = jax.vmap(jax.random.exponential)(of_test)
 
@@ -147,7 +151,7 @@ def penalty_decision(
     return ReleasePlan(
         outputs=(jax.ShapeDtypeStruct((), jnp.bool_),),
         event=AcceptBit(noise_multiplier) + approximation(1, scale),
-        draw=draw,
+        draw=OfSum(total, finish),
     )
 
 

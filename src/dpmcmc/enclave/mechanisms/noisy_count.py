@@ -10,9 +10,10 @@ import jax.numpy as jnp
 from dpmcmc import validation
 from dpmcmc.accounting.event import Gaussian
 from dpmcmc.enclave.arithmetic import quantise
+from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.arithmetic.lattice import Lattice, gradient_lattice, noise_over_clip
 from dpmcmc.enclave.core.gate import Interval
-from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
+from dpmcmc.enclave.core.mechanism import Contribution, OfSum, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.paths import add_noise, per_chain
 from dpmcmc.enclave.core.sums import noise_variance, reference_sum
@@ -60,14 +61,16 @@ class NoisyCount:
         lattice = self.lattice(facts)
         gate = Interval(0, lattice.bound)
 
-        def draw(slots: Any, queries: Sequence[jax.Array], keys: jax.Array) -> Sequence[jax.Array]:
-            lattices = per_chain(lattice, len(keys))
-            total = reference_sum(facts.chunk_size, 1, contribution, slots, queries, lattices, gate, quantise.count)
-            return [add_noise(facts, total, lattices, keys)]
+        def total(slots: Any, queries: Sequence[jax.Array], num_chains: int) -> Wide:
+            lattices = per_chain(lattice, num_chains)
+            return reference_sum(facts.chunk_size, 1, contribution, slots, queries, lattices, gate, quantise.count)
+
+        def finish(_: Any, total: Wide, __: Any, keys: jax.Array) -> Sequence[jax.Array]:
+            return [add_noise(facts, total, per_chain(lattice, len(keys)), keys)]
 
         return ReleasePlan(
             outputs=(jax.ShapeDtypeStruct((1,), jnp.float32),),
             event=Gaussian(self.noise_multiplier) + approximation(1, lattice.scale),
-            draw=draw,
+            draw=OfSum(total, finish),
             variance=lambda _: noise_variance(lattice),
         )

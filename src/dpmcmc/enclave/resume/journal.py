@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.accounting.adjacency import Adjacency
-from dpmcmc.accounting.event import Event, compose
+from dpmcmc.accounting.event import Event, compose, genuine
 from dpmcmc.accounting.payer import Reservation
 from dpmcmc.enclave.resume.machine import machine
 from dpmcmc.enclave.resume.private_file import HOW_TO_MOVE, create_private, open_private, private_folder, write_durably
@@ -116,12 +116,12 @@ class Journal:
     @property
     def spent(self) -> Event:
         """What all programs that were begun release."""
-        return compose([event for _, event in self._begun])
+        return genuine(compose([event for _, event in self._begun]), with_cells=True)  # an object of its own
 
-    def recognise(self, leaves: Sequence[jax.Array], placement: str) -> None:
-        """Make sure that the records, and the machine, are those with which the run was begun."""
+    def recognise(self, leaves: Sequence[jax.Array], stated: str, placement: str) -> None:
+        """Make sure that records, what is stated of them, and machine are those with which the run was begun."""
         here = {**machine(), "placement": placement}
-        tag = self._tag("records", *_written(leaves))
+        tag = self._tag("records", stated.encode(), *_written(leaves))
         if not self._begun:
             self._connection.execute("UPDATE run SET machine = ?, records = ?", (json.dumps(here), tag))
             self._machine, self._records = json.dumps(here), tag
@@ -255,7 +255,7 @@ def reservation_of(
     journal: Journal, payer: Any, dataset: str, event: Event, what: str, adjacency: Adjacency
 ) -> Reservation:
     """Return the standing charge of a run, or make it if the run was stopped before it was charged."""
-    reservation = None
+    reservation: Any = None
     try:
         reservation = payer.reservation(journal.run, secret=journal.secret)
     except UnknownRun:
@@ -264,6 +264,11 @@ def reservation_of(
     if reservation is None:
         terms = {"what": what, "adjacency": adjacency, "run": journal.run, "secret": journal.secret}
         return _reserve(journal, lambda: payer.reserve(dataset, event, **terms))
+    if reservation.adjacency is not adjacency:
+        raise ResumeRefused(
+            f"{str(journal.folder)!r} was charged under {reservation.adjacency.words}, and these records are stated "
+            f"under {adjacency.words}, where the same event has other noise; resume it with the vault that began it"
+        )
     if (reservation.dataset, reservation.event) != (dataset, event):
         raise ResumeRefused(
             f"{str(journal.folder)!r} was charged to {reservation.dataset!r} for another price than that of this run; "

@@ -1,10 +1,10 @@
 """A price that was set aside for a run that may be resumed: every program of it gives one result, made once."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from dpmcmc.accounting.event import Event
+from dpmcmc.accounting.parallel import contains
 from dpmcmc.accounting.payer import Reservation
 from dpmcmc.enclave.core.session import Ready, Session
 from dpmcmc.enclave.noise import chacha20 as rng
@@ -25,20 +25,21 @@ class ResumableRun(Session):
     @property
     def spent(self) -> Event:
         """Everything that was executed so far, or was begun; also by those who had this run before."""
-        return self._journal.spent
+        begun, own = self._journal.spent, super().spent
+        return begun if contains(begun, own) else own  # whatever the journal says
 
-    def _execute(self, ready: Ready, price: Counter[Event]) -> list[Any]:
+    def _execute(self, ready: Ready) -> list[Any]:
         """Return the one result that the program at this place of the run can have: as it is kept, or made again."""
         journal = self._journal
         identity = journal.identify(self.count, ready.text(), ready.arguments)
         results = journal.kept(self.count, identity)
         if results is not None:
-            self._take(ready.event, price)
+            self._take(ready.event)
             return results
         execute = ready.compile()
-        place = self.count
-        self._take(ready.event, price)
-        results = execute(rng.key_of(journal.begin(place, identity, ready.event)))
+        place, key = self.count, journal.begin(self.count, identity, ready.event)
+        self._take(ready.event)
+        results = execute(rng.key_of(key))
         journal.keep(place, identity, results)
         return results
 

@@ -35,6 +35,10 @@ class Source(Protocol):
         """What tells these records from others, so that a resumed run knows them again. It is private."""
         ...
 
+    def confirm(self) -> None:
+        """Raise `SourceChanged` if the records are not what they were: for who has not read to the end."""
+        ...
+
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
         """Return the records, so many rows at a time; the last chunk may be shorter.
 

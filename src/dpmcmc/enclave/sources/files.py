@@ -50,7 +50,7 @@ class FileSource:
         self._marks = [self._words(place, lambda place=place: fingerprint(place)) for place in self._places]
         self._check_types()
         self._rows = [self._words(place, lambda place=place: self._count(place)) for place in self._places]
-        self._confirm()
+        self.confirm()
 
     def __repr__(self) -> str:
         return f"FileSource({', '.join(self.bounds)})"
@@ -79,6 +79,12 @@ class FileSource:
             digest.update(hashlib.sha256(mark.content).digest())
         return digest.digest()
 
+    def confirm(self) -> None:
+        """Make sure that all files are as they were."""
+        for place, mark in zip(self._places, self._marks, strict=True):
+            if _now(place) != mark:
+                raise changed(f"source={place.shown!r}")
+
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
         """Return the records, so many rows at a time; other threads read and prepare them ahead of the caller.
 
@@ -96,10 +102,10 @@ class FileSource:
         yield from read_ahead(self._pass(rows, skip))
 
     def _pass(self, rows: int, skip: int) -> Iterator[Leaves]:
-        self._confirm()
+        self.confirm()
         left = max(self.num_records - skip, 0)
         chunks = self._preparation.chunks(read_ahead(self._batches(skip), _BATCHES_AHEAD), max(min(rows, left), 1))
-        yield from confirmed(chunks, left, self._confirm, self._what)
+        yield from confirmed(chunks, left, self.confirm, self._what)
 
     def _batches(self, skip: int) -> Generator[Any]:
         names = self._schema.read_columns
@@ -132,7 +138,7 @@ class FileSource:
             else:
                 problem = None
             if problem is not None:
-                self._confirm()
+                self.confirm()
                 raise problem
             if batch is None:
                 return
@@ -158,12 +164,6 @@ class FileSource:
                         f"source={place.shown!r} keeps column {name!r} as {kind}, and a file before it as "
                         f"{kinds[name]}; expected files that agree. Write one of them anew, or leave it out"
                     )
-
-    def _confirm(self) -> None:
-        """Make sure that all files are as they were."""
-        for place, mark in zip(self._places, self._marks, strict=True):
-            if _now(place) != mark:
-                raise changed(f"source={place.shown!r}")
 
     @property
     def _what(self) -> str:

@@ -55,6 +55,9 @@ class MemorySource:
             digest.update(self._records[leaf].data)
         return digest.digest()
 
+    def confirm(self) -> None:
+        """Do nothing: nobody writes to the arrays."""
+
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
         """Return the records, so many rows at a time; they are parts of what is held, not copies.
 

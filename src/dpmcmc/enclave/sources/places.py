@@ -64,7 +64,7 @@ def _files(stated: str) -> list[Place]:
         return [Place(filesystem, path, shown)]
     if info.type == kinds.Directory:
         return [Place(filesystem, each, f"{scheme}{each}") for each in _of_folder(filesystem, path, shown)]
-    if not _is_pattern(path):
+    if not is_pattern(path):
         raise InvalidArgument(f"source={shown!r} cannot be read: no such file or folder")
     base, pattern = _split(path)
     inside = _inside(filesystem, base, shown, is_deep="**" in pattern or len(pattern) > 1)
@@ -82,9 +82,9 @@ def _resolve(stated: str) -> tuple[Any, str, str]:
     scheme = stated.partition("://")[0] + "://"
     address, mark, query = stated.partition("?")
     base, pattern = address, ""
-    if _is_pattern(address):
+    if is_pattern(address):
         parts = address.split("/")
-        plain = next(number for number, part in enumerate(parts) if _is_pattern(part))
+        plain = next(number for number, part in enumerate(parts) if is_pattern(part))
         base, pattern = "/".join(parts[:plain]), "/" + "/".join(parts[plain:])
     filesystem, path = without_values(
         f"source={scheme + '...'!r} cannot be reached; expected a URL that pyarrow knows, or fsspec where it is "
@@ -138,14 +138,15 @@ def _parts(path: str, folder: str) -> tuple[str, ...]:
     return PurePosixPath(path.replace(os.sep, "/")).parts[len(PurePosixPath(folder.replace(os.sep, "/")).parts) :]
 
 
-def _is_pattern(path: str) -> bool:
+def is_pattern(path: str) -> bool:
+    """Say whether a path has a mark in it that stands for other letters."""
     return any(mark in path for mark in "*?[")
 
 
 def _split(path: str) -> tuple[str, tuple[str, ...]]:
     """Split a pattern into the folder that it begins with and its further parts."""
     parts = PurePosixPath(path.replace(os.sep, "/")).parts
-    plain = next(number for number, part in enumerate(parts) if _is_pattern(part))
+    plain = next(number for number, part in enumerate(parts) if is_pattern(part))
     return str(PurePosixPath(*parts[:plain])), parts[plain:]
 
 

@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator
 from threading import Lock
 from types import TracebackType
@@ -42,6 +43,7 @@ class Scratch:
         where = tempfile.gettempdir() if folder is None else os.fspath(folder)
         self._problem = f"folder={where!r} cannot hold a scratch file of all prepared rows"
         self._file: Any = without_values(self._problem, lambda: tempfile.TemporaryFile(buffering=0, dir=where))  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
         try:
             self._check_room(where)
             self._fill(source)
@@ -84,6 +86,9 @@ class Scratch:
     def identity(self) -> bytes:
         """That of the source that it was made from: the rows are the same. It is private."""
         return self._identity
+
+    def confirm(self) -> None:
+        """Do nothing: nobody else reaches the file."""
 
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
         """Return the records, so many rows at a time; another thread reads them ahead of the caller.

@@ -38,10 +38,9 @@ def frame_of(source: Any) -> Frame | None:
     """Return a table in memory as what can be read, or None if it is none."""
     if isinstance(source, pd.DataFrame):
         return _pandas(source)
-    if isinstance(source, DuckDBQuery):
-        return _duckdb(source)
-    if _is_query(source):
-        return _duckdb(DuckDBQuery(*source))
+    query = query_of(source)
+    if query is not None:
+        return _duckdb(query)
     polars, pyarrow = sys.modules.get("polars"), sys.modules.get("pyarrow")
     if polars is not None and isinstance(source, polars.DataFrame):
         return _polars(source, polars.Object)
@@ -50,8 +49,11 @@ def frame_of(source: Any) -> Frame | None:
     return None
 
 
-def _is_query(source: Any) -> bool:
-    return isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], str)
+def query_of(source: Any) -> DuckDBQuery | None:
+    """Return a query with its connection, if that is what a source is: a `DuckDBQuery`, or the pair of them."""
+    if isinstance(source, tuple) and len(source) == 2 and isinstance(source[1], str) and not isinstance(source[0], str):
+        return DuckDBQuery(*source)
+    return source if isinstance(source, DuckDBQuery) else None
 
 
 def read_frame(frame: Frame, names: list[str]) -> Any:

@@ -11,12 +11,11 @@ from dpmcmc.accounting.ledger import Ledger
 from dpmcmc.accounting.payer import Payer
 from dpmcmc.enclave.core.vault import CHUNK_SIZE
 from dpmcmc.enclave.data import PrivateData
-from dpmcmc.enclave.tables.readers import read_table
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 from dpmcmc.schema import Schema
 
-Contents: TypeAlias = tuple[Mapping[str, Any], Mapping[str, tuple[float, float]]]
-"""The leaves of records, and their bounds."""
+Contents: TypeAlias = tuple[Any, Mapping[str, tuple[float, float]] | None]
+"""The leaves of records, and their bounds; or a source of records, which states them itself."""
 
 
 def from_table(
@@ -29,11 +28,14 @@ def from_table(
     adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
     capacity: int | None = None,
     chunk_size: int = CHUNK_SIZE,
+    in_memory: bool | None = None,
+    scratch: str | os.PathLike[str] | None = None,
 ) -> PrivateData:
     """Put a table into a vault. What pays for it is found, or refused, before a row is read.
 
     Args:
-        source: a path, a table in memory or a DuckDB query, as `read_table` takes them.
+        source: a path, a table in memory or a DuckDB query, as `read_table` takes them; or files as
+            `sources.FileSource` takes them: a pattern such as ``lake/*.parquet``, a URL, a list of these.
         schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file.
         ledger: the book that pays, or its URL.
         dataset: the name of the table in the book; for a file, if left out, its name without the ending.
@@ -42,10 +44,17 @@ def from_table(
         adjacency: which data sets are neighbours: of records, that is rows or, where the schema names persons, persons.
         capacity: the stated number of slots for records, required under ``add_or_remove_one``.
         chunk_size: how many records a mechanism holds at once at most, as for `PrivateData`.
+        in_memory: whether all rows are held in memory; or read chunk by chunk, in every pass, under replace-one without
+            persons. If None, files of Parquet and Arrow that would take more than a part of the machine's memory, by
+            their number of rows, are read chunk by chunk, and everything else is held. docs/scale.md says more.
+        scratch: a folder, on a disk, in which the rows are staged once, in private, and read from in every pass.
     """
+    from dpmcmc.enclave.sources.opening import contents
+
     stated = Schema.read(schema)
+    relation = Adjacency.parse("adjacency", adjacency)
     return open_vault(
-        lambda: _records(source, stated),
+        lambda: contents(source, stated, relation, in_memory, scratch),
         source,
         stated,
         ledger=ledger,
@@ -55,11 +64,6 @@ def from_table(
         capacity=capacity,
         chunk_size=chunk_size,
     )
-
-
-def _records(source: Any, schema: Schema) -> Contents:
-    table = read_table(source, schema)
-    return table.records, table.bounds
 
 
 def open_vault(
@@ -94,8 +98,11 @@ def open_vault(
             "give a round number that is known without the data, and never below the number of records"
         )
     if ledger is not None:
+        from dpmcmc.enclave.sources.opening import check_there, is_plain
+
+        check_there(source)
         dataset = _name(source) if dataset is None else dataset
-        is_missing = isinstance(source, str | os.PathLike) and not Path(source).exists()
+        is_missing = isinstance(source, str | os.PathLike) and is_plain(source) and not Path(source).exists()
         ledger = _book(ledger, dataset, budget, relation, is_missing)
         budget = None
     elif budget is None:
@@ -116,8 +123,10 @@ def open_vault(
 
 def _name(source: Any) -> str:
     """Return the name of a file without its ending, or of a folder."""
-    if isinstance(source, str | os.PathLike):
-        return Path(source).stem
+    from dpmcmc.enclave.sources.opening import name_of
+
+    if isinstance(source, str | os.PathLike) and (name := name_of(source)):
+        return name
     raise InvalidArgument("dataset=None must be the name of the table in the ledger: it is not a file, which has one")
 
 

@@ -11,7 +11,7 @@ from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.whitening import Begin
 from dpmcmc.model import Model
-from dpmcmc.run.plan import PRIOR_DRAWS, parameters, prior_draws
+from dpmcmc.run.plan import parameters, prior_draws
 from dpmcmc.run.program import Layout
 
 NUMERICAL = (np.linalg.LinAlgError, ValueError, OverflowError, FloatingPointError, ZeroDivisionError)
@@ -31,7 +31,7 @@ def prior_draws_instead(
         begin: the centre and the widths of a prior that cannot be drawn from.
     """
     number = shape[0] * shape[1]
-    named = {name: values[0][np.arange(number) % PRIOR_DRAWS] for name, values in prior_draws(model).items()}
+    named = {name: values[0][np.arange(number) % values.shape[1]] for name, values in prior_draws(model).items()}
     if not named and begin is not None:
         normal = np.asarray(jax.random.normal(jax.random.key(0), (number, len(begin.scales))))
         vectors = np.asarray(begin.centre) + np.asarray(begin.scales) * normal

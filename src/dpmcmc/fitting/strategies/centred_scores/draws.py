@@ -5,13 +5,15 @@ adds to its variance what it does at that distance, so that directions in which 
 prior's width.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpmcmc.fitting.strategies.centred_scores.shown import Displacement
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model import Model
@@ -19,28 +21,38 @@ from dpmcmc.run.program import Layout
 
 WARMUP = 500
 THINNING = 2
+MOST_DENSE = 50
+"""The most parameters with a dense mass matrix."""
+
+
+class Draws(NamedTuple):
+    """Draws of chains, with the axes (chain, step, ...)."""
+
+    vectors: Floats
+    parameters: Any
+    """What they are to people."""
+    move: Floats
+    """The mean displacement from the point of the release."""
 
 
 def draw(
     model: Model,
     layout: Layout,
     release: Release,
-    displacement: Callable[[Any], jax.Array],
+    displacement: Displacement,
     shape: tuple[int, int],
     seed: int,
-) -> Floats:
-    """Return draws (chains, steps, parameters) from the posterior of a release and the prior of a model.
+) -> Draws:
+    """Return draws from the posterior of a release and the prior of a model.
 
     Args:
-        model: of which only the prior is read.
+        model: of which no likelihood is read.
         layout: of its positions.
         release: what is known.
-        displacement: from the point of the release, of a flat position, in whitened coordinates.
+        displacement: from the point of the release, in whitened coordinates.
         shape: chains and steps.
         seed: of the sampler.
     """
-    from numpyro.infer import MCMC, NUTS  # others than fits of NumPyro models do not wait for it
-
     values, vectors = np.linalg.eigh(release.data_variance(release.seen(release.slope)))
     turned = {
         "values": np.maximum(values, 0.0),
@@ -51,30 +63,56 @@ def draw(
         "noise": release.score_variance,
         "slope_noise": release.slope_sd**2 * (1 + 1 / release.dimension) / 2,
     }
-    given = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), turned)
+    given = {name: np.asarray(value, np.float32) for name, value in turned.items()}
+    normal = release.likelihood()
+    start = np.linalg.solve(normal.precision + np.eye(release.dimension), normal.tilt)
+    begin = np.asarray(np.broadcast_to(start, (shape[0], len(start))) if shape[0] > 1 else start, np.float32)
+    words = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
+    places, parameters, move = _sampler(model, layout, shape)(words, begin, given, displacement)
+    found = release.point + np.asarray(places, float) @ release.whitening.factor.T
+    return Draws(found, jax.tree.map(np.asarray, parameters), np.asarray(move, float))
 
-    def potential(place: Any) -> jax.Array:
-        vector = given["point"] + given["factor"] @ place
-        moved = displacement(vector)
+
+@lru_cache(maxsize=32)
+def _sampler(model: Model, layout: Layout, shape: tuple[int, int]) -> Callable[..., Any]:
+    """Return what draws, compiled once for each model: what releases told is an argument."""
+    from numpyro.infer import MCMC, NUTS  # others than fits of NumPyro models do not wait for it
+
+    def vector_at(given: Mapping[str, Any], place: Any) -> jax.Array:
+        return given["point"] + given["factor"] @ place
+
+    def potential(given: Mapping[str, Any], displacement: Displacement, place: Any) -> jax.Array:
+        vector = vector_at(given, place)
+        moved = displacement.of(model.observed, layout, vector)
         missed = given["score"] - given["slope"] @ moved
         variances = given["values"] + given["noise"] + given["slope_noise"] * jnp.sum(moved**2)
         told = -0.5 * jnp.sum(missed**2 / variances + jnp.log(variances))
         return -told - model.log_prior(layout.unravel(vector))
 
-    normal = release.likelihood()
-    start = np.linalg.solve(normal.precision + np.eye(release.dimension), normal.tilt)
-    chains, steps = shape
-    kernel = NUTS(potential_fn=potential, dense_mass=release.dimension <= 50, target_accept_prob=0.9)
-    sampler = MCMC(
-        kernel,
-        num_warmup=WARMUP,
-        num_samples=THINNING * steps,
-        thinning=THINNING,
-        num_chains=chains,
-        chain_method="vectorized",
-        progress_bar=False,
-    )
-    begin = np.broadcast_to(start, (chains, len(start))) if chains > 1 else start
-    sampler.run(jax.random.key(seed), init_params=jnp.asarray(begin, jnp.float32))
-    places = np.asarray(sampler.get_samples(group_by_chain=True), float)
-    return release.point + places @ release.whitening.factor.T
+    @jax.jit
+    def sample(words: Any, begin: Any, given: Mapping[str, Any], displacement: Displacement) -> Any:
+        kernel = NUTS(
+            potential_fn=lambda place: potential(given, displacement, place),
+            dense_mass=layout.dimension <= MOST_DENSE,
+            target_accept_prob=0.9,
+        )
+        sampler = MCMC(
+            kernel,
+            num_warmup=WARMUP,
+            num_samples=THINNING * shape[1],
+            thinning=THINNING,
+            num_chains=shape[0],
+            chain_method="vectorized",
+            progress_bar=False,
+        )
+        sampler.run(jax.random.wrap_key_data(words, impl="threefry2x32"), init_params=begin)
+        places = sampler.get_samples(group_by_chain=True)
+
+        def read(place: Any) -> tuple[Any, jax.Array]:
+            vector = vector_at(given, place)
+            return model.constrain(layout.unravel(vector)), displacement.of(model.observed, layout, vector)
+
+        parameters, moves = jax.vmap(jax.vmap(read))(places)
+        return places, parameters, jnp.mean(moves, axis=(0, 1))
+
+    return sample

@@ -5,22 +5,19 @@ Near the root every release is a normal likelihood of the parameters, as for wei
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy import linalg
 from scipy.optimize import nnls
 
+from dpmcmc.fitting.strategies.centred_scores.points import Points
 from dpmcmc.fitting.strategies.centred_scores.releases import LEVELS, RADII, SIDE, Answer, Asked, First
 from dpmcmc.fitting.strategies.weighted_scores.newton import CARRIED, SEEN
 from dpmcmc.fitting.strategies.weighted_scores.release import LEAST_WEIGHT, Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening, whiten
-from dpmcmc.model import Model
-from dpmcmc.run.program import Layout
 
 PILOT_RADIUS = 1.2
 """The radius of the pilot in usual lengths of a score."""
@@ -44,28 +41,16 @@ EARLY = 0.6
 """The share of the steps that believe nothing of those before: they may be far apart."""
 
 
-@lru_cache(maxsize=32)
-def _slopes(model: Model, layout: Layout) -> tuple[Any, Any]:
-    """Return what gives the gradient and the Hessian of a log-prior, compiled once for each model."""
-
-    def density(vector: Any) -> Any:
-        return model.log_prior(layout.unravel(vector))
-
-    return jax.jit(jax.grad(density)), jax.jit(jax.hessian(density))
-
-
 class Prior:
     """The log-prior on the host, with the widths that it has."""
 
-    def __init__(self, model: Model, layout: Layout, scales: Floats) -> None:
-        self.scales = scales
-        self._gradient, self._hessian = _slopes(model, layout)
+    def __init__(self, points: Points, scales: Floats) -> None:
+        self.points, self.scales = points, scales
 
     def at(self, point: Floats) -> tuple[Floats, Floats]:
         """Return the gradient and the precision, without directions in which it is flat or bends upward."""
-        vector = jnp.asarray(point, jnp.float32)
-        gradient = np.asarray(self._gradient(vector), float)
-        bend = -np.asarray(self._hessian(vector), float)
+        found = self.points.at(point)
+        gradient, bend = found.gradient, -found.hessian
         if not (np.isfinite(gradient).all() and np.isfinite(bend).all()):
             raise ValueError("the prior has no finite slope where the steps led")
         values, vectors = np.linalg.eigh(self.scales[:, None] * (bend + bend.T) / 2 * self.scales)

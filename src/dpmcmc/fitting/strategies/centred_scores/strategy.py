@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from dpmcmc.accounting import Budget, Event
@@ -14,7 +13,8 @@ from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.centred_scores import draws, laws
-from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_STEPS, Questions, SummedLaws, single
+from dpmcmc.fitting.strategies.centred_scores.points import Points
+from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_STEPS, Questions, SummedLaws
 from dpmcmc.fitting.strategies.centred_scores.shown import displacement, hidden_directions, linear_displacement
 from dpmcmc.fitting.strategies.centred_scores.simulation import is_one_term, simulated
 from dpmcmc.fitting.strategies.centred_scores.steps import Prior, Steps
@@ -30,7 +30,7 @@ from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.fitting.whitening import Begin
 from dpmcmc.model import Model
 from dpmcmc.model.observed import Observed
-from dpmcmc.run.plan import parameters, prior_draws, surroundings
+from dpmcmc.run.plan import by_name, prior_draws, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
 
@@ -122,7 +122,7 @@ class CentredScores:
         return drawn
 
     def _drawn(self, paid: Session, seed: int) -> Drawn:
-        prior = Prior(self.model, self.layout, np.asarray(self.begin.scales, float))
+        prior = Prior(Points(self.model, self.data, self.layout), np.asarray(self.begin.scales, float))
         start, size = np.asarray(self.begin.centre, float), self.data.facts.size
         known = self.questions.begin(paid, start, prior)  # line 1
         steps = Steps(prior, size, self.questions.ask(paid, is_last=False), self.questions.shares[0])
@@ -132,21 +132,20 @@ class CentredScores:
         releases, arrived = self._last(paid, prior, point, information, radius)  # line 4
 
         def apart(first: Release, second: Release) -> Floats:
-            moved = displacement(self.observed, self.data, self.layout, first.point, first.whitening, prior.scales)
-            return np.asarray(moved(single(second.point)[0]), float)
+            moved = displacement(prior.points, first.point, first.whitening, prior.scales)
+            return moved.on_host(prior.points, second.point)
 
         joined = join_all(releases, apart)
         fits = self.questions.fits(paid, joined.release.point)  # line 5
         last, shape = joined.release, (self.num_chains, self.num_steps)
-        moved = displacement(self.observed, self.data, self.layout, last.point, last.whitening, prior.scales)
-        if self._shows_too_little(last, prior.scales):
+        moved = displacement(prior.points, last.point, last.whitening, prior.scales)
+        if self._shows_too_little(last, prior):
             moved = linear_displacement(last.point, last.whitening)
-        vectors = draws.draw(self.model, self.layout, joined.release, moved, shape, seed)  # line 6
-        if not np.isfinite(vectors).all():
+        drawn = draws.draw(self.model, self.layout, joined.release, moved, shape, seed)  # line 6
+        if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
-        move = np.asarray(jax.vmap(moved)(single(vectors.reshape(-1, self.dimension))[0]), float).mean(axis=0)
-        distance = verdict.distance(joined, move, releases[-2].score_variance)
-        return self._result(paid, joined, vectors, prior, radius, loss, arrived, fits, distance)
+        distance = verdict.distance(joined, drawn.move, releases[-2].score_variance)
+        return self._result(paid, joined, drawn, prior, radius, loss, arrived, fits, distance)
 
     def _last(
         self, paid: Session, prior: Prior, point: Floats, information: Floats, radius: float
@@ -176,9 +175,9 @@ class CentredScores:
             point = point + trusted
         return releases, arrived
 
-    def _shows_too_little(self, release: Release, scales: Floats) -> bool:
+    def _shows_too_little(self, release: Release, prior: Prior) -> bool:
         """Say whether the slope sees a direction that changes no law of a made-up record: then these miss something."""
-        hidden = hidden_directions(self.observed, self.data, self.layout, release.point, scales)
+        hidden = hidden_directions(prior.points, release.point, prior.scales)
         turned = hidden @ release.whitening.inverse.T
         turned = turned / np.maximum(np.linalg.norm(turned, axis=1, keepdims=True), 1e-30)
         return bool(np.any(np.sum(turned @ release.slope * turned, axis=1) > 3 * release.noise_level))
@@ -187,7 +186,7 @@ class CentredScores:
         self,
         paid: Session,
         joined: Joined,
-        vectors: Floats,
+        drawn: draws.Draws,
         prior: Prior,
         radius: float,
         loss: float,
@@ -196,32 +195,28 @@ class CentredScores:
         moved: float,
     ) -> Drawn:
         """Return the draws as people read them, and what they are worth."""
-        flat = vectors.reshape(-1, self.dimension)
+        flat = drawn.vectors.reshape(-1, self.dimension)
         mean = flat.mean(axis=0)
         _, bend = prior.at(mean)
         steps = 1e-2 * np.maximum(flat.std(axis=0), 1e-6)
         corners = np.concatenate([mean + np.diag(steps), mean - np.diag(steps)])
-        labelled = verdict.labelled(self._named(corners))
+        at_corners = [by_name(prior.points.at(corner).parameters) for corner in corners]
+        labelled = verdict.labelled({name: np.stack([one[name] for one in at_corners]) for name in at_corners[0]})
         jacobians = {
             label: (values[: len(mean)] - values[len(mean) :]) / (2 * steps) for label, values in labelled.items()
         }
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
-        hidden = hidden_directions(self.observed, self.data, self.layout, mean, prior.scales)
+        hidden = hidden_directions(prior.points, mean, prior.scales)
         full = joined.release.full_information(loss)
         parts, visible = (verdict.variances(joined, bend, full, known) for known in (np.zeros((0, len(mean))), hidden))
         quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, {}, verdict.Checks(arrived, fits), [])
-        shape = (self.num_chains, self.num_steps)
-        named = {name: values.reshape(*shape, *values.shape[1:]) for name, values in self._named(flat).items()}
+        named = by_name(drawn.parameters)
         quality = beside_prior(quality, named, prior_draws(self.model))
         moving = {label: values for label, values in coordinates(named).items() if label in jacobians}
         chains = judge_chains(moving)
         found = {"radius": radius, "disagreement": joined.disagreement, "moved": moved, "fits": fits}
         quality = quality if chains.verdict == "good" or self.num_chains < 2 else both(quality, chains)
-        return Drawn(named, np.ones(shape, bool), 0, self._settings(paid, found), quality)
-
-    def _named(self, vectors: Floats) -> dict[str, np.ndarray]:
-        flat = np.asarray(vectors, np.float32)[None]
-        return {name: values[0] for name, values in parameters(self.model, self.layout, flat).items()}
+        return Drawn(named, np.ones((self.num_chains, self.num_steps), bool), 0, self._settings(paid, found), quality)
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return how the run was made, in plain values."""

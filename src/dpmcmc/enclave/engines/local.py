@@ -1,0 +1,114 @@
+"""The engine of one machine: chunks of a source, one after the other, while others are read ahead."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpmcmc.enclave.core.cells import Cells
+from dpmcmc.enclave.core.places import tile_rows
+from dpmcmc.enclave.engines.partial import PartialProgram, as_integers
+from dpmcmc.enclave.sources.contract import changed
+
+MOST_ROWS, CHUNK_BYTES = 2**18, 2**25
+"""How many slots a chunk has at most, and how many bytes its rows take at most, unless a tile has more."""
+
+_SHORTER, _ASIDE = tuple(2**bits for bits in range(13, 18)), 2**13
+"""Other lengths of chunks, for cells that are short, and how many rows a chunk costs beside its own."""
+
+_UNDER_WAY = 2
+"""How many chunks the processor is given before the first is waited for."""
+
+
+def rows_of_chunk(size: int, record: Any) -> int:
+    """Return how many slots a chunk has, which is public: a whole number of tiles, and not more than are needed."""
+    width = sum(leaf.dtype.itemsize * max(int(np.prod(leaf.shape)), 1) for leaf in jax.tree.leaves(record))
+    tile = tile_rows()
+    most = max(min(MOST_ROWS, CHUNK_BYTES // width) // tile, 1) * tile
+    return min(most, -(-size // tile) * tile)
+
+
+class LocalEngine:
+    """Adds up over a source, chunk by chunk of one shape; memory holds a few chunks.
+
+    Args:
+        source: where the records come from.
+        rows: how many slots a chunk has; from the number of records and the width of one, if None.
+    """
+
+    def __init__(self, source: Any, rows: int | None = None) -> None:
+        self._source = source
+        self.num_records: int = source.num_records
+        self.bounds: dict[str, tuple[float, float]] = source.bounds
+        self.record: dict[str, jax.ShapeDtypeStruct] = source.record
+        self._rows = rows_of_chunk(self.num_records, self.record) if rows is None else rows
+
+    def rows(self, cells: Cells | None) -> int:
+        """Return how many slots a chunk has: fewer where cells are short, so that little is read beside them."""
+        if cells is None:
+            return self._rows
+        shapes = [self._rows, *(size for size in _SHORTER if size < self._rows)]
+        return min(
+            shapes, key=lambda rows: sum(end - first for first, end in _runs(cells.intervals, rows)) * (rows + _ASIDE)
+        )
+
+    @property
+    def identity(self) -> bytes:
+        """What tells these records from others. It is private."""
+        return self._source.identity
+
+    def partial_sum(self, program: PartialProgram, public: Sequence[Any], cells: Cells | None) -> list[np.ndarray]:
+        """Return the exact sums of a program over all chunks, or over those of some cells."""
+        total: list[np.ndarray] = []
+        under_way: deque[Any] = deque()
+        for leaves, occupied in self._chunks(cells):
+            under_way.append(program(leaves, occupied, public))
+            if len(under_way) > _UNDER_WAY:
+                total = _added(total, as_integers(under_way.popleft()))
+        while under_way:
+            total = _added(total, as_integers(under_way.popleft()))
+        return total
+
+    def _chunks(self, cells: Cells | None) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
+        """Yield the leaves of each chunk that has a place that counts, in its order, and which slots count."""
+        rows, intervals = self.rows(cells), [(0, self.num_records)] if cells is None else cells.intervals
+        for first, end in _runs(intervals, rows):
+            chunks = self._source.chunks(rows, first)
+            try:
+                for number in range(first, end):
+                    chunk = next(chunks, None)
+                    if chunk is None:
+                        raise changed("source")
+                    yield _slots(chunk, rows, [(low - number * rows, high - number * rows) for low, high in intervals])
+            finally:
+                getattr(chunks, "close", lambda: None)()
+        self._source.confirm()
+
+
+def _slots(chunk: Any, rows: int, intervals: Sequence[tuple[int, int]]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the rows of a chunk in all its slots, and who counts: who is there, in these intervals of its slots."""
+    leaves = [chunk[name] for name in sorted(chunk)]  # as pytrees have them
+    there, occupied = len(leaves[0]), np.zeros(rows, np.bool_)
+    for first, end in intervals:
+        occupied[max(first, 0) : max(min(end, there), 0)] = True
+    if there < rows:
+        leaves = [np.pad(leaf, [(0, rows - there), *[(0, 0)] * (leaf.ndim - 1)]) for leaf in leaves]
+    return leaves, occupied
+
+
+def _added(total: list[np.ndarray], more: list[np.ndarray]) -> list[np.ndarray]:
+    return [one + other for one, other in zip(total, more, strict=True)] if total else more
+
+
+def _runs(intervals: Sequence[tuple[int, int]], rows: int) -> list[tuple[int, int]]:
+    """Return the numbers of the chunks that hold a place of intervals, as runs that do not touch."""
+    runs: list[tuple[int, int]] = []
+    for first, end in intervals:
+        low, high = first // rows, -(-end // rows)
+        if runs and low <= runs[-1][1]:
+            runs[-1] = runs[-1][0], max(runs[-1][1], high)
+        else:
+            runs.append((low, high))
+    return runs

@@ -1,0 +1,81 @@
+"""A vault whose records are read chunk by chunk: programs are executed release by release, on the host."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpmcmc.accounting.adjacency import Adjacency
+from dpmcmc.enclave.core.audit import Audit
+from dpmcmc.enclave.core.metadata import Facts
+from dpmcmc.enclave.core.places import Placement, Slots
+from dpmcmc.enclave.engines.contract import Engine
+from dpmcmc.enclave.engines.local import LocalEngine
+from dpmcmc.enclave.engines.passes import Pass, check_sums
+from dpmcmc.enclave.engines.steps import Steps, Together
+from dpmcmc.errors import InvalidArgument
+
+
+class Streamed(Placement):
+    """Where the records of a streamed vault lie: with an engine, which gives exact sums of them.
+
+    Args:
+        records: a `Source`, or an `Engine`.
+    """
+
+    paths = ("streamed",)
+
+    def __init__(self, records: Any) -> None:
+        self.engine: Engine = records if hasattr(records, "partial_sum") else LocalEngine(records)
+        self.words = f", streamed={self.engine.rows(None)}"
+
+    def check(self, adjacency: Adjacency, unit: str, devices: Any, bounds: Any) -> None:
+        """Refuse what cannot be read chunk by chunk, before anything is charged."""
+        if adjacency is not Adjacency.REPLACE_ONE or unit != "record":
+            raise InvalidArgument(
+                "records that are read chunk by chunk stand at their positions in the table, which mean something "
+                "under adjacency='replace_one' without persons alone: elsewhere a record that is added, or a person of "
+                "another name, would move others. Read the table into memory, with in_memory=True"
+            )
+        if bounds is not None:
+            raise InvalidArgument("bounds must be left out: the schema of the source states them")
+        if devices is not None:
+            raise InvalidArgument("devices= spreads records that are in memory; leave it out, or say in_memory=True")
+        if not self.engine.num_records:
+            raise InvalidArgument("source has no row; expected at least one record")
+
+    @property
+    def slots(self) -> Slots:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The shapes of one chunk."""
+        length = self.engine.rows(None)
+        rows = {
+            name: jax.ShapeDtypeStruct((length, *leaf.shape), leaf.dtype) for name, leaf in self.engine.record.items()
+        }
+        return Slots(rows, jax.ShapeDtypeStruct((length,), np.bool_), jax.ShapeDtypeStruct((), np.int32))
+
+    def stepwise(self, traced: Any, audited: Audit, facts: Facts) -> Callable[[], Callable[..., list[Any]]]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Return what compiles an audited program; one that cannot be executed so is refused here."""
+        check_sums(audited)
+        return partial(self._compile, traced, audited, facts)
+
+    def _compile(self, traced: Any, audited: Audit, facts: Facts) -> Callable[..., list[Any]]:
+        steps = Steps(traced, audited)
+        passes = {together: Pass(together, audited, facts, self.engine) for together in steps.all_together()}
+
+        def execute(_: Any, key: jax.Array, *arguments: Any) -> list[Any]:
+            keys = jax.random.split(key, steps.num_keys)
+
+            def perform(together: Together, operands: list[list[Any]], repetition: int) -> list[list[Any]]:
+                return passes[together](keys, operands, repetition)
+
+            return [jax.numpy.asarray(one) for one in steps.run(arguments, perform)]
+
+        return execute
+
+
+def streamed(records: Any) -> Streamed | None:
+    """Return where records lie that are read chunk by chunk; None for tables in memory."""
+    is_source = callable(getattr(records, "chunks", None)) and hasattr(records, "num_records")
+    return Streamed(records) if is_source or hasattr(records, "partial_sum") else None
