@@ -19,6 +19,7 @@ from dpmcmc.accounting import (
     LogisticBit,
     NonPrivate,
     PoissonGaussian,
+    SphericalLaplace,
     calibrate,
     compose,
     delta,
@@ -42,6 +43,7 @@ STEPS = {
     "Poisson, replace": (PoissonGaussian(0.01, 2.0, REPLACE), ["tight", "pld"]),
     "FixedBatchGaussian": (FixedBatchGaussian(10, 1000, 2.0), ["tight", "rdp", "pld", "moments"]),
     "BarkerTest": (BarkerTest(100, 10_000, 2.0, 1.0), ["tight", "rdp", "pld", "barker_2019"]),
+    "SphericalLaplace": (SphericalLaplace(6, 20.0), ["tight", "zcdp", "rdp", "pld"]),
     "mixed": (PoissonGaussian(0.01, 2.0, ADD) * 3 + AcceptBit(50.0), ["tight", "rdp", "pld"]),
     "with an approximation": (Gaussian(31.6) + Approximation(1e-12), ["tight", "exact", "rdp"]),
 }
@@ -194,6 +196,7 @@ MAKERS: dict[str, Callable[[float], Event]] = {
     "Poisson, replace": lambda noise: PoissonGaussian(0.01, noise, REPLACE) * 1000,
     "FixedBatchGaussian": lambda noise: FixedBatchGaussian(10, 1000, noise) * 1000,
     "LogisticBit": lambda noise: LogisticBit(1 / noise) * 100,
+    "SphericalLaplace": lambda noise: SphericalLaplace(6, noise) + Gaussian(30.0),
     "half of it fixed": lambda noise: Gaussian(noise) * 1000 + AcceptBit(50.0),
 }
 

@@ -1,6 +1,7 @@
 """Models from NumPyro have NumPyro's own log-density and gradient, bijectors and prior."""
 
 import sys
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -127,6 +128,25 @@ def test_the_draws_of_the_prior_have_its_law():
     np.testing.assert_allclose(np.std(draws["mu"]), 2, rtol=0.05)
     np.testing.assert_allclose(np.mean(draws["tau"]), np.sqrt(2 / np.pi), rtol=0.05)
     np.testing.assert_allclose(np.var(draws["intercept"]), 4 + 1, rtol=0.1)
+
+
+def test_draws_that_were_made_with_the_model_have_its_law():
+    """4,096 positions: the bounds are five standard errors or more of the mean and of the standard deviation."""
+    model = build("hierarchical")
+    mu = model.prior_draws.positions["mu"]
+    assert abs(np.mean(mu)) < 5 * 2 / np.sqrt(len(mu))
+    np.testing.assert_allclose(np.std(mu), 2, rtol=5 / np.sqrt(2 * len(mu)))
+    read = model.prior_draws.parameters
+    first = {name: leaf[0] for name, leaf in model.prior_draws.positions.items()}
+    for name, leaf in model.constrain(first).items():
+        np.testing.assert_allclose(read[name][0], leaf, rtol=1e-5)
+
+
+def test_another_prior_in_its_place_has_draws_of_its_own():
+    model = build("hierarchical")
+    assert model.tempered(0.5).prior_draws is model.prior_draws
+    assert replace(model, sample_prior=lambda key: model.sample_prior(key)).prior_draws is None
+    assert replace(model, constrain=lambda position: position).prior_draws is None
 
 
 def test_only_deterministic_sites_without_records_are_read():

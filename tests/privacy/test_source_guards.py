@@ -453,6 +453,7 @@ MEASURE = """
         found = [FileSource(file, schema) for file in files]
         query = f"SELECT * FROM read_parquet('{files[0]}')"
         connection = duckdb.connect(config={"memory_limit": "40MB", "threads": 1})
+        connection.execute("SET enable_progress_bar = false")  # it is printed where queries take long
         found.append(DuckDBSource(DuckDBQuery(connection, query), schema))
         with Scratch(found[0], folder) as scratch:
             for source in (*found, scratch):

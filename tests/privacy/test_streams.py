@@ -3,7 +3,9 @@
 Nothing here is drawn at random that could fail: noise is that of stated seeds, and compared with itself.
 """
 
+import gc
 import os
+import weakref
 from contextlib import suppress
 
 import jax
@@ -31,6 +33,7 @@ from dpmcmc.enclave import (
 from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.core import compiled
+from dpmcmc.enclave.core.audit import audit
 from dpmcmc.enclave.engines import LocalEngine, PartialProgram, passes
 from dpmcmc.enclave.engines.partial import as_integers, as_words
 from dpmcmc.enclave.engines.steps import Inner, Segment, Steps, Together
@@ -192,7 +195,7 @@ def test_what_can_be_asked_at_once_is_one_pass():
 def test_a_program_is_divided_where_releases_need_each_other():
     data = in_memory()
     traced = jax.make_jaxpr(lambda theta: everything(_oracle(data), theta))(THETA)
-    steps = Steps(traced)
+    steps = Steps(traced, audit(traced, data.facts))
     asked = [step for step in steps.listed if isinstance(step, Together)]
     assert [len(step.equations) for step in asked] == [8, 1]
     assert sorted(number for step in asked for number in step.numbers) == list(range(9)) == list(range(steps.num_keys))
@@ -360,7 +363,7 @@ class Sent(LocalEngine):
     def partial_sum(self, program, public, cells):
         self.sent.append(program.to_bytes())
         there = PartialProgram.from_bytes(self.sent[-1], program.reads)
-        parts = [as_integers(there(*chunk, [np.asarray(one) for one in public])) for chunk in self._chunks(cells)]
+        parts = [as_integers(there(*chunk, [np.asarray(one) for one in public])) for chunk in self.chunks(cells)]
         return [sum(column[::-1], start=np.zeros_like(column[0])) for column in zip(*parts, strict=True)]
 
 
@@ -574,3 +577,15 @@ def test_a_disk_without_room_for_scratch_is_refused(lake, tmp_path, monkeypatch)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})())
     with pytest.raises(InvalidArgument, match="there is not enough space"):
         opened(lake, scratch=tmp_path)
+
+
+def test_what_is_kept_of_programs_holds_no_engine_and_no_rows():
+    """A vault that is gone is gone: executables are kept, and nothing that leads to its records."""
+    passes.KEPT.clear()
+    source = MemorySource(FRAME, SCHEMA)
+    gone = weakref.ref(source)
+    chunked(source).run(lambda oracle: oracle.sum(SUM, row).value, insecure_seed=1)
+    del source
+    gc.collect()
+    assert passes.KEPT
+    assert gone() is None

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dpmcmc.accounting.parallel import Parallel
     from dpmcmc.accounting.partition import Partition
     from dpmcmc.accounting.selection import Selected, repeat_and_select
+    from dpmcmc.accounting.spherical_laplace import SphericalLaplace
 
 __all__ = [
     "ACCOUNTANTS",
@@ -55,6 +56,7 @@ __all__ = [
     "PoissonGaussian",
     "RatioApproximation",
     "Selected",
+    "SphericalLaplace",
     "compose",
     "delta",
     "epsilon",
@@ -80,6 +82,7 @@ _HOMES: Mapping[str, str] = {
     "parallel": "Parallel",
     "partition": "Partition",
     "selection": "Selected repeat_and_select",
+    "spherical_laplace": "SphericalLaplace",
 }
 """The modules of names."""
 

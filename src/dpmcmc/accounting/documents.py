@@ -13,11 +13,18 @@ DEEPEST = 32
 def read_json(document: str, what: str) -> Any:
     """Return what a JSON text holds; `what` names it in the refusal."""
     try:
-        return json.loads(document)
+        return json.loads(document, object_pairs_hook=_named_once)
     except (ValueError, TypeError) as error:
         raise InvalidArgument(f"{what} is not JSON: {error}") from error
     except RecursionError:
         raise InvalidArgument(f"{what} has too many levels") from None
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; which of two values of one name counts would be up to the reader."""
+    if len(named := dict(pairs)) < len(pairs):
+        raise ValueError("an object has two values of one name")
+    return named
 
 
 def check_levels(plain: object, what: str) -> None:

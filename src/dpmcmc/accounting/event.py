@@ -22,7 +22,7 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.documents import check_levels, read_json
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
-_ELSEWHERE = {"Parallel": "parallel", "Selected": "selection"}  # modules that may not be imported when one is read
+_ELSEWHERE = {"Parallel": "parallel", "Selected": "selection", "SphericalLaplace": "spherical_laplace"}  # modules
 
 
 class Event:

@@ -15,7 +15,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import NDArray
 from scipy import special
 
-from dpmcmc.accounting import barker, decisions, gaussian, loss, schedule
+from dpmcmc.accounting import barker, decisions, gaussian, loss, schedule, spherical_laplace
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import (
     AcceptBit,
@@ -28,10 +28,11 @@ from dpmcmc.accounting.event import (
     counts,
 )
 from dpmcmc.accounting.loss import Masses
+from dpmcmc.accounting.spherical_laplace import SphericalLaplace
 
 Values: TypeAlias = NDArray[np.float64]
 
-_SUPPORTED = {Gaussian, AcceptBit, PoissonGaussian, FixedBatchGaussian, LogisticBit, BarkerTest}
+_SUPPORTED = {Gaussian, AcceptBit, PoissonGaussian, FixedBatchGaussian, LogisticBit, BarkerTest, SphericalLaplace}
 _CELLS_PER_DEVIATION = 20  # discretisation adds at most 1/1600 to the variance of the loss
 _COARSEST = 1e-3
 _LARGEST_GRID = 2**20
@@ -85,6 +86,8 @@ def _deviation(part: Event) -> float:
     full = _full_loss(part)
     if isinstance(part, LogisticBit):
         return full / 2
+    if isinstance(part, SphericalLaplace):
+        return full / math.sqrt(part.num_coordinates)
     return min(_rate(part) * math.sqrt(math.expm1(min(full**2, 1.0))), full)
 
 
@@ -97,6 +100,8 @@ def _full_loss(part: Event) -> float:
             return (2 if adjacency is Adjacency.REPLACE_ONE else 1) / noise
         case LogisticBit(sensitivity=sensitivity):
             return sensitivity
+        case SphericalLaplace():
+            return part.largest_loss
         case BarkerTest(batch_size=b, variance=variance, clip_fraction=kappa):
             return math.sqrt(4 * kappa / (b * (variance - kappa)))
         case _:
@@ -116,7 +121,7 @@ def _rate(part: Event) -> float:
 def _reach(part: Event) -> float:
     """Return an epsilon beyond which one step's delta is negligible (about e^-50); what is left counts as infinity."""
     full = _full_loss(part)
-    if isinstance(part, LogisticBit):
+    if isinstance(part, LogisticBit | SphericalLaplace):
         return full
     tail = 1.1 * (full**2 / 2 + full * math.sqrt(-2 * _LOG_NEGLIGIBLE))
     return _sampled(np.array([tail]), 1 / _rate(part)).item()
@@ -141,6 +146,8 @@ def _step(part: Event, interval: float) -> _Step:
             forward = backward = decisions.logistic_profile(grid, sensitivity)
         case Gaussian(noise_multiplier=z):
             forward = backward = _gaussian_profile(grid, z)
+        case SphericalLaplace():
+            forward = backward = spherical_laplace.profile(grid, part)
         case FixedBatchGaussian(noise_multiplier=z):
             forward = backward = rate * _gaussian_profile(_sampled(grid, rate), z)
         case BarkerTest():

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dpmcmc.accounting import barker, decisions, schedule, selection
+from dpmcmc.accounting import barker, decisions, schedule, selection, spherical_laplace
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import (
     AcceptBit,
@@ -28,6 +28,7 @@ from dpmcmc.accounting.event import (
     counts,
 )
 from dpmcmc.accounting.selection import Selected
+from dpmcmc.accounting.spherical_laplace import SphericalLaplace
 
 Orders: TypeAlias = NDArray[np.float64]
 Curve: TypeAlias = Callable[[Orders, Any], NDArray[np.float64]]
@@ -183,4 +184,5 @@ _CURVES: dict[type[Event], Curve] = {
     BarkerTest: _barker,
     RatioApproximation: _ratio_approximation,
     Selected: _selected,
+    SphericalLaplace: spherical_laplace.divergences,
 }

@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 
+from dpmcmc.accounting import spherical_laplace
 from dpmcmc.accounting.event import AcceptBit, Event, Gaussian, LogisticBit, counts
+from dpmcmc.accounting.spherical_laplace import SphericalLaplace
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ def curve(event: Event) -> ConcentratedCurve | None:
                 rhos.append(times / (2 * z * z))
             case LogisticBit(sensitivity=sensitivity):
                 rhos.append(times * sensitivity**2 / 8)
+            case SphericalLaplace():
+                rhos.append(times * spherical_laplace.rho(part))
             case _:
                 return None
     return ConcentratedCurve(math.fsum(rhos))

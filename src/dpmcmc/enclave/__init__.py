@@ -24,6 +24,7 @@ from dpmcmc.enclave.mechanisms.log_ratio import LogRatio, PenaltyTest
 from dpmcmc.enclave.mechanisms.minibatch_log_ratio import MinibatchLogRatio
 from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount
 from dpmcmc.enclave.mechanisms.remainder_test import RemainderTest
+from dpmcmc.enclave.mechanisms.spherical_laplace_sum import SphericalLaplaceSum
 from dpmcmc.enclave.mechanisms.subsampled_gradient import SubsampledGradientSum
 from dpmcmc.enclave.mechanisms.sum import Sum
 from dpmcmc.enclave.oracle import Noisy, Oracle
@@ -55,6 +56,7 @@ __all__ = [
     "PrivateData",
     "RemainderTest",
     "Session",
+    "SphericalLaplaceSum",
     "SubsampledGradientSum",
     "Sum",
     "WithoutReplacement",

@@ -93,6 +93,26 @@ def recogniser(leaves: Sequence[Any]) -> Callable[[Any], bool]:
     return is_table
 
 
+def lies_in(array: Any, held: Sequence[Any]) -> bool:
+    """Say whether an array is one of those that are held, or shares memory with one: by address, not by value."""
+    if any(one is array for one in held):
+        return True
+    mine = _memory(array)
+    return any(start < end and first < last for one in held for first, end in _memory(one) for start, last in mine)
+
+
+def _memory(array: Any) -> list[tuple[int, int]]:
+    """Return where in memory an array lies: the first byte of each part of it, and the byte behind it."""
+    if isinstance(array, np.ndarray):
+        return [np.lib.array_utils.byte_bounds(array)]
+    if not isinstance(array, jax.Array) or isinstance(array, jax.core.Tracer) or array.is_deleted():
+        return []
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
+        return []
+    parts = [shard.data for shard in array.addressable_shards]
+    return [(part.unsafe_buffer_pointer(), part.unsafe_buffer_pointer() + part.nbytes) for part in parts]
+
+
 def _reference(leaf: Any) -> Any:
     """Return a weak reference to an array that the owner still holds, to recognise it in a program."""
     try:

@@ -152,10 +152,10 @@ class PrivateData(Vault):
         try:
             yield paid
         except Exception:
-            if not journal.num_begun and settle(reservation, paid.close()):
+            if not journal.num_begun and paid.settle():
                 journal.forget()
             raise
-        if settle(reservation, paid.close()):
+        if paid.settle():
             journal.forget()
 
     def select(

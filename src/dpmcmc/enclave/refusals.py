@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from jax.extend.core import JaxprEqn
 
 from dpmcmc.enclave.core.allowed import found
-from dpmcmc.enclave.lines import innermost_line, line_of
-from dpmcmc.errors import BudgetExceeded, InvalidArgument, OperationRefused, ReleaseRefused
+from dpmcmc.enclave.lines import current_line, innermost_line, line_of
+from dpmcmc.errors import BudgetExceeded, InvalidArgument, OperationRefused, ReleaseRefused, RunRefused
 
 _LOOP = "all records are computed in one loop that ends with the slowest of them"
 _SOLVER = "how it treats many matrices at once is up to a library, and was not shown to keep records apart"
@@ -133,6 +133,14 @@ def not_reserved() -> BudgetExceeded:
     )
 
 
+def not_this_process() -> RunRefused:
+    """Return the refusal of a copy of the process that reserved."""
+    return RunRefused(
+        "a reservation is used by another process than the one that made it, a copy of it (os.fork, multiprocessing): "
+        "both would spend it. Nothing was executed; run programs in the process that reserved, or reserve in each"
+    )
+
+
 def not_these_cells() -> ReleaseRefused:
     """Return the refusal of cells that are none."""
     return ReleaseRefused(
@@ -166,9 +174,60 @@ def no_plain_field(kind: str, name: str, found: str) -> ReleaseRefused:
     )
 
 
+def differentiated() -> ReleaseRefused:
+    """Return the refusal of a derivative of a release."""
+    return ReleaseRefused(
+        f"dp_release is differentiated at {current_line()}: a noisy release has no derivative; wrap the released "
+        "value, or the position it is asked at, in jax.lax.stop_gradient"
+    )
+
+
+def performed_outside() -> ReleaseRefused:
+    """Return the refusal of a release that nobody audited."""
+    return ReleaseRefused(
+        f"dp_release is performed outside an audited run, at {current_line()}: "
+        "pass the program to PrivateData.run, which prices it, charges it and executes it"
+    )
+
+
 def other_shapes(equation: JaxprEqn) -> ReleaseRefused:
-    """Return the refusal of a release whose plan has other results."""
-    return ReleaseRefused(f"dp_release at {line_of(equation)} would give other shapes than the program was traced with")
+    """Return the refusal of a release whose function is another when it is called again."""
+    return ReleaseRefused(
+        f"dp_release at {line_of(equation)} gives other shapes than it was traced and priced for: the function "
+        "that it applies to a record must give the same shape every time it is called"
+    )
+
+
+def no_gate() -> RunRefused:
+    """Return the refusal of a compiled program without the gate."""
+    return RunRefused(
+        "the compiled program has no operation of the gate: no release is left in it, and nothing was executed. If "
+        "what it returns depends on the value of no release, return one, or ask for none; else please report it"
+    )
+
+
+def floating_gate(operation: str, name: str, behind: str) -> RunRefused:
+    """Return the refusal of a compiled program whose gate is mixed with floating point."""
+    return RunRefused(
+        f"the compiler put {operation} {name!r} on floating point into the gate, in front of {behind!r}: what one "
+        "record adds could differ from what is checked. Nothing was executed; use another version of jaxlib"
+    )
+
+
+def no_capacity() -> InvalidArgument:
+    """Return the refusal of a table whose number of records is private and for which no capacity is stated."""
+    return InvalidArgument(
+        "capacity=None must be stated under add_or_remove_one, where the number of records is private: "
+        "give a round number that is known without the data, and never below the number of records"
+    )
+
+
+def small_capacity(stated: int) -> InvalidArgument:
+    """Return the refusal of a capacity that does not hold."""
+    return InvalidArgument(
+        f"capacity={stated} is less than the number of records, which is private under add_or_remove_one; "
+        "state one that holds whatever table there may be"
+    )
 
 
 def other_data(equation: JaxprEqn) -> ReleaseRefused:

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ from dpmcmc.diagnostics.quality import Quality, both, judge_chains
 from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.fitting.budget_split import make_pilot, refuse_useless
 from dpmcmc.fitting.choice import choose
-from dpmcmc.fitting.models import as_model
+from dpmcmc.fitting.models import MODELS_KEPT, as_model
 from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.fitting.recipes import RECIPES
 from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, centred_questions
@@ -268,10 +268,11 @@ def _begin(model: Model, init: Any) -> tuple[Layout, Begin]:
     return layout, Begin(starts[0], jax.device_put(widths.astype(np.float32)))
 
 
+@lru_cache(maxsize=MODELS_KEPT)
 def _prior_positions(model: Model) -> Any:
     """Return many draws from the prior, as arrays on the host with an axis of draws in front, if there can be any."""
-    if model.prior_sample is not None:
-        return model.prior_sample.positions
+    if model.prior_draws is not None:
+        return model.prior_draws.positions
     draw = model.sample_prior
     if draw is None:
         return None

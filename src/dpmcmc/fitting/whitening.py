@@ -46,6 +46,5 @@ def whitened(model: Model, layout: Layout, approximation: GaussianApproximation)
         constrain=lambda z: model.constrain(original(z)),
         unconstrain=lambda z: z,
         sample_prior=lambda key: jax.random.normal(key, (layout.dimension,)),
-        prior_sample=None,
         position=jax.ShapeDtypeStruct((layout.dimension,), approximation.centre.dtype),
     )

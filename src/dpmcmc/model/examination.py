@@ -27,6 +27,8 @@ class PriorSample(NamedTuple):
     positions: Any
     parameters: Any
     """What the first of them are as people read them."""
+    made_by: tuple[Any, Any] = (None, None)
+    """The model's `sample_prior` and `constrain`."""
 
 
 def answers(*questions: Question) -> list[Any]:
@@ -42,8 +44,8 @@ def answers(*questions: Question) -> list[Any]:
 def prior_question(draw: Callable[[jax.Array], Any], read: Callable[[Any], Any]) -> Question:
     """Return what asks for draws from a prior: `draw` gives a position for a key, `read` what it is to people."""
 
-    def sample(seed: jax.Array) -> PriorSample:
+    def sample(seed: jax.Array) -> tuple[Any, Any]:
         positions = jax.vmap(draw)(jax.random.split(jax.random.key(seed), PRIOR_POSITIONS))
-        return PriorSample(positions, jax.vmap(read)(jax.tree.map(lambda leaf: leaf[:PRIOR_DRAWS], positions)))
+        return positions, jax.vmap(read)(jax.tree.map(lambda leaf: leaf[:PRIOR_DRAWS], positions))
 
     return Question(sample, (np.uint32(0),))  # an argument: XLA would work out constants slowly

@@ -30,7 +30,7 @@ class Model:
         constrain: maps a position to the parameters that people read, a mapping from names to arrays.
         unconstrain: maps such parameters to a position; what `constrain` undoes.
         sample_prior: ``sample_prior(key)`` draws a position from the prior; None if the prior cannot be drawn from.
-        prior_sample: draws from the prior that were made when the model was; None if `sample_prior` is to be asked.
+        prior_sample: draws from the prior that were made when the model was; `prior_draws` has them.
         position: shapes and types of a position, as a pytree of `jax.ShapeDtypeStruct`; None if nobody said.
         observed: the numbers of a record that the likelihood is the density of, and their laws; None if nobody knows.
     """
@@ -47,6 +47,12 @@ class Model:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "temperature", validation.positive("temperature", self.temperature))
+
+    @property
+    def prior_draws(self) -> PriorSample | None:
+        """Draws from the prior, if some were made and nobody put another prior or another way to read positions in."""
+        sample = self.prior_sample
+        return None if sample is None or sample.made_by != (self.sample_prior, self.constrain) else sample
 
     def tempered(self, temperature: float) -> Self:
         """Return the same model with its likelihood raised to another power."""

@@ -123,14 +123,15 @@ def from_numpyro(
     if observed is not None and (densities is None or not is_whole(observed, of_densities, position, record)):
         observed = None
     invert = replay(lambda values: unconstrained(call, values, nobody), parameters=value_shapes)
+    constrain = replay(lambda position: named(read(position)), position=position)
     return Model(
         replay(log_prior, position=position),
         log_likelihood,
         temperature=temperature,
-        constrain=replay(lambda position: named(read(position)), position=position),
+        constrain=constrain,
         unconstrain=lambda parameters: invert(_only(parameters, value_shapes)),
         sample_prior=draw_position,
-        prior_sample=None if sample is None else PriorSample(sample.positions, named(sample.parameters)),
+        prior_sample=sample and PriorSample(sample[0], named(sample[1]), (draw_position, constrain)),
         position=position,
         observed=observed,
     )

@@ -107,7 +107,6 @@ def remainder(model: Model, centre: Any, terms: Any) -> Model:
         constrain=lambda displacement: model.constrain(original(displacement)),
         unconstrain=lambda parameters: ravel_pytree(model.unconstrain(parameters))[0] - flat,
         sample_prior=None,
-        prior_sample=None,
         position=jax.ShapeDtypeStruct(flat.shape, flat.dtype),
         observed=None,
     )

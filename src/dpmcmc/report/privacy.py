@@ -20,10 +20,12 @@ from dpmcmc.accounting.event import (
 )
 from dpmcmc.accounting.parallel import Parallel
 from dpmcmc.accounting.selection import Selected
+from dpmcmc.accounting.spherical_laplace import SphericalLaplace
 from dpmcmc.schema import Schema
 
 _KINDS: dict[type[Event], str] = {
     Gaussian: "a sum over all records, with Gaussian noise",
+    SphericalLaplace: "a sum over all records, with spherical Laplace noise",
     AcceptBit: "an accept decision, made by a noisy ratio that stayed hidden",
     LogisticBit: "an accept decision of a Barker test over all records",
     BarkerTest: "an accept decision of a Barker test on a secret batch",

@@ -166,8 +166,8 @@ def prior_draws(model: Model) -> dict[str, np.ndarray]:
     """Return draws from the prior as people read them, (1, draw, ...); the same in every run, and no secret."""
     if model.sample_prior is None:
         return {}
-    if model.prior_sample is not None:
-        return {name: np.asarray(leaf)[None] for name, leaf in by_name(model.prior_sample.parameters).items()}
+    if model.prior_draws is not None:
+        return {name: np.asarray(leaf)[None] for name, leaf in by_name(model.prior_draws.parameters).items()}
     if isinstance(model, FormulaModel) and model.is_as_read:
         drawn = draw_prior(model.coordinates, np.random.default_rng(0), PRIOR_DRAWS)
         return {name: values[None] for name, values in constrain_all(model.coordinates, drawn).items()}

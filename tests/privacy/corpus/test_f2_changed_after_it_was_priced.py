@@ -216,6 +216,8 @@ def test_what_prices_and_reports_hold_is_not_what_is_charged():
         spoil(charge.event)
     object.__setattr__(report, "charges", ())
     for planned in report.plans:
+        assert planned.plan.with_arguments is None, "who has the numbers of a plan can write to its gate"
+        assert not planned.plan.draw(None, [], None)
         object.__setattr__(planned.plan, "draw", lambda *_: [jnp.zeros((1, 1))])
         object.__setattr__(planned.plan, "is_gated", False)
     with data.reserve(data.price(program)) as paid:

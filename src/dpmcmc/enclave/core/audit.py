@@ -12,15 +12,21 @@ the auditor has four things to prove before anything runs:
 3. The program around the releases uses listed operations alone, too: nothing in it calls back to Python.
 4. No array that looks like a copy of the table is closed over. Copies outside the vault are beyond any proof; the
    auditor refuses what it can recognise without looking at a value.
+
+What is priced is what is executed: a release is resolved once, here, to a plan that is priced and drawn as it is, of a
+mechanism made anew, cells made anew and facts that no program is given. From then on it is known by the identity of its
+equation, which is held; jaxprs are copies that nobody else holds, and whoever asks for a price or a report gets objects
+of his own. So it does not matter what is changed afterwards, or what says that it is equal.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, cast
 
 import jax
-from jax.extend.core import Jaxpr, JaxprEqn, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
 from dpmcmc.enclave.copies import check_constants
@@ -36,7 +42,6 @@ from dpmcmc.enclave.core.release import (
     inner_jaxprs,
     num_releases,
     outputs_of,
-    own_copy,
     queries_of_one_chain,
 )
 from dpmcmc.enclave.lines import line_of
@@ -111,9 +116,9 @@ class Audit:
 
     @property
     def shown(self) -> "Audit":
-        """The same for whoever asks: of objects of its own, which may be written to."""
+        """The same for whoever asks: of objects of its own, which may be written to, and with nothing to draw by."""
         charges = [replace(one, event=genuine(one.event, with_cells=True)) for one in self.charges]
-        return Audit(tuple(charges), tuple(replace(one, plan=replace(one.plan), cells=None) for one in self.plans), {})
+        return Audit(tuple(charges), tuple(replace(one, plan=_shown(one.plan), cells=None) for one in self.plans), {})
 
     def place(self, equation: JaxprEqn) -> int:
         """Return which of the plans a release has."""
@@ -158,11 +163,39 @@ def audit(
     return Audit(tuple(charges), tuple(plans), places)
 
 
+def _shown(plan: ReleasePlan) -> ReleasePlan:
+    return ReleasePlan(plan.outputs, genuine(plan.event), lambda *_: (), path=plan.path, is_gated=plan.is_gated)
+
+
 def _price(planned: Planned, facts: Facts) -> Event:
     event = genuine(planned.plan.event)
     if MODES[facts.noise].claim is Claim.NONE:
         event = event + NonPrivate()
     return event if planned.cells is None else planned.cells.price(event)
+
+
+def own_copy(closed: Any) -> Any:
+    """Return a closed jaxpr that nobody else holds, at any depth; its constants are those of the other.
+
+    JAX hands the jaxpr of a jitted function to all who trace it: its list of equations, and their parameters, could be
+    changed after they were audited. Each is copied once, for XLA is given it once.
+    """
+    made: dict[int, Any] = {}
+
+    def copied(value: Any) -> Any:
+        if type(value) is tuple or type(value) is list:
+            return type(value)(map(copied, value))
+        if type(value) is dict:
+            return {name: deepcopy(one) if name == "_prim" else copied(one) for name, one in value.items()}
+        if id(value) not in made:
+            if isinstance(value, ClosedJaxpr):
+                made[id(value)] = value.replace(jaxpr=copied(value.jaxpr))
+            elif isinstance(value, Jaxpr):
+                eqns = [equation.replace(params=copied(equation.params)) for equation in value.eqns]
+                made[id(value)] = value.replace(eqns=eqns)
+        return made.get(id(value), value)
+
+    return copied(closed)
 
 
 def executable(program: Any, audited: Audit) -> Callable[..., list[Any]]:

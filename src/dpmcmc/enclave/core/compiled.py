@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from dpmcmc.enclave.core.gate import SCOPE
+from dpmcmc.enclave.refusals import floating_gate, no_gate
 from dpmcmc.errors import RunRefused
 
 _INSTRUCTION = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = (.*)$")
@@ -48,10 +49,7 @@ def check_compiled(text: str) -> None:
                 found = True
                 program.check(instruction, instructions)
     if not found:
-        raise RunRefused(
-            "the compiled program has no operation of the gate: what one record adds would not be checked. Nothing was "
-            "executed; this is a fault of the compiler or of this library, please report it"
-        )
+        raise no_gate()
 
 
 class _Program:
@@ -78,11 +76,7 @@ class _Program:
             source = neighbours[one.operands[0]] if one.operation == "get-tuple-element" else one
             is_end = source.operation in _ENDS or self._is_loop(source)
             if not (self._is_integer(one) or (is_end and one.shape.startswith("("))):
-                raise RunRefused(
-                    f"the compiler put {one.operation} {one.name!r} on floating point into the gate, in front of "
-                    f"{instruction.name!r}: what one record adds could differ from what is checked. Nothing was "
-                    "executed; use another version of jaxlib"
-                )
+                raise floating_gate(one.operation, one.name, instruction.name)
             if not is_end:
                 open_ends += [neighbours[name] for name in one.operands]
 

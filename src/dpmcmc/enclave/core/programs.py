@@ -12,12 +12,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpmcmc.enclave.core.audit import Audit, audit, executable
+from dpmcmc.enclave.core.audit import Audit, audit, executable, own_copy
 from dpmcmc.enclave.core.cells import shapes_of
 from dpmcmc.enclave.core.compiled import check_compiled
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Placement, Slots
-from dpmcmc.enclave.core.release import own_copy
 from dpmcmc.enclave.lines import line_of_error
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity, Oracle

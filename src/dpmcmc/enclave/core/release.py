@@ -12,7 +12,6 @@ performed releases differ in r or in o, so no two share noise, whatever the prog
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NoReturn, cast
@@ -22,14 +21,14 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import source_info_util
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, jaxprs_in_params, primitives
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive, jaxprs_in_params, primitives
 from jax.interpreters import ad, batching, mlir
 
 from dpmcmc.enclave.core.cells import Cells, facts_of, genuine_cells
 from dpmcmc.enclave.core.mechanism import Mechanism, Term, contribution_of, is_certified, plan_of
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.lines import current_line, line_of
-from dpmcmc.enclave.refusals import not_certified
+from dpmcmc.enclave.refusals import differentiated, not_certified, other_shapes, performed_outside
 from dpmcmc.errors import ReleaseRefused
 
 dp_release = Primitive("dp_release")
@@ -64,30 +63,6 @@ def outputs_of(equation: JaxprEqn, num_chain_axes: int = 0) -> tuple[jax.ShapeDt
 def inner_jaxprs(equation: JaxprEqn) -> Iterator[Jaxpr]:
     """Yield the jaxprs that an operation carries, whatever it does with them."""
     yield from jaxprs_in_params(equation.params)
-
-
-def own_copy(closed: Any) -> Any:
-    """Return a closed jaxpr that nobody else holds, at any depth; its constants are those of the other.
-
-    JAX hands the jaxpr of a jitted function to all who trace it: its list of equations, and their parameters, could be
-    changed after they were audited. Each is copied once, for XLA is given it once.
-    """
-    made: dict[int, Any] = {}
-
-    def copied(value: Any) -> Any:
-        if type(value) is tuple or type(value) is list:
-            return type(value)(map(copied, value))
-        if type(value) is dict:
-            return {name: deepcopy(one) if name == "_prim" else copied(one) for name, one in value.items()}
-        if id(value) not in made:
-            if isinstance(value, ClosedJaxpr):
-                made[id(value)] = value.replace(jaxpr=copied(value.jaxpr))
-            elif isinstance(value, Jaxpr):
-                eqns = [equation.replace(params=copied(equation.params)) for equation in value.eqns]
-                made[id(value)] = value.replace(eqns=eqns)
-        return made.get(id(value), value)
-
-    return copied(closed)
 
 
 def is_literal(atom: Any) -> bool:
@@ -157,9 +132,7 @@ def _execute(jaxpr: Any, arguments: Sequence[Any], place: Place, perform: Perfor
         elif equation.primitive in CALLS:
             results = _execute(called(equation), operands, place, perform)
         else:
-            raise ReleaseRefused(
-                f"a release inside {equation.primitive.name} at {line_of(equation)} cannot be executed"
-            )
+            raise ReleaseRefused(f"a release inside {equation.primitive.name} cannot be executed")
         place = replace(place, number=place.number + releases)
         values.update(zip(equation.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
@@ -196,10 +169,7 @@ def answers(equation: JaxprEqn, drawn: Sequence[Any]) -> list[Any]:
     """Return what was drawn, one leading axis for the chains, as the results of a release."""
     results = [result.reshape((*equation.params["chains"], *result.shape[1:])) for result in drawn]
     if [(result.shape, result.dtype) for result in results] != [(o.shape, o.dtype) for o in outputs_of(equation)]:
-        raise ReleaseRefused(
-            f"dp_release at {line_of(equation)} gives other shapes than it was priced for: the function "
-            "that it applies to a record must give the same shape every time it is called"
-        )
+        raise other_shapes(equation)
     return results
 
 
@@ -266,17 +236,11 @@ def _batch(operands: Sequence[Any], axes: Sequence[Any], *, chains: tuple[int, .
 
 
 def _differentiate(*_: Any, **__: Any) -> NoReturn:
-    raise ReleaseRefused(
-        f"dp_release is differentiated at {current_line()}: a noisy release has no derivative; wrap the released "
-        "value, or the position it is asked at, in jax.lax.stop_gradient"
-    )
+    raise differentiated()
 
 
 def _outside(*_: Any, **__: Any) -> NoReturn:
-    raise ReleaseRefused(
-        f"dp_release is performed outside an audited run, at {current_line()}: "
-        "pass the program to PrivateData.run, which prices it, charges it and executes it"
-    )
+    raise performed_outside()
 
 
 dp_release.def_impl(_outside)

@@ -1,5 +1,6 @@
 """A price that was set aside for several programs: a sampler that runs in segments pays once, before its first one."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
@@ -9,10 +10,10 @@ import jax
 
 from dpmcmc.accounting.event import Event, NonPrivate, compose, genuine
 from dpmcmc.accounting.parallel import contains, remove
-from dpmcmc.accounting.payer import Reservation, check_standing
+from dpmcmc.accounting.payer import Reservation, check_standing, settle
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity
-from dpmcmc.enclave.refusals import not_reserved
+from dpmcmc.enclave.refusals import not_reserved, not_this_process
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,18 @@ class Ready:
 class Session:
     """Executes audited programs as long as what was set aside lasts; `PrivateData.reserve` hands it out."""
 
-    __slots__ = ("_closed", "_left", "_lock", "_paths", "_ready", "_reservation", "_seed", "_spent", "entry")
+    __slots__ = (
+        "_closed",
+        "_left",
+        "_lock",
+        "_paths",
+        "_process",
+        "_ready",
+        "_reservation",
+        "_seed",
+        "_spent",
+        "entry",
+    )
 
     def __init__(
         self,
@@ -53,7 +65,7 @@ class Session:
         self._seed = insecure_seed
         self._spent: list[Event] = []
         self._paths: set[str] = set()
-        self._closed = False
+        self._closed, self._process = False, os.getpid()
 
     @property
     def spent(self) -> Event:
@@ -61,11 +73,14 @@ class Session:
         insecure = [NonPrivate()] if self._spent and self._seed is not None else []
         return genuine(compose([*self._spent, *insecure]), with_cells=True)  # nobody is shown what is settled
 
+    @jax.transfer_guard("allow")
     def run(self, program: Callable[..., Any], *arguments: Any, model: LogDensity | None = None) -> Any:
         """Audit ``program(oracle, *arguments)``, take its price from what was set aside, and execute it.
 
         Before that the ledger is read once: if it cannot be, or if somebody has settled the run, nothing is executed.
         """
+        if os.getpid() != self._process:
+            raise not_this_process()
         ready = self._ready(program, arguments, model)
         with self._lock:
             if self._closed or not contains(self._left, ready.event):
@@ -104,3 +119,7 @@ class Session:
         with self._lock:
             self._closed = True
             return self.spent
+
+    def settle(self) -> bool:
+        """Close, and settle at what was spent; return whether it is so. A copy of the process settles nothing."""
+        return os.getpid() == self._process and settle(self._reservation, self.close())

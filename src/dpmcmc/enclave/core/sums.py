@@ -21,7 +21,7 @@ from dpmcmc.enclave.core.gate import Ball, Chunk, Gate, MovableBall, gated_sum
 from dpmcmc.enclave.core.mechanism import Contribution, OfSum, ReleasePlan
 from dpmcmc.enclave.core.metadata import Facts, at_once
 from dpmcmc.enclave.core.places import Slots, sum_parts
-from dpmcmc.enclave.noise.discrete_gaussian import Law, approximation, law
+from dpmcmc.enclave.noise.discrete_gaussian import approximation, law
 from dpmcmc.enclave.noise.modes import draw_noise
 
 ENTRIES_ON_GPU = 2**26
@@ -72,7 +72,7 @@ def reference_sum(
     return sum_parts(of_part, slots)
 
 
-def noisy(mode: str, total: Wide, granularity: Any, scale: float | Law, keys: jax.Array) -> jax.Array:
+def noisy(mode: str, total: Wide, granularity: Any, scale: Any, keys: jax.Array) -> jax.Array:
     """Return sums with noise, as floating point; a granularity a chain, and a key, used here and nowhere else."""
 
     def of_chain(total: Wide, key: jax.Array, granularity: jax.Array) -> jax.Array:
@@ -98,13 +98,27 @@ def lattice_event(noise_multiplier: float, num_coordinates: int, lattice: Lattic
     return Gaussian(noise_multiplier) + approximation(num_coordinates, lattice.scale)
 
 
+class SumNoise(NamedTuple):
+    """The noise of a lattice sum: what it is in accounting terms, how it is drawn, and the variance of a coordinate."""
+
+    event: Event
+    law: Callable[[], Any]
+    variance: Any
+
+
+def gaussian_noise(noise_multiplier: float, num_coordinates: int, lattice: Lattice) -> SumNoise:
+    """Return discrete Gaussian noise."""
+    event = lattice_event(noise_multiplier, num_coordinates, lattice)
+    return SumNoise(event, lambda: law(lattice.scale), noise_variance(lattice))
+
+
 class Numbers(NamedTuple):
     """Everything that the lattice of a sum decides, and the constants of what is added up: arguments of a program."""
 
     granularity: Any
     gate: MovableBall
     aim: Any  # for `quantise.vector`
-    law: Law
+    law: Any
     constants: Any
 
 
@@ -140,16 +154,22 @@ class ReferenceSum:
 
 
 def plain_sum(
-    facts: Facts, clip: float, noise_multiplier: float, contribution: Contribution, num_coordinates: int
+    facts: Facts,
+    clip: float,
+    noise_multiplier: float,
+    contribution: Contribution,
+    num_coordinates: int,
+    noise_of: Callable[[float, int, Lattice], SumNoise] = gaussian_noise,
 ) -> ReleasePlan:
     """Return the plan of a noisy sum of vectors that are held to a constant clip, by the reference path."""
     lattice = vector_lattice(clip, noise_multiplier, facts)
+    noise = noise_of(noise_multiplier, num_coordinates, lattice)
     gate = Ball(lattice.bound, num_coordinates).movable
 
     def with_arguments(flatten: Callable[[Contribution], tuple[Any, Any]]) -> tuple[ReferenceSum, Numbers]:
         evaluate, constants = flatten(contribution)
         aim, single = quantise.aim_of(lattice.bound, num_coordinates), np.float32(cast(float, lattice.granularity))
-        numbers = Numbers(single, gate, aim, law(lattice.scale), constants)
+        numbers = Numbers(single, gate, aim, noise.law(), constants)
         return ReferenceSum(evaluate, facts.chunk_size, num_coordinates, facts.noise), numbers
 
     whole = cache(lambda: with_arguments(lambda own: (lambda _, queries, record: own(queries, record), ())))
@@ -159,11 +179,11 @@ def plain_sum(
 
     return ReleasePlan(
         outputs=(jax.ShapeDtypeStruct((num_coordinates,), jnp.float32),),
-        event=lattice_event(noise_multiplier, num_coordinates, lattice),
+        event=noise.event,
         draw=OfSum(
             lambda slots, *given: whole()[0].total(numbered(slots), *given),
             lambda slots, *given: whole()[0].finish(numbered(slots), *given),
         ),
-        variance=lambda _: noise_variance(lattice),
+        variance=lambda _: noise.variance,
         with_arguments=with_arguments,
     )

@@ -20,10 +20,10 @@ from dpmcmc import validation
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate, genuine
-from dpmcmc.accounting.payer import NobodyPays, Payer, choose_payer, settle
+from dpmcmc.accounting.payer import NobodyPays, Payer, choose_payer
 from dpmcmc.enclave.arguments import public
 from dpmcmc.enclave.bounds import as_tree, leaf_names, parse_bounds
-from dpmcmc.enclave.copies import recogniser
+from dpmcmc.enclave.copies import lies_in, recogniser
 from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.cells import Cells, intervals_of, slots_of
 from dpmcmc.enclave.core.metadata import Facts, admit
@@ -34,6 +34,7 @@ from dpmcmc.enclave.core.self_test import check_machine
 from dpmcmc.enclave.core.session import Ready, Session
 from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.oracle import LogDensity
+from dpmcmc.enclave.refusals import no_capacity, small_capacity
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
@@ -65,6 +66,7 @@ class Vault:
         "_shown",
         "_slots",
         "_structure",
+        "_unit",
     )
 
     def __init__(
@@ -86,8 +88,9 @@ class Vault:
     ) -> None:
         check_machine()
         relation = Adjacency.parse("adjacency", adjacency)
-        self._schema = schema
-        streamed = import_module(_ENGINES).streamed(records) if hasattr(records, "num_records") else None
+        self._schema, self._unit = schema, "record" if schema is None else schema.unit
+        may_stream = hasattr(type(records), "chunks") or hasattr(type(records), "partial_sum")
+        streamed = import_module(_ENGINES).streamed(records) if may_stream else None
         if streamed is None:
             admitted, limits, self._structure, self._is_given = _admitted(records, bounds)
             shapes = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in admitted]
@@ -119,7 +122,7 @@ class Vault:
     @property
     def unit(self) -> str:
         """What neighbouring data sets differ in, in words: a record, or a person with all rows; for certificates."""
-        return "record" if self._schema is None else self._schema.unit
+        return self._unit
 
     @property
     def _is_shuffled(self) -> bool:
@@ -139,9 +142,11 @@ class Vault:
             self._slots = self._placement.slots  # of one chunk, and their shapes alone
         self._cells: dict[Cells, Slots] = {}
         self._facts, is_given = replace(self._facts, places=id_of(seed)), self._is_given
+        slots, cells = self._slots, self._cells
 
         def is_table(leaf: Any) -> bool:
-            return isinstance(leaf, Vault) or is_given(leaf)
+            held = jax.tree.leaves([(one.rows, one.occupied) for one in (slots, *cells.values())])
+            return isinstance(leaf, Vault) or is_given(leaf) or lies_in(leaf, held)
 
         self._shown, shapes = self._facts.shown, self._placement.shapes(self._slots)
         self._programs = Programs(self._facts, self._shown, self._placement, shapes, is_table)
@@ -178,6 +183,7 @@ class Vault:
         """Return what `run` would charge for the program. Reads no record and charges nothing."""
         return self.audit(program, *arguments, model=model).event
 
+    @jax.transfer_guard("allow")
     def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
         """Return the price of a program, release by release, or raise `AuditError`."""
         return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit.shown
@@ -213,8 +219,9 @@ class Vault:
         try:
             yield paid
         finally:
-            settle(reservation, paid.close())
+            paid.settle()
 
+    @jax.transfer_guard("allow")
     def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
         handed = public(arguments, self._programs.is_table)
@@ -262,13 +269,7 @@ def _public_size(adjacency: Adjacency, stated: int | None, counted: int) -> int:
             raise InvalidArgument("records has no row; expected at least one record")
         return counted
     if stated is None:
-        raise InvalidArgument(
-            "capacity=None must be stated under add_or_remove_one, where the number of records is private: "
-            "give a round number that is known without the data, and never below the number of records"
-        )
+        raise no_capacity()
     if counted > validation.integer("capacity", stated, at_least=1):
-        raise InvalidArgument(
-            f"capacity={stated} is less than the number of records, which is private under add_or_remove_one; "
-            "state one that holds whatever table there may be"
-        )
+        raise small_capacity(stated)
     return stated

@@ -11,6 +11,7 @@ from dpmcmc.enclave.core.cells import Cells
 from dpmcmc.enclave.core.places import tile_rows
 from dpmcmc.enclave.engines.partial import PartialProgram, as_integers
 from dpmcmc.enclave.sources.contract import changed
+from dpmcmc.errors import InvalidArgument
 
 MOST_ROWS, CHUNK_BYTES = 2**18, 2**25
 """How many slots a chunk has at most, and how many bytes its rows take at most, unless a tile has more."""
@@ -27,7 +28,7 @@ def rows_of_chunk(size: int, record: Any) -> int:
     width = sum(leaf.dtype.itemsize * max(int(np.prod(leaf.shape)), 1) for leaf in jax.tree.leaves(record))
     tile = tile_rows()
     most = max(min(MOST_ROWS, CHUNK_BYTES // width) // tile, 1) * tile
-    return min(most, -(-size // tile) * tile)
+    return min(most, max(-(-size // tile), 1) * tile)
 
 
 class LocalEngine:
@@ -44,12 +45,14 @@ class LocalEngine:
         self.bounds: dict[str, tuple[float, float]] = source.bounds
         self.record: dict[str, jax.ShapeDtypeStruct] = source.record
         self._rows = rows_of_chunk(self.num_records, self.record) if rows is None else rows
+        if self._rows < 1 or self._rows % tile_rows():
+            raise InvalidArgument(f"rows={rows} must be a multiple of {tile_rows()}, at least that")
 
     def rows(self, cells: Cells | None) -> int:
         """Return how many slots a chunk has: fewer where cells are short, so that little is read beside them."""
         if cells is None:
             return self._rows
-        shapes = [self._rows, *(size for size in _SHORTER if size < self._rows)]
+        shapes = [self._rows, *(size for size in _SHORTER if size < self._rows and not size % tile_rows())]
         return min(
             shapes, key=lambda rows: sum(end - first for first, end in _runs(cells.intervals, rows)) * (rows + _ASIDE)
         )
@@ -63,7 +66,7 @@ class LocalEngine:
         """Return the exact sums of a program over all chunks, or over those of some cells."""
         total: list[np.ndarray] = []
         under_way: deque[Any] = deque()
-        for leaves, occupied in self._chunks(cells):
+        for leaves, occupied in self.chunks(cells):
             under_way.append(program(leaves, occupied, public))
             if len(under_way) > _UNDER_WAY:
                 total = _added(total, as_integers(under_way.popleft()))
@@ -71,7 +74,7 @@ class LocalEngine:
             total = _added(total, as_integers(under_way.popleft()))
         return total
 
-    def _chunks(self, cells: Cells | None) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
+    def chunks(self, cells: Cells | None) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
         """Yield the leaves of each chunk that has a place that counts, in its order, and which slots count."""
         rows, intervals = self.rows(cells), [(0, self.num_records)] if cells is None else cells.intervals
         for first, end in _runs(intervals, rows):

@@ -56,85 +56,101 @@ def check_sums(audited: Audit) -> None:
             )
 
 
-class Pass:
-    """One pass over the records of some cells, for releases that are asked at once."""
+class _Releases:
+    """Releases of one pass, as functions of rows, of sums and of public values. No record is here."""
 
-    def __init__(self, together: Together, audited: Audit, facts: Facts, engine: Engine) -> None:
-        self._engine, self._together = engine, together
-        self._cells = audited.plans[audited.place(together.equations[0])].cells
-        self._asked = [_asked(equation, audited, facts) for equation in together.equations]
-        reads = sorted({leaf for asked in self._asked for leaf in asked.reads})
-        key = jax.eval_shape(lambda: rng.insecure_key(0))
-        Place(key, 0, 0, together.repetitions)  # pyright: ignore[reportArgumentType]
-        self._partial, self._finish = self._programs(reads, engine.rows(self._cells), facts)
+    def __init__(self, asked: Sequence[_Asked], repetitions: int) -> None:
+        self.asked, self._repetitions = asked, repetitions
+        self.reads = sorted({leaf for one in asked for leaf in one.reads})
+        self._numbers = [one.numbers for one in asked]
 
-    def _programs(self, reads: Sequence[int], length: int, facts: Facts) -> tuple[PartialProgram, Any]:
-        leaves = jax.tree.leaves(facts.record)
-        shapes = tuple((leaves[leaf].shape, leaves[leaf].dtype) for leaf in reads)
-        keys = tuple(asked.key and (asked.key, [reads.index(one) for one in asked.reads]) for asked in self._asked)
-        whole = None if None in keys else (str(shapes), length, tuple((key[0], *key[1]) for key in keys if key))
-        if whole is not None and whole in KEPT:
-            partial, finish = KEPT[whole]
-            return partial.reading(reads), finish
-        public = self._public([[_shape(atom) for atom in one.equation.invars] for one in self._asked])
-        partial = PartialProgram.of(self._sums, reads, leaves, length, public)
-        made = partial, self._compile_finish(partial)
-        _ = partial.compiled
-        if whole is not None:
-            KEPT[whole] = made
-            if len(KEPT) > MOST_KEPT:
-                del KEPT[next(iter(KEPT))]
-        return made
+    @property
+    def key(self) -> Any:
+        """What equal ones may share an executable by; None where one of the releases shares nothing."""
+        own = [(one.key, *map(self.reads.index, one.reads)) for one in self.asked if one.key is not None]
+        return tuple(own) if len(own) == len(self.asked) else None
 
-    def _public(self, operands: Sequence[Any]) -> list[Any]:
+    def public(self, operands: Sequence[Any]) -> list[Any]:
         """Return everything public that the pass is given, in one list."""
-        return jax.tree.leaves(([asked.numbers for asked in self._asked], list(operands)))
+        return jax.tree.leaves((self._numbers, list(operands)))
 
     def _apart(self, public: Sequence[Any]) -> tuple[list[Any], list[list[Any]]]:
-        """Return the numbers of the plans, and the operands of the releases, that `_public` put together."""
-        numbers = [asked.numbers for asked in self._asked]
-        operands = [[0] * len(asked.equation.invars) for asked in self._asked]
-        return jax.tree.unflatten(jax.tree.structure((numbers, operands)), public)
+        """Return the numbers of the plans, and the operands of the releases, that `public` put together."""
+        operands = [[0] * len(one.equation.invars) for one in self.asked]
+        return jax.tree.unflatten(jax.tree.structure((self._numbers, operands)), public)
 
-    def _sums(self, rows: Sequence[Any], occupied: Any, once: Any, public: Sequence[Any]) -> list[Any]:
-        reads = sorted({leaf for asked in self._asked for leaf in asked.reads})
-        given = dict(zip(reads, rows, strict=True))
+    def sums(self, rows: Sequence[Any], occupied: Any, once: Any, public: Sequence[Any]) -> list[Any]:
+        """Return the exact sums over the slots of one chunk, as words."""
+        given = dict(zip(self.reads, rows, strict=True))
 
         def of_release(asked: _Asked, numbers: Any, operands: list[Any]) -> Any:
             slots = Slots(asked.rows([given[leaf] for leaf in asked.reads]), occupied, once, numbers=numbers)
             queries = queries_of(asked.equation, operands)
             return asked.draw.total(asked.prepare(slots), queries, num_chains(asked.equation))
 
-        return [word for one in map(of_release, self._asked, *self._apart(public)) for word in one]
+        return [word for one in map(of_release, self.asked, *self._apart(public)) for word in one]
 
-    def _compile_finish(self, partial: PartialProgram) -> Any:
-        """Compile what makes releases of sums: once, roots of keys, the number of the turn, sums, public values."""
+    def finish(self, once: Any, roots: Any, repetition: Any, totals: Any, public: Sequence[Any]) -> list[list[Any]]:
+        """Return the results, from the root of each release's keys, the number of the turn, sums and public values."""
+        numbers, operands = self._apart(public)
 
-        def finish(once: Any, roots: Any, repetition: Any, totals: Any, public: Sequence[Any]) -> list[list[Any]]:
-            numbers, operands = self._apart(public)
+        def of_release(place: int, asked: _Asked) -> list[Any]:
+            at = Place(roots, place, repetition, self._repetitions)
+            keys = at.chain_keys(asked.equation, num_chains(asked.equation))
+            slots = Slots((), (), once, numbers=numbers[place])
+            queries = queries_of(asked.equation, operands[place])
+            return answers(asked.equation, asked.draw.finish(slots, totals[place], queries, keys))
 
-            def of_release(place: int, asked: _Asked) -> list[Any]:
-                at = Place(roots, place, repetition, self._together.repetitions)
-                keys = at.chain_keys(asked.equation, num_chains(asked.equation))
-                slots = Slots((), (), once, numbers=numbers[place])
-                queries = queries_of(asked.equation, operands[place])
-                return answers(asked.equation, asked.draw.finish(slots, totals[place], queries, keys))
+        return [of_release(place, asked) for place, asked in enumerate(self.asked)]
 
-            return [of_release(place, asked) for place, asked in enumerate(self._asked)]
 
-        words = iter(jax.eval_shape(partial.function, *partial.shapes))
-        totals = [Wide(high, low) for high, low in zip(words, words, strict=True)]
-        roots = jax.eval_shape(lambda: jax.random.split(rng.insecure_key(0), len(self._asked)))
-        shapes = (partial.shapes[2], roots, jax.ShapeDtypeStruct((), jnp.uint32), totals, partial.shapes[3])
-        with jax.disable_jit(False):
-            return jax.jit(finish).lower(*shapes).compile()
+class Pass:
+    """One pass over the records of some cells, for releases that are asked at once."""
+
+    def __init__(self, together: Together, audited: Audit, facts: Facts, engine: Engine) -> None:
+        if any(together.repetitions * num_chains(equation) >= 2**32 for equation in together.equations):
+            raise ReleaseRefused("a release is repeated too often to number its noise")
+        self._engine, self._numbers = engine, np.array(together.numbers)
+        self._cells = audited.plans[audited.place(together.equations[0])].cells
+        asked = [_asked(equation, audited, facts) for equation in together.equations]
+        self._releases = _Releases(asked, together.repetitions)
+        self._partial, self._finish = _programs(self._releases, engine.rows(self._cells), facts)
 
     def __call__(self, keys: jax.Array, operands: list[list[Any]], repetition: int) -> list[list[Any]]:
         """Return the results of the releases, given a key for each release of the program."""
-        public = self._public(operands)
+        public = self._releases.public(operands)
         totals = self._engine.partial_sum(self._partial, public, self._cells)
-        roots = keys[np.array(self._together.numbers)]
-        return self._finish(ONCE, roots, np.uint32(repetition), list(map(as_words, totals)), public)
+        words = list(map(as_words, totals))
+        return self._finish(ONCE, keys[self._numbers], np.uint32(repetition), words, public)
+
+
+def _programs(releases: _Releases, length: int, facts: Facts) -> tuple[PartialProgram, Any]:
+    """Return what is compiled for a pass over chunks of so many slots: as it is kept, or made."""
+    leaves = jax.tree.leaves(facts.record)
+    shapes = str([(leaves[leaf].shape, leaves[leaf].dtype) for leaf in releases.reads])
+    where = jax.default_backend(), jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+    key = shapes, length, where, releases.key
+    if releases.key is not None and key in KEPT:
+        partial, finish = KEPT[key]
+        return partial.reading(releases.reads), finish
+    operands = [[_shape(atom) for atom in one.equation.invars] for one in releases.asked]
+    partial = PartialProgram.of(releases.sums, releases.reads, leaves, length, releases.public(operands))
+    made = partial, _compile_finish(releases, partial)
+    _ = partial.compiled  # and read
+    if releases.key is not None:
+        KEPT[key] = made
+        if len(KEPT) > MOST_KEPT:
+            del KEPT[next(iter(KEPT))]
+    return made
+
+
+def _compile_finish(releases: _Releases, partial: PartialProgram) -> Any:
+    words = iter(jax.eval_shape(partial.function, *partial.shapes))
+    totals = [Wide(high, low) for high, low in zip(words, words, strict=True)]
+    roots = jax.eval_shape(lambda: jax.random.split(rng.insecure_key(0), len(releases.asked)))
+    shapes = (partial.shapes[2], roots, jax.ShapeDtypeStruct((), jnp.uint32), totals, partial.shapes[3])
+    with jax.disable_jit(False):
+        return jax.jit(releases.finish).lower(*shapes).compile()
 
 
 def _asked(equation: Any, audited: Audit, facts: Facts) -> _Asked:

@@ -28,7 +28,7 @@ class Streamed(Placement):
     paths = ("streamed",)
 
     def __init__(self, records: Any) -> None:
-        self.engine: Engine = records if hasattr(records, "partial_sum") else LocalEngine(records)
+        self.engine: Engine = records if hasattr(type(records), "partial_sum") else LocalEngine(records)
         self.words = f", streamed={self.engine.rows(None)}"
 
     def check(self, adjacency: Adjacency, unit: str, devices: Any, bounds: Any) -> None:
@@ -77,5 +77,5 @@ class Streamed(Placement):
 
 def streamed(records: Any) -> Streamed | None:
     """Return where records lie that are read chunk by chunk; None for tables in memory."""
-    is_source = callable(getattr(records, "chunks", None)) and hasattr(records, "num_records")
-    return Streamed(records) if is_source or hasattr(records, "partial_sum") else None
+    methods = [getattr(type(records), name, None) for name in ("chunks", "partial_sum")]
+    return Streamed(records) if any(map(callable, methods)) and hasattr(records, "num_records") else None

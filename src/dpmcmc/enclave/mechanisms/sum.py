@@ -35,7 +35,7 @@ class Sum:
 
     def contribution(self, term: Term) -> Contribution:
         """Return the statistic as a flat vector of real numbers."""
-        return _Flat(term)
+        return Flat(term)
 
     def plan(self, facts: Facts, contribution: Contribution, queries: Sequence[Any]) -> ReleasePlan:
         """Return the plan: one vector with as many coordinates as the statistic; a Gaussian, under either adjacency."""
@@ -44,10 +44,11 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class _Flat:
+class Flat:
     """A statistic as a flat vector of real numbers."""
 
     term: Term
 
     def __call__(self, queries: Sequence[Any], record: Any) -> jax.Array:
+        """Evaluate the statistic."""
         return jnp.ravel(self.term(queries, record)).astype(jnp.float32)

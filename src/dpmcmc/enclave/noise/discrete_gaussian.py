@@ -69,7 +69,12 @@ class Table:
 @lru_cache(maxsize=64)
 def table(variance: Fraction) -> Table:
     """Return the table of |X|, X ~ N_Z(0, variance) cut off at 2^12."""
-    weights = _integer_weights(variance)
+    return alias_table(_integer_weights(variance))
+
+
+def alias_table(weights: list[int]) -> Table:
+    """Return the table of a law on 0, 1, 2 ... whose probabilities are these integers over 2^95."""
+    weights = weights + [0] * (_TABLE_SIZE - len(weights))
     full = 2**THRESHOLD_BITS
     thresholds, aliases = [0] * _TABLE_SIZE, list(range(_TABLE_SIZE))
     small = [i for i, weight in enumerate(weights) if weight < full]

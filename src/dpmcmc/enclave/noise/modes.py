@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
+from typing import Any
 
 import jax
 
@@ -43,6 +44,11 @@ MODES = {
 }
 
 
-def draw_noise(mode: str, key: jax.Array, scale: float | Law, shape: tuple[int, ...] = ()) -> Wide:
-    """Return privacy noise of that scale in steps of a lattice, drawn in the mode that the owner of the data chose."""
+def draw_noise(mode: str, key: jax.Array, scale: Any, shape: tuple[int, ...] = ()) -> Wide:
+    """Return privacy noise in steps of a lattice, drawn in the mode that the owner of the data chose.
+
+    The scale is that of a Gaussian, or a mixture of such (`spherical_laplace`), of which one is selected for all of it.
+    """
+    if not isinstance(scale, float | Law):
+        scale, key = scale.select(key)
     return MODES[mode].draw(key, scale, shape)

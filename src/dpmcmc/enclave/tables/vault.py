@@ -11,6 +11,7 @@ from dpmcmc.accounting.ledger import Ledger
 from dpmcmc.accounting.payer import Payer
 from dpmcmc.enclave.core.vault import CHUNK_SIZE
 from dpmcmc.enclave.data import PrivateData
+from dpmcmc.enclave.refusals import no_capacity
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 from dpmcmc.schema import Schema
 
@@ -93,10 +94,7 @@ def open_vault(
     """
     relation = Adjacency.parse("adjacency", adjacency)
     if relation is Adjacency.ADD_OR_REMOVE_ONE and capacity is None:
-        raise InvalidArgument(
-            "capacity=None must be stated under add_or_remove_one, where the number of records is private: "
-            "give a round number that is known without the data, and never below the number of records"
-        )
+        raise no_capacity()
     if ledger is not None:
         from dpmcmc.enclave.sources.opening import check_there, is_plain
 
