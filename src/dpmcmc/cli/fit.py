@@ -35,7 +35,9 @@ def fit(
     ledger: Annotated[str, typer.Option(help="The book that pays: sqlite:///FILE or postgresql://...")],
     epsilon: Annotated[float, typer.Option(help="What this run may spend.")],
     delta: Annotated[float | None, typer.Option(help="At which delta; that of the budget unless stated.")] = None,
-    family: Annotated[str | None, typer.Option(help="Of a formula: bernoulli, gaussian, poisson, ...")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Of a formula: gaussian, gamma, poisson, ... (docs/formulas.md).")
+    ] = None,
     prior: Annotated[list[str] | None, typer.Option(help='Of a formula: "age=normal(0, 1)"; may be repeated.')] = None,
     sampler: Annotated[str, typer.Option(help="auto, or a sampler of docs/fit.md by its name.")] = "auto",
     chains: Annotated[int, typer.Option(help="Chains, all of which are paid for.")] = 2,

@@ -44,8 +44,8 @@ def fit(
         data: the records; bounds must be stated for all their leaves, since clips are set from them.
         epsilon: the budget of this run.
         delta: that of the data's budget unless stated.
-        family: of a formula: gaussian, student_t, bernoulli, binomial, poisson, negative_binomial, categorical or
-            ordinal.
+        family: of a formula: one of `dpmcmc.model.FAMILIES`, or what else it is called, such as ``"logistic"``; it may
+            be left out where the response is a yes or no, a category, or successes in trials.
         priors: of a formula, by parameter; the defaults are weakly informative, and in the model's `describe()`.
         prior: an earlier posterior of the same formula, from the records of *other* persons: this run goes on from it.
             The result is `Posterior.combine` of the two, and the priors count once.

@@ -16,7 +16,8 @@ from dpmcmc.model.formula.bounds import GradientBound, Region, gradient_bound
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.description import describe, prior_words
-from dpmcmc.model.formula.families import FAMILIES, Family
+from dpmcmc.model.formula.families import FAMILIES
+from dpmcmc.model.formula.families.family import Family
 from dpmcmc.model.formula.host import constrain_all, draw_prior
 from dpmcmc.model.formula.simulation import Simulation, draw_columns, draw_response
 from dpmcmc.model.model import Model
@@ -216,7 +217,8 @@ class FormulaModel(Model):
 
         def one(draw: Any, record: Any) -> jax.Array:
             natural = self.coordinates.natural(self.coordinates.unconstrain(draw))
-            predicted = mean(self.coordinates.predictor(natural, record), response.read_trials(record), natural.others)
+            others = self.coordinates.others_of(natural, record)
+            predicted = mean(self.coordinates.predictor(natural, record), response.read_trials(record), others)
             return response.centre + response.half * predicted
 
         return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None)))
@@ -247,5 +249,7 @@ class FormulaModel(Model):
         if response.classes:
             return jnp.bool_(True)
         eta = self.coordinates.predictor(natural, record)
-        mean = response.centre + response.half * self._of().mean(eta, response.read_trials(record), natural.others)
+        mean = response.centre + response.half * self._of().mean(
+            eta, response.read_trials(record), self.coordinates.others_of(natural, record)
+        )
         return (response.bounds[0] <= mean) & (mean <= response.bounds[1])

@@ -295,7 +295,7 @@ class WeightedScores:
         move = joined.release.whitening.inverse @ (mean - joined.release.point)
         moved = verdict.distance(joined, move, noise_before)
         decided = decided_by_prior(self.regression, drawn.vectors)
-        shapes = np.append(np.zeros(self.regression.num_linear), np.ones(len(self.regression.free))) > 0
+        shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
         quality = verdict.judge(
             joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes
         )
