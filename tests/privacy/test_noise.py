@@ -296,13 +296,12 @@ def test_impossible_scales_are_refused(scale):
 def test_modes_say_what_may_be_claimed():
     assert {name: mode.claim for name, mode in modes.MODES.items()} == {
         "exact": modes.Claim.PROVEN,
-        "hardened": modes.Claim.HEURISTIC,
         "float": modes.Claim.NONE,
     }
     assert "no (epsilon, delta) claim" in modes.Claim.NONE.value
 
 
-@pytest.mark.parametrize("name", ["exact", "hardened", "float"])
+@pytest.mark.parametrize("name", ["exact", "float"])
 def test_modes_have_one_scale(name):
     mode = modes.MODES[name]
     values = to_int64(jax.jit(lambda key: mode.draw(key, 2.0**20, (20_000,)))(insecure_key(1))) / 2.0**20

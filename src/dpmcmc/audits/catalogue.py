@@ -325,7 +325,3 @@ def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
         yield partial(barker_bits, epsilon, delta, adjacency)
     for make in (fixed_batches, minibatch_ratios, barker_tests):
         yield partial(make, epsilon, delta, "exact")
-    for adjacency in (REPLACE, ADD):
-        yield partial(sums, epsilon, delta, adjacency, "hardened", True)
-        yield partial(gradients, epsilon, delta, adjacency, "hardened", True)
-        yield partial(ratios, epsilon, delta, adjacency, "hardened")

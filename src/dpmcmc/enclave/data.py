@@ -20,7 +20,6 @@ from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.session import Session
 from dpmcmc.enclave.core.vault import CHUNK_SIZE, Vault
-from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.oracle import Oracle
 from dpmcmc.enclave.resume.journal import Journal, reservation_of
 from dpmcmc.enclave.resume.session import ResumableRun
@@ -49,8 +48,7 @@ class PrivateData(Vault):
         budget: instead of a ledger, a budget that lives as long as this object.
         chunk_size: how many records a mechanism holds at once at most. Changes speed and memory, and results by no
             more than how XLA rounds what one record adds: without a linear predictor the chunk's shape may matter.
-        noise: how noise is drawn: ``exact``; ``hardened`` floating point, which results say; or ``float``, for tests,
-            for which nothing is claimed and nobody pays.
+        noise: how noise is drawn: ``exact``; or ``float``, for tests, for which nothing is claimed and nobody pays.
         devices: devices over which the slots are spread; one, where JAX puts them, unless stated. Changes no release.
         accelerate: whether faster ways to add records up may be taken, which certificates name; else the reference.
         extra_mechanisms: classes of mechanisms without a proof of this library that the owner accepts; for tests.
@@ -111,8 +109,7 @@ class PrivateData(Vault):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the events of these records rest on beside the proofs, in words: for certificates."""
-        facts, claim = self._facts, MODES[self._facts.noise].claim
-        stated = [claim.value] if claim is Claim.HEURISTIC else []
+        facts, stated = self._facts, list[str]()
         if facts.adjacency is Adjacency.ADD_OR_REMOVE_ONE:
             stated.append(f"the table has at most {facts.size} records, whatever happens")
         if facts.extra_mechanisms:

@@ -70,7 +70,6 @@ def test_a_standing_charge_is_not_taken_up_under_another_adjacency(adjacency, tm
 OTHERS = {
     "adjacency": {"adjacency": "replace_one"},
     "capacity": {"adjacency": "add_or_remove_one", "capacity": 1025},
-    "noise": {"adjacency": "add_or_remove_one", "capacity": 1024, "noise": "hardened"},
 }
 
 

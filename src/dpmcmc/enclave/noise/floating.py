@@ -1,4 +1,4 @@
-"""Noise by floating point: hardened, for which only a computational argument speaks, and plain, for tests."""
+"""Noise by floating point, for tests: its last bits give away those of what it is added to."""
 
 import jax
 import jax.numpy as jnp
@@ -17,15 +17,6 @@ def from_float(value: jax.Array) -> Wide:
     unsigned = Wide(high.astype(jnp.int32), (size - high * 2.0**32).astype(jnp.uint32))
     opposite = negate(unsigned)
     return Wide(*(jnp.where(value < 0, minus, plus) for minus, plus in zip(opposite, unsigned, strict=True)))
-
-
-def hardened(key: jax.Array, scale: float | Law, shape: tuple[int, ...]) -> Wide:
-    """(N1 + N2 + N3 + N4) / 2 from four fresh keys, rounded to the lattice (Holohan and Braghin 2021).
-
-    Recovering the summands from the sum is thought infeasible; nothing bounds the distance from the ideal law.
-    """
-    normals = jax.vmap(lambda fresh: jax.random.normal(fresh, shape, jnp.float32))(jax.random.split(key, 4))
-    return from_float(jnp.sum(normals, axis=0) * (_single(scale) * np.float32(0.5)))
 
 
 def plain(key: jax.Array, scale: float | Law, shape: tuple[int, ...]) -> Wide:

@@ -16,7 +16,6 @@ class Claim(Enum):
     """What may be said of a release noised in some mode."""
 
     PROVEN = "an (epsilon, delta) guarantee with the stated total variation added to delta"
-    HEURISTIC = "the noise is hardened floating point: that it hides as much is a computational argument, not a proof"
     NONE = "no (epsilon, delta) claim may be made"
 
 
@@ -38,7 +37,6 @@ MODES = {
     mode.name: mode
     for mode in (
         Mode("exact", discrete_gaussian, Claim.PROVEN),
-        Mode("hardened", _by_floating_point("hardened"), Claim.HEURISTIC),
         Mode("float", _by_floating_point("plain"), Claim.NONE),
     )
 }
