@@ -6,7 +6,7 @@ private. Whatever concerns privacy, prices and integers is tested on the enclave
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache
@@ -18,10 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import dpmcmc as dp
+from dpmcmc.accounting import Partition
 from dpmcmc.enclave.oracle import Noisy
 from dpmcmc.fitting import prepare_fit
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.chains import PilotedChains
+from dpmcmc.fitting.strategies.weighted_scores.schedule import OfCells
 from dpmcmc.model import from_numpyro
 from dpmcmc.run.plan import prior_draws
 from dpmcmc.run.program import Layout
@@ -45,6 +47,15 @@ class FloatOracle:
 
     def __init__(self, records: Any, key: jax.Array, noise: Any) -> None:
         self.records, self.key, self.noise, self.count = records, key, noise, 0
+
+    def partition(self, cuts: Sequence[int]) -> Partition:
+        """Return cells of positions."""
+        return Partition((0, *cuts, len(jax.tree.leaves(self.records)[0])))
+
+    def shard(self, partition: Partition, cells: Sequence[int]) -> "FloatOracle":
+        """Return an oracle of the records of some cells."""
+        places = np.concatenate([np.arange(*partition.cuts[cell : cell + 2]) for cell in cells])
+        return FloatOracle(jax.tree.map(lambda leaf: leaf[places], self.records), self.key, self.noise)
 
     def sum(self, mechanism: dp.Sum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
         """Return the sum of a statistic, each record's clipped, with noise."""
@@ -85,6 +96,9 @@ def _compiled(program: Any) -> Callable[..., Any]:
 
 def _at_unit_noise(program: Any) -> tuple[Any, float]:
     """Return a program with noise multiplier one, and its own: budgets then share what was compiled."""
+    if isinstance(program, OfCells):
+        inner, multiplier = _at_unit_noise(program.program)
+        return replace(program, program=inner), multiplier
     found: dict[str, Any] = {}
     multipliers: set[float] = set()
     for each in fields(program) if is_dataclass(program) else ():

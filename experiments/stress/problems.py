@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.random import Generator
+from scipy import special
 
 import dpmcmc as dp
+from dpmcmc.model import FAMILIES
 
 SLOPES = np.array([0.8, -0.6, 0.4, 0.3])
 LEVELS = np.array([0.0, 0.5, -0.4])
 NAMES = np.array(["a", "b", "c"])
+SHAPE, PHI, ZEROS = 1.6, 6.0, 0.3
+"""Of positive numbers; of shares; and how often there is a zero of another make."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class Problem:
         numbers: how many numeric predictors there are.
         trials: of a proportion.
         levels: of the category, should some of them be rare or empty; none without a category.
+        widening: how fast the logarithm of sigma grows with the first number, where sigma has a formula.
     """
 
     family: str
@@ -50,14 +55,15 @@ class Problem:
     numbers: int = 4
     trials: int = 5
     levels: tuple[str, ...] = ("a", "b", "c")
+    widening: float | None = None
 
     @property
     def formula(self) -> str:
         """The formula."""
-        response = f"y | trials({self.trials})" if self.family == "binomial" else "y"
+        response = f"y | trials({self.trials})" if self.family in {"binomial", "beta_binomial"} else "y"
         terms = [f"x{number}" for number in range(self.numbers)]
         terms += [*(["ward"] if self.levels else []), *(["(1|site)"] if self.groups else [])]
-        return f"{response} ~ {' + '.join(terms) or '1'}"
+        return f"{response} ~ {' + '.join(terms) or '1'}" + ("" if self.widening is None else "; sigma ~ x0")
 
     @property
     def schema(self) -> dp.Schema:
@@ -76,13 +82,20 @@ class Problem:
 
     def _response(self) -> dp.Column:
         match self.family:
-            case "bernoulli":
+            case "bernoulli" | "probit":
                 return dp.Column(kind="boolean")
             case "categorical" | "ordinal":
                 return dp.Column(kind="category", categories=("low", "middle", "high"))
-            case "binomial":
+            case "binomial" | "beta_binomial":
                 return dp.Column(kind="integer", lower=0, upper=self.trials)
-            case "gaussian" | "student_t":
+            case "gamma" | "exponential" | "lognormal" | "weibull" | "inverse_gaussian":
+                lower, upper = self.response_bounds or (0.001, 1000.0)
+                return dp.Column(kind="number", lower=lower, upper=upper)
+            case "hurdle_gamma" | "hurdle_lognormal":
+                return dp.Column(kind="number", lower=0.0, upper=1000.0)
+            case "beta":
+                return dp.Column(kind="number", lower=1e-4, upper=1 - 1e-4)
+            case "gaussian" | "student_t" | "laplace":
                 lower, upper = self.response_bounds or (-6.0, 6.0)
                 return dp.Column(kind="number", lower=lower, upper=upper)
             case _:
@@ -102,6 +115,8 @@ class Problem:
         known = {f"x{number}": float(slope) for number, slope in enumerate(self.slopes)}
         if not self.levels and self.family == "bernoulli":
             known["intercept"] = self.constant
+        if self.widening is not None:
+            known |= {"sigma: intercept": float(np.log(self.sigma)), "sigma: x0": self.widening}
         if "d" not in self.levels and self.levels:
             known |= {"ward[b]": float(LEVELS[1]), "ward[c]": float(LEVELS[2])}
         if self.family == "categorical":
@@ -126,6 +141,9 @@ class Problem:
             eta = eta + spread * np.random.default_rng(seed + 10**6).standard_normal(count)[site]
         if self.alter is not None:
             eta = self.alter(rng, columns, eta)
+        if self.widening is not None:
+            sigma = self.sigma * np.exp(self.widening * columns["x0"])
+            return pd.DataFrame({**columns, "y": eta + sigma * rng.standard_normal(self.size)})
         respond = self.respond or (lambda rng, eta: self._draw(rng, eta))
         return pd.DataFrame({**columns, "y": respond(rng, eta)})
 
@@ -142,6 +160,36 @@ class Problem:
                 return self._classes((rng.random((size, 1)) > shares.cumsum(axis=1)).sum(axis=1))
             case "ordinal":
                 return self._classes(np.digitize(eta + rng.logistic(size=size), [-1.0, 1.0]))
+            case "probit":
+                return rng.standard_normal(size) < eta
+            case "beta_binomial":
+                share = 1 / (1 + np.exp(-eta))
+                return rng.binomial(self.trials, rng.beta(PHI * share, PHI * (1 - share)))
+            case "beta":
+                share = 1 / (1 + np.exp(-eta))
+                return rng.beta(PHI * share, PHI * (1 - share))
+            case "gamma" | "hurdle_gamma":
+                return np.exp(eta) * rng.gamma(SHAPE, 1 / SHAPE, size) * self._above(rng, size)
+            case "exponential":
+                return np.exp(eta) * rng.exponential(1.0, size)
+            case "lognormal" | "hurdle_lognormal":
+                return np.exp(eta + self.sigma * rng.standard_normal(size)) * self._above(rng, size)
+            case "weibull":
+                return np.exp(eta) * rng.weibull(SHAPE, size) / special.gamma(1 + 1 / SHAPE)
+            case "inverse_gaussian":
+                return rng.wald(np.exp(eta), 2 * SHAPE)
+            case "laplace":
+                return eta + self.sigma * rng.laplace(size=size)
+            case "zero_inflated_poisson":
+                return rng.poisson(np.exp(eta)) * (rng.random(size) > ZEROS)
+            case "zero_inflated_negative_binomial":
+                return self._overdispersed(rng, eta) * (rng.random(size) > ZEROS)
+            case "hurdle_poisson":
+                return _above_zero(lambda at: rng.poisson(np.exp(at)), eta) * (rng.random(size) > ZEROS)
+            case "hurdle_negative_binomial":
+                return _above_zero(lambda at: self._overdispersed(rng, at), eta) * (rng.random(size) > ZEROS)
+            case "geometric":
+                return rng.geometric(1 / (1 + np.exp(eta))) - 1
             case "gaussian":
                 return eta + self.sigma * rng.standard_normal(size)
             case "student_t":
@@ -149,13 +197,26 @@ class Problem:
             case "poisson":
                 return rng.poisson(np.exp(eta))
             case _:
-                return rng.negative_binomial(
-                    self.concentration, self.concentration / (self.concentration + np.exp(eta))
-                )
+                return self._overdispersed(rng, eta)
+
+    def _overdispersed(self, rng: Generator, eta: np.ndarray) -> np.ndarray:
+        return rng.negative_binomial(self.concentration, self.concentration / (self.concentration + np.exp(eta)))
+
+    def _above(self, rng: Generator, size: int) -> np.ndarray:
+        """Which rows are not zero."""
+        return rng.random(size) > (ZEROS if self.family.startswith("hurdle") else 0.0)
 
     @staticmethod
     def _classes(codes: np.ndarray) -> np.ndarray:
         return np.array(["low", "middle", "high"])[np.clip(codes, 0, 2)]
+
+
+def _above_zero(draw: Callable[[np.ndarray], np.ndarray], eta: np.ndarray) -> np.ndarray:
+    """Draw again until nothing is zero."""
+    drawn = draw(eta)
+    while (zero := drawn == 0).any():
+        drawn[zero] = draw(eta[zero])
+    return drawn
 
 
 def _rare_level(number: int) -> Callable[..., np.ndarray]:
@@ -210,6 +271,11 @@ def _heavy(freedom: float) -> Callable[[Generator, np.ndarray], np.ndarray]:
     return lambda rng, eta: np.clip(eta + 0.8 * rng.standard_t(freedom, len(eta)), -50, 50)
 
 
+def _lognormal(rng: Generator, eta: np.ndarray) -> np.ndarray:
+    """Heavier tails than a gamma law's."""
+    return np.exp(eta + rng.standard_normal(len(eta)))
+
+
 def _zeros(rng: Generator, eta: np.ndarray) -> np.ndarray:
     return rng.poisson(np.exp(eta)) * (rng.random(len(eta)) > 0.2)
 
@@ -217,19 +283,12 @@ def _zeros(rng: Generator, eta: np.ndarray) -> np.ndarray:
 WIDE = (-50.0, 50.0)
 LEVELS_WITH_NONE = ("a", "b", "c", "d", "e")
 
+# the exact posteriors are found by way of second derivatives, which Laplace's law does not have
 PROBLEMS: Mapping[str, Problem] = {
     **{
-        f"{family} plain": Problem(family)
-        for family in (
-            "bernoulli",
-            "binomial",
-            "categorical",
-            "ordinal",
-            "gaussian",
-            "student_t",
-            "poisson",
-            "negative_binomial",
-        )
+        f"{family} plain": Problem(family, constant=0.5 if "hurdle" in family else 0.0)
+        for family in FAMILIES
+        if family != "laplace"
     },
     "bernoulli n=2000": Problem("bernoulli", 2000),
     "bernoulli n=500, one number": Problem("bernoulli", 500, numbers=1),
@@ -273,6 +332,16 @@ PROBLEMS: Mapping[str, Problem] = {
     "negative_binomial rare": Problem("negative_binomial", constant=-2.0),
     "negative_binomial large": Problem("negative_binomial", constant=2.5, response_bounds=(0, 500)),
     "negative_binomial nearly poisson": Problem("negative_binomial", constant=1.0, concentration=20.0),
+    "gaussian sigma ~ x0": Problem("gaussian", widening=0.7),
+    "gaussian sigma ~ x0, bounds x10": Problem("gaussian", widening=0.7, bounds=10.0, response_bounds=(-60.0, 60.0)),
+    "gamma bounds x1000": Problem("gamma", response_bounds=(1e-6, 1e6)),
+    "weibull bounds x1000": Problem("weibull", constant=3.0, response_bounds=(1e-6, 1e6)),
+    "gamma with lognormal tails": Problem("gamma", respond=_lognormal, holds=False),
+    "beta near one": Problem("beta", constant=2.5),
+    "zero_inflated_poisson large": Problem("zero_inflated_poisson", constant=3.0, response_bounds=(0, 500)),
+    "zero_inflated_poisson rare": Problem("zero_inflated_poisson", constant=-1.5),
+    "hurdle_gamma 20 sites": Problem("hurdle_gamma", groups=(20, 0.5)),
+    "beta_binomial 40 trials": Problem("beta_binomial", trials=40, constant=-2.0),
     "ordinal rare classes": Problem("ordinal", constant=-3.5),
     "categorical rare class": Problem("categorical", constant=-4.0),
     "bernoulli 5 sites": Problem("bernoulli", groups=(5, 0.7)),

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         remainder,
         taylor_terms,
     )
-    from dpmcmc.posterior import Posterior
+    from dpmcmc.posterior import Posterior, PriorPredictive, prior_predictive
     from dpmcmc.run import price, sample
     from dpmcmc.schema import Column, Schema
     from dpmcmc.schema_audit import audit_schema
@@ -91,7 +91,7 @@ _HOMES = {
         "remainder",
         "taylor_terms",
     ),
-    "posterior": ("Posterior",),
+    "posterior": ("Posterior", "PriorPredictive", "prior_predictive"),
     "run": ("price", "sample"),
     "schema": ("Column", "Schema"),
     "schema_audit": ("audit_schema",),
@@ -121,6 +121,7 @@ __all__ = [
     "PenaltyTest",
     "Poisson",
     "Posterior",
+    "PriorPredictive",
     "PrivateBayesClassifier",
     "PrivateBayesRegressor",
     "PrivateData",
@@ -149,6 +150,7 @@ __all__ = [
     "per_person",
     "polynomial_steps",
     "price",
+    "prior_predictive",
     "remainder",
     "resume",
     "sample",

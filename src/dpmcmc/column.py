@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
 
-KINDS = ("number", "integer", "boolean", "category")
+KINDS = ("number", "integer", "boolean", "category", "date")
 MISSING = ("none", "fill", "category", "indicator")
 MISSING_CATEGORY = "(missing)"
 """The category that missing values of a categorical column get under the policy ``category``."""
@@ -21,7 +22,11 @@ WORDS = {
 }  # fmt: skip
 """The words that a boolean may be written as unless others are stated, in small letters."""
 
-DATES = ("date", "datetime", "time", "timestamp")
+TIMES = ("datetime", "time", "timestamp")
+
+
+MOST_DAYS = 100_000
+"""How far apart the first and the last day of a column may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +34,9 @@ class Column:
     """One column.
 
     Attributes:
-        kind: ``number``, ``integer`` (others are rounded to one), ``boolean`` or ``category``.
-        lower: the lowest value that counts; whatever is lower is moved up to it. For numbers and integers.
+        kind: ``number``, ``integer`` (others are rounded to one), ``boolean``, ``category``, or ``date``, which a model
+            reads as the days since `lower`.
+        lower: the lowest value that counts; whatever is lower is moved up to it. For numbers, integers and dates.
         upper: the highest value that counts.
         categories: all values of a categorical column, in order; anything else counts as missing.
         true: the words of a boolean column that mean true, in any case; unless stated, those of `WORDS`.
@@ -46,23 +52,23 @@ class Column:
     """
 
     kind: str
-    lower: float | None = None
-    upper: float | None = None
+    lower: float | date | None = None
+    upper: float | date | None = None
     categories: tuple[str, ...] = ()
     true: tuple[str, ...] = ()
     false: tuple[str, ...] = ()
     missing: str = "none"
-    fill: float | str | None = None
+    fill: float | str | date | None = None
     unit: str = ""
     description: str = ""
 
     def __post_init__(self) -> None:
-        if self.kind in DATES:
+        if self.kind in TIMES:
             validation.refuse(
                 "kind",
                 self.kind,
-                "is not a kind: a date has no bounds that a model can use; make a number of it in the table, such as "
-                "the days since a fixed day or the age in years, and state kind='number' with bounds",
+                "is not a kind: state kind='date' with lower and upper for days, or make a number of a time of day in "
+                "the table, such as the hours since midnight, and state kind='number' with bounds",
             )
         validation.choice("kind", self.kind, KINDS)
         validation.choice("missing", self.missing, MISSING)
@@ -71,8 +77,10 @@ class Column:
                 validation.refuse(name, getattr(self, name), "must be a text")
         if self.kind in ("number", "integer"):
             self._check_bounds()
+        elif self.kind == "date":
+            self._check_dates()
         elif self.lower is not None or self.upper is not None:
-            raise InvalidArgument(f"lower and upper are for numbers and integers, not for kind={self.kind!r}")
+            raise InvalidArgument(f"lower and upper are for numbers, integers and dates, not for kind={self.kind!r}")
         if self.kind == "category":
             self._check_categories()
         elif self.categories != ():
@@ -84,6 +92,14 @@ class Column:
     def levels(self) -> tuple[str, ...]:
         """All categories, the one for missing values last, if there is one."""
         return (*self.categories, MISSING_CATEGORY) if self.missing == "category" else self.categories
+
+    @property
+    def values_in_words(self) -> str:
+        """What the column may hold, for people."""
+        if self.kind == "category":
+            return f"category: {', '.join(self.levels)}"
+        lower, upper = self.bounds
+        return self.kind if self.kind == "boolean" else f"{self.kind}, {lower:g} to {upper:g} {self.unit}".rstrip()
 
     @property
     def words(self) -> dict[str, float]:
@@ -102,6 +118,8 @@ class Column:
         """The bounds of the column as it is stored: of its values, of 0 and 1, or of the codes of its levels."""
         if self.kind == "category":
             return 0.0, float(max(len(self.levels) - 1, 1))
+        if isinstance(self.lower, date) and isinstance(self.upper, date):
+            return 0.0, float((self.upper - self.lower).days)
         return (0.0, 1.0) if self.kind == "boolean" else cast(tuple[float, float], (self.lower, self.upper))
 
     @property
@@ -111,8 +129,10 @@ class Column:
             if self.missing == "category":
                 return float(len(self.categories))
             return 0.0 if self.fill is None else float(self.categories.index(str(self.fill)))
+        if isinstance(self.fill, date) and isinstance(self.lower, date):
+            return float((self.fill - self.lower).days)
         if self.fill is not None:
-            return float(self.fill)
+            return float(cast(Any, self.fill))
         lower, upper = self.bounds
         middle = lower / 2 + upper / 2
         return middle if self.kind == "number" else float(math.floor(middle))
@@ -135,6 +155,18 @@ class Column:
             )
         if self.kind == "integer" and not (lower.is_integer() and upper.is_integer()):
             raise InvalidArgument(f"lower={lower!r} and upper={upper!r} must be whole numbers for kind='integer'")
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+
+    def _check_dates(self) -> None:
+        if self.lower is None or self.upper is None:
+            raise InvalidArgument("kind='date' needs lower and upper: the first and the last day that count")
+        lower, upper = as_date("lower", self.lower), as_date("upper", self.upper)
+        if not 0 < (upper - lower).days <= MOST_DAYS:
+            raise InvalidArgument(
+                f"lower={lower.isoformat()} and upper={upper.isoformat()} must be days, the first one earlier, at most "
+                f"{MOST_DAYS:,} apart"
+            )
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
@@ -174,6 +206,11 @@ class Column:
             if self.fill not in (0, 1):  # true and false are 1 and 0
                 validation.refuse("fill", self.fill, "must be true or false")
             object.__setattr__(self, "fill", bool(self.fill))
+        elif self.kind == "date":
+            fill = as_date("fill", self.fill)
+            if not as_date("lower", self.lower) <= fill <= as_date("upper", self.upper):
+                validation.refuse("fill", fill.isoformat(), "must be a day between lower and upper")
+            object.__setattr__(self, "fill", fill)
         else:
             lower, upper = self.bounds
             fill = validation.number("fill", self.fill)
@@ -181,6 +218,17 @@ class Column:
                 validation.refuse("fill", self.fill, f"must be between {lower:g} and {upper:g}")
             if self.kind == "integer" and not fill.is_integer():
                 validation.refuse("fill", self.fill, "must be a whole number for kind='integer'")
+
+
+def as_date(name: str, stated: Any) -> date:
+    """Return a day, given as one or as a text like 2024-02-29."""
+    try:
+        found = date.fromisoformat(stated) if isinstance(stated, str) else stated
+    except ValueError:
+        found = None
+    if type(found) is not date:
+        validation.refuse(name, stated, "must be a day, as in 2024-02-29")
+    return found
 
 
 def _texts(name: str, stated: Any) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from dpmcmc.enclave import PrivateData
 from dpmcmc.enclave.tables import read_table
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting import fit
-from dpmcmc.model import FormulaModel, from_formula
+from dpmcmc.model import FAMILIES, FormulaModel, from_formula
 from dpmcmc.posterior import Posterior
 from dpmcmc.schema import Column, Schema
 
@@ -31,7 +31,11 @@ except ImportError as error:
         'estimators need scikit-learn, which is not installed; run: pip install "dpmcmc[sklearn]"'
     ) from error
 
-REGRESSIONS = {"gaussian": "number", "student_t": "number", "poisson": "integer", "negative_binomial": "integer"}
+REGRESSIONS = {
+    name: "integer" if family.response == "count" else "number"
+    for name, family in FAMILIES.items()
+    if family.response in {"number", "positive", "zero_or_positive", "share", "count"}
+}
 """The families of a regressor, with the kind of their response."""
 
 MOST_NUMBERS = 2**24
@@ -138,7 +142,7 @@ class PrivateBayesRegressor(RegressorMixin, PrivateBayes):  # pyright: ignore[re
 
     Args:
         target_bounds: the lowest and highest value of ``y`` that counts; a row without a ``y`` contributes nothing.
-        family: gaussian, student_t, poisson or negative_binomial.
+        family: one of `REGRESSIONS`: those of `dpmcmc.model.FAMILIES` that have a number or a count.
     """
 
     target_bounds: tuple[float, float]

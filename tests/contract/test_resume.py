@@ -27,7 +27,7 @@ FIT = {
     "progress": False,
 }
 BUDGET = dp.Budget(4.0, 1e-6)
-FILES = ["certificate.json", "config.toml", "draws.nc", "report.html", "summary.csv"]
+FILES = ["certificate.json", "config.toml", "draws.csv", "draws.nc", "draws.parquet", "report.html", "summary.csv"]
 
 
 @pytest.fixture

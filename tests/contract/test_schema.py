@@ -107,8 +107,9 @@ def test_words_of_a_boolean():
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"kind": "text"}, "kind='text' must be one of boolean, category, integer, number"),
-        ({"kind": "date"}, "kind='date' is not a kind: .*days since a fixed day"),
+        ({"kind": "text"}, "kind='text' must be one of boolean, category, date, integer, number"),
+        ({"kind": "date"}, "kind='date' needs lower and upper"),
+        ({"kind": "timestamp"}, "kind='timestamp' is not a kind: state kind='date'"),
         ({"kind": "number"}, "needs lower and upper: state the bounds"),
         ({"kind": "number", "lower": 0}, "needs lower and upper"),
         ({"kind": "number", "lower": 3, "upper": 1}, r"lower=3\.0 must be < upper=1\.0"),

@@ -64,7 +64,7 @@ def test_new_takes_fills(command):
         ("age:number:0", "--columns 'age:number:0' must be name:number:LOWER:UPPER"),
         ("age:number:a:b", "column 'age': lower='a' must be a number"),
         ("age:number:5:1", "column 'age': lower=5.0 must be < upper=1.0"),
-        ("age:date", "column 'age': kind='date' is not a kind"),
+        ("age:date", "column 'age': kind='date' needs lower and upper"),
         ("ward:category:a", "column 'ward': categories=('a',) must be at least two"),
         ("a:boolean:0:1", "must be name:number:LOWER:UPPER"),
         (":boolean", "must be name:number:LOWER:UPPER"),

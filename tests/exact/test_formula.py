@@ -43,18 +43,26 @@ SCHEMA = Schema(
         "ward": Column(kind="category", categories=("a", "b", "c")),
         "site": Column(kind="category", categories=("k", "l/m"), missing="category"),
         "weight (kg)": Column(kind="number", lower=1, upper=3),
+        "paid": Column(kind="number", lower=0, upper=1000),
+        "part": Column(kind="number", lower=0.01, upper=0.98),
     }
 )
-RESPONSES = {
-    "gaussian": "cost",
-    "student_t": "cost",
-    "bernoulli": "readmitted",
-    "binomial": "hits | trials(tries)",
-    "poisson": "visits",
-    "negative_binomial": "visits",
-    "categorical": "stage",
-    "ordinal": "stage",
+BY_KIND = {
+    "number": "cost",
+    "positive": "cost",
+    "zero_or_positive": "paid",
+    "share": "part",
+    "binary": "readmitted",
+    "proportion": "hits | trials(tries)",
+    "count": "visits",
+    "classes": "stage",
+    "order": "stage",
 }
+RESPONSES = {name: BY_KIND[family.response] for name, family in FAMILIES.items()}
+BY_HAND = (
+    *("gaussian", "student_t", "bernoulli", "binomial", "poisson", "negative_binomial", "categorical", "ordinal"),
+)
+"""Families that stand in `numpyro_model`, with bounds of their gradients; the others are held against SciPy."""
 
 
 @cache
@@ -249,7 +257,7 @@ def numpyro_model(family, records, rates=False):
     return model
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BY_HAND)
 def test_log_densities_are_those_of_numpyro(family):
     model = build(f"{RESPONSES[family]} ~ {RIGHT}" + (" + offset(log(tries))" if family == "poisson" else ""), family)
     records = table(40, seed=1)
@@ -344,6 +352,9 @@ def test_original_coefficients_predict_the_same(family, right):
         expected = odds / odds.sum(axis=2, keepdims=True)
     elif family in {"poisson", "negative_binomial"}:
         expected = np.exp(eta[..., 0])
+    elif family not in BY_HAND:
+        others = {name: np.asarray(parameters[name])[:, None] for name in FAMILIES[family].others}
+        expected = np.asarray(FAMILIES[family].mean(jnp.asarray(eta[..., 0]), jnp.asarray(records["tries"]), others))
     else:
         expected = (records["tries"] if family == "binomial" else 1) / (1 + np.exp(-eta[..., 0]))
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3 * np.abs(expected).max())
@@ -413,7 +424,7 @@ def inside(draw, model):
     return position, record
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BY_HAND)
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_gradients_keep_within_the_bound(family, data):
@@ -436,7 +447,7 @@ def extremes(rng, lower, upper, shape):
     return np.where(rng.random(shape) < 0.7, ends, rng.uniform(lower, upper, shape)).astype(np.float32)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BY_HAND)
 def test_bounds_hold_and_are_not_idle(family):
     """Of many extreme positions and records none is above the bound, and some come within two thirds of it."""
     model, rng, number = build(f"{RESPONSES[family]} ~ age", family), np.random.default_rng(9), 20_000
@@ -640,14 +651,12 @@ def test_nothing_in_a_model_depends_on_a_table():
         ("readmitted ~ age ~ bmi", "bernoulli", "must have one ~"),
         ("readmitted ~ ", "bernoulli", "must have terms"),
         ("", "bernoulli", "formula='' must be a text"),
-        ("readmitted ~ .", "bernoulli", "cannot be read"),
-        ("log(cost) ~ age", "gaussian", "Transform a response before"),
-        ("cost + visits ~ age", "gaussian", "must have one column of the schema on the left"),
+        ("| trials(3) ~ age", "bernoulli", "must have a column of the schema on the left"),
+        ("cost + visits ~ age", "gaussian", "expected a function of one column"),
         ("cost ~ center(age)", "gaussian", "center would read the data, its mean.* write the column alone"),
         ("cost ~ scale(age)", "gaussian", "scale would read the data"),
         ("cost ~ standardize(age)", "gaussian", "standardize would read the data"),
-        ("cost ~ poly(age, 2)", "gaussian", r"poly would read the data.*I\(age\*\*2\)"),
-        ("cost ~ bs(age, df=4)", "gaussian", "bs would read the data, its quantiles"),
+        ("cost ~ s(age)", "gaussian", r"s would read the data, its quantiles.*bs\(x, df=5\)"),
         ("cost ~ lag(age)", "gaussian", "lag would read the data, the row before"),
         ("cost ~ rank(age)", "gaussian", "rank is not among the functions of a single record"),
         ("cost ~ age.mean()", "gaussian", "is not among the functions"),
@@ -671,7 +680,7 @@ def test_nothing_in_a_model_depends_on_a_table():
         ("cost ~ age + cost", "gaussian", "'cost' on both sides"),
         ("cost ~ age + I(cost**2)", "gaussian", "'cost' on both sides"),
         ("cost ~ 0", "gaussian", "has no parameter"),
-        ("cost ~ age", "normal", "family='normal' must be one of bernoulli"),
+        ("cost ~ age", "gausian", "family='gausian' must be one of gaussian.*Did you mean 'gaussian'"),
         ("cost ~ age", "bernoulli", "a number between 100 and 1000; family='bernoulli' needs a boolean or a category"),
         ("stage ~ age", "bernoulli", "a category with 4 levels; family='bernoulli' needs"),
         ("cost ~ age", "poisson", "needs an integer with lower >= 0"),

@@ -68,4 +68,4 @@ def test_densities_are_those_of_scipy(text, law):
     from dpmcmc.model.formula.priors import read_prior
 
     places = np.linspace(-9, 9, 200)
-    np.testing.assert_allclose(read_prior("a", text, positive=False).density(places), law.logpdf(places), rtol=1e-12)
+    np.testing.assert_allclose(read_prior("a", text).density(places), law.logpdf(places), rtol=1e-12)

@@ -145,7 +145,7 @@ def test_a_killed_run_ends_with_the_draws_of_one_that_was_not(whole: Path, kills
     assert [entry.kind for entry in books[1].history()] == ["register", "reserve", "settle"]
     assert books[0].account("rows").spent == books[1].account("rows").spent
     assert sorted(file.name for file in (folder / "runs" / "x").iterdir()) == [
-        *("certificate.json", "config.toml", "draws.nc", "report.html", "summary.csv")
+        *("certificate.json", "config.toml", "draws.csv", "draws.nc", "draws.parquet", "report.html", "summary.csv")
     ]
     assert list((folder / "private" / "runs").iterdir()) == []
 

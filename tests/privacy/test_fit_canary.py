@@ -147,6 +147,8 @@ def test_no_byte_of_the_row_comes_out(folders) -> None:
     assert found == []
     for part in (
         "draws.nc in HDF5",
+        "draws.parquet in Parquet",
+        "draws.csv",
         "certificate.json",
         "config.toml",
         "ledger.db",
@@ -198,6 +200,11 @@ def test_every_place_would_be_searched(tmp_path) -> None:
     (tmp_path / f"{NAME}.txt").touch()
     with h5py.File(tmp_path / "draws.nc", "w") as file:
         file.create_dataset("posterior/x", data=np.tile(single, (100, 1)), compression="gzip")
+    pd.DataFrame({"x": np.tile(single, 100)}).to_parquet(tmp_path / "draws.parquet")
+    pd.DataFrame({"x": np.tile(single, 100)}).to_csv(tmp_path / "draws.csv", index=False)
+    (tmp_path / "others").mkdir()
+    pd.DataFrame({"x": [1, 2], NAME: [3, 4]}).to_csv(tmp_path / "others" / "draws.csv")
+    pd.DataFrame({"x": [1.0, NAME]}, dtype=object).to_csv(tmp_path / "others" / "summary.csv")
     with h5py.File(tmp_path / "attributes.nc", "w") as file:
         file.create_group("posterior").attrs["who"] = NAME
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
@@ -207,4 +214,11 @@ def test_every_place_would_be_searched(tmp_path) -> None:
     found, _ = search(tmp_path)
     for file in ("deep/er/plain", "cache unpacked", "log.gz unpacked", f"{NAME}.txt", "draws.nc in HDF5", "ledger.db"):
         assert any(each.startswith(file) for each in found), file
-    assert any(each.startswith("attributes.nc in HDF5") for each in found)
+    for file in (
+        "attributes.nc in HDF5",
+        "draws.parquet in Parquet",
+        "draws.csv",
+        "others/draws.csv",
+        "others/summary",
+    ):
+        assert any(each.startswith(file) for each in found), file

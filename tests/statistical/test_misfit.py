@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dpmcmc.fitting.strategies.weighted_scores.bounds import MIDDLES, Tails, tails
-from dpmcmc.fitting.strategies.weighted_scores.numbers import Gaussian
 from dpmcmc.fitting.strategies.weighted_scores.residuals import p_value, p_value_of_looks
+from dpmcmc.model.formula.families.gaussian import Gaussian
 from experiments.stress.emulated import Emulated
 from experiments.stress.problems import Problem
 from experiments.stress.reference import exact

@@ -23,10 +23,10 @@ from dpmcmc.accounting.event import BarkerTest
 
 Profile: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
-_SLACK = 1e-6  # relative; covers the grid over m
+SLACK = 1e-6  # relative; covers the grid over m
 _MEANS = np.linspace(-1, 1, 801)
-_PROFILE_NODES = 2000
-_NEGLIGIBLE = 1e-22
+PROFILE_NODES = 2000
+NEGLIGIBLE = 1e-22
 _LARGEST_EXPONENT = 700.0
 
 
@@ -52,11 +52,11 @@ def closed_form(orders: NDArray[np.float64], event: BarkerTest) -> NDArray[np.fl
 def divergence(orders: NDArray[np.float64], event: BarkerTest) -> NDArray[np.float64]:
     """Return the Renyi divergence of the worst pair of batches that differ in one record, for orders >= 2."""
     alpha = orders[:, None]
-    gap, first, second = _worst_pairs(event)
+    gap, first, second = worst_pairs(event)
     blend = alpha * second + (1 - alpha) * first
     with np.errstate(divide="ignore", invalid="ignore"):
         value = 0.5 * np.log(second / first) + np.log(second / blend) / (2 * (alpha - 1)) + alpha * gap**2 / (2 * blend)
-    worst = np.where(blend > 0, value, np.inf).max(axis=1) * (1 + _SLACK)
+    worst = np.where(blend > 0, value, np.inf).max(axis=1) * (1 + SLACK)
     return np.where(orders >= 2, np.minimum(worst, closed_form(orders, event)), np.inf)
 
 
@@ -74,17 +74,8 @@ def profile(event: BarkerTest) -> Profile:
 
     A hockey-stick divergence is convex in e^epsilon, and so is a supremum of them: chords between nodes lie above it.
     """
-    gap, first, second = (values[:, None] for values in _worst_pairs(event))
-
-    def worst(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
-        return _hockey_stick(epsilons, gap, first, second).max(axis=0) * (1 + _SLACK)
-
-    reach = 10 * float(np.max(gap)) / math.sqrt(event.variance - event.clip_fraction)
-    while reach < _LARGEST_EXPONENT and worst(np.array([reach]))[0] > _NEGLIGIBLE:
-        reach *= 1.5
-    reach = min(reach, _LARGEST_EXPONENT)  # beyond it the last value stands: a profile falls
-    nodes = np.linspace(0, reach, _PROFILE_NODES)
-    values = np.minimum.accumulate(worst(nodes))
+    nodes, values, _ = profile_nodes(event)
+    reach = float(nodes[-1])
 
     def interpolate(epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.interp(np.expm1(np.minimum(epsilon, reach)), np.expm1(nodes), values)
@@ -92,7 +83,23 @@ def profile(event: BarkerTest) -> Profile:
     return interpolate
 
 
-def _worst_pairs(event: BarkerTest) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def profile_nodes(event: BarkerTest) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+    """Return the epsilons at which a profile is computed, its values there, and the number of each one's worst mean."""
+    gap, first, second = (values[:, None] for values in worst_pairs(event))
+
+    def worst(epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+        return hockey_stick(epsilons, gap, first, second) * (1 + SLACK)
+
+    reach = 10 * float(np.max(gap)) / math.sqrt(event.variance - event.clip_fraction)
+    while reach < _LARGEST_EXPONENT and worst(np.array([reach])).max() > NEGLIGIBLE:
+        reach *= 1.5
+    reach = min(reach, _LARGEST_EXPONENT)  # beyond it the last value stands: a profile falls
+    nodes = np.linspace(0, reach, PROFILE_NODES)
+    values = worst(nodes)
+    return nodes, np.minimum.accumulate(values.max(axis=0)), np.argmax(values, axis=0)
+
+
+def worst_pairs(event: BarkerTest) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the distance of the means and the two variances of the pairs x = +1 and x = -1, one for each mean m."""
     b, kappa = event.batch_size, event.clip_fraction
 
@@ -102,7 +109,7 @@ def _worst_pairs(event: BarkerTest) -> tuple[NDArray[np.float64], NDArray[np.flo
     return np.full_like(_MEANS, 2 * math.sqrt(kappa / b)), variance(1.0), variance(-1.0)
 
 
-def _hockey_stick(
+def hockey_stick(
     epsilon: NDArray[np.float64], gap: NDArray[np.float64], first: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return H_(e^epsilon)(N(gap, first) || N(0, second)) for epsilon >= 0.

@@ -31,6 +31,7 @@ from dpmcmc.accounting.event import (
 from dpmcmc.accounting.parallel import Parallel
 from dpmcmc.accounting.selection import Selected
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
+from dpmcmc.html import card
 
 _LARGEST_EXPONENT = 700.0
 _CURVE_EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
@@ -70,7 +71,7 @@ RECORD = "record"
 """What a guarantee speaks of unless something else is stated."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """The privacy statement of a result.
 
@@ -154,6 +155,32 @@ class Certificate:
             f"probability of any result changes by a factor of at most e^epsilon{self._factor} "
             f"and by delta = {self.delta:g} ({self.adjacency.words} adjacency)."
         )
+
+    @property
+    def claim(self) -> str:
+        """The guarantee in a few words, for the places where a sentence is too long."""
+        if NonPrivate in self.event.held or not math.isfinite(self.epsilon):
+            return self.statement
+        change = _MEANING[self.adjacency].format(unit=self.unit)
+        return f"({_up(self.epsilon)}, {self.delta:g})-differentially private if {change}"
+
+    def __repr__(self) -> str:
+        parts = sum(counts(self.event).values())
+        return (
+            f"Certificate: {self.claim}\n{parts:,} releases; print() shows them all, `statement` says it in a sentence"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show it in a notebook."""
+        rows = [
+            ("epsilon", f"{_up(self.epsilon)} ({self.epsilon.accountant} accountant)"),
+            ("delta", f"{self.delta:g}"),
+            ("protects", f"every {self.unit}, {self.adjacency.words} adjacency"),
+            ("holds if", "; ".join(self.holds_if)),
+            ("made by", f"dpmcmc {self.library_version}"),
+            *([("advisory", self.advisory)] if self.advisory else []),
+        ]
+        return card("Privacy certificate", rows, notes=[self.statement])
 
     @property
     def _factor(self) -> str:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-_SLACK = 1e-6  # relative; covers the search for the worst threshold, which finds it to 1e-8
-_NARROW = 1e-3  # alpha * shift below which the limit 2/pi is used with a quadratic margin
-_WIDE = 50.0  # alpha * shift above which hiding the value gains next to nothing
+SLACK = 1e-6  # relative; covers the search for the worst threshold, which finds it to 1e-8
+NARROW = 1e-3  # alpha * shift below which the limit 2/pi is used with a quadratic margin
+WIDE = 50.0  # alpha * shift above which hiding the value gains next to nothing
 
 
 def accept_bit(orders: NDArray[np.float64], noise_multiplier: float) -> NDArray[np.float64]:
@@ -30,15 +30,15 @@ def accept_bit(orders: NDArray[np.float64], noise_multiplier: float) -> NDArray[
     gaussian = orders * shift**2 / 2
     spread = orders * shift
     with np.errstate(over="ignore"):
-        result = 2 / math.pi * gaussian * (1 + _SLACK + spread**2)
-    searched = (spread >= _NARROW) & (spread <= _WIDE)
+        result = 2 / math.pi * gaussian * (1 + SLACK + spread**2)
+    searched = (spread >= NARROW) & (spread <= WIDE)
     if np.any(searched):
-        result[searched] = _worst_threshold(orders[searched], shift) * (1 + _SLACK)
-    return np.minimum(np.where(spread > _WIDE, gaussian, result), gaussian)
+        result[searched] = worst_threshold(orders[searched], shift)[1] * (1 + SLACK)
+    return np.minimum(np.where(spread > WIDE, gaussian, result), gaussian)
 
 
-def _worst_threshold(orders: NDArray[np.float64], shift: float) -> NDArray[np.float64]:
-    """Return sup_z D_alpha(Bernoulli(Phi(z + shift)) || Bernoulli(Phi(z))) by nested grids.
+def worst_threshold(orders: NDArray[np.float64], shift: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return where sup_z D_alpha(Bernoulli(Phi(z + shift)) || Bernoulli(Phi(z))) is, and what, by nested grids.
 
     Wherever it was looked at, the divergence rises to one maximum and falls: so a grid is searched around the best
     point of the one before. A test holds it against brute force.
@@ -56,7 +56,7 @@ def _worst_threshold(orders: NDArray[np.float64], shift: float) -> NDArray[np.fl
         best = np.argmax(values, axis=1)[:, None]
         centre = np.take_along_axis(z, best, axis=1)
         half_width = half_width * 2 / (points - 1)
-    return values.max(axis=1)
+    return centre[:, 0], values.max(axis=1)
 
 
 def _bernoulli_divergence(

@@ -64,7 +64,7 @@ def curve(event: Event) -> LossCurve | None:
     parts = schedule.shortened(schedule.hidden_as_gaussian(counts(event)))
     if max(_full_loss(part) for part in parts) > _LARGEST_LOSS:
         return LossCurve(PrivacyLossDistribution(Masses(1.0, 0, np.zeros(1), infinity=1.0)))
-    interval = _interval(parts)
+    interval = interval_of(parts)
     steps = [(_step(part, interval), times) for part, times in parts.items()]
     remove = loss.compose([(step.remove, times) for step, times in steps])
     if all(step.remove is step.add for step, _ in steps):
@@ -72,12 +72,12 @@ def curve(event: Event) -> LossCurve | None:
     return LossCurve(PrivacyLossDistribution(remove, loss.compose([(step.add, times) for step, times in steps])))
 
 
-def _interval(parts: dict[Event, int]) -> float:
+def interval_of(parts: dict[Event, int]) -> float:
     """Return the grid spacing: a fixed fraction of the smallest step's loss deviation, coarser if the grid is huge."""
     deviations = {part: _deviation(part) for part in parts}
     finest = min(min(deviations.values()) / _CELLS_PER_DEVIATION, _COARSEST)
     spread = math.sqrt(sum(times * deviations[part] ** 2 for part, times in parts.items()))
-    longest = max(_reach(part) for part in parts)
+    longest = max(reach_of(part) for part in parts)
     return max(finest, (spread**2 + 20 * spread) / _LARGEST_GRID, longest / (_LARGEST_GRID / 8))
 
 
@@ -88,7 +88,7 @@ def _deviation(part: Event) -> float:
         return full / 2
     if isinstance(part, SphericalLaplace):
         return full / math.sqrt(part.num_coordinates)
-    return min(_rate(part) * math.sqrt(math.expm1(min(full**2, 1.0))), full)
+    return min(rate_of(part) * math.sqrt(math.expm1(min(full**2, 1.0))), full)
 
 
 def _full_loss(part: Event) -> float:
@@ -108,7 +108,8 @@ def _full_loss(part: Event) -> float:
             raise TypeError(type(part).__name__)
 
 
-def _rate(part: Event) -> float:
+def rate_of(part: Event) -> float:
+    """Return the share of the records that one step reads."""
     match part:
         case PoissonGaussian(rate=rate):
             return rate
@@ -118,13 +119,13 @@ def _rate(part: Event) -> float:
             return 1.0
 
 
-def _reach(part: Event) -> float:
+def reach_of(part: Event) -> float:
     """Return an epsilon beyond which one step's delta is negligible (about e^-50); what is left counts as infinity."""
     full = _full_loss(part)
     if isinstance(part, LogisticBit | SphericalLaplace):
         return full
     tail = 1.1 * (full**2 / 2 + full * math.sqrt(-2 * _LOG_NEGLIGIBLE))
-    return _sampled(np.array([tail]), 1 / _rate(part)).item()
+    return _sampled(np.array([tail]), 1 / rate_of(part)).item()
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,9 @@ class _Step:
 @lru_cache(maxsize=1024)
 def _step(part: Event, interval: float) -> _Step:
     """Return the discretised privacy losses of one step."""
-    last = math.ceil(_reach(part) / interval)
+    last = math.ceil(reach_of(part) / interval)
     grid = np.arange(last + 1, dtype=np.float64) * interval
-    rate = _rate(part)
+    rate = rate_of(part)
     match part:
         case LogisticBit(sensitivity=sensitivity):
             forward = backward = decisions.logistic_profile(grid, sensitivity)

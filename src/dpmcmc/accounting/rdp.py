@@ -34,7 +34,7 @@ Orders: TypeAlias = NDArray[np.float64]
 Curve: TypeAlias = Callable[[Orders, Any], NDArray[np.float64]]
 
 ORDERS: Orders = 1 + np.geomspace(1e-3, 1e7, 800)
-_WHOLE = np.unique(np.round(np.geomspace(2, 1024, 160)))
+WHOLE = np.unique(np.round(np.geomspace(2, 1024, 160)))
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _poisson(orders: Orders, event: PoissonGaussian) -> NDArray[np.float64]:
     """Return the curve under add-or-remove; under replace-one that of a full sample, a bound by quasi-convexity."""
     if event.adjacency is Adjacency.REPLACE_ONE:
         return orders * 2 / event.noise_over_clip**2
-    sampled = between_whole_orders(orders, _WHOLE, poisson_at_whole_orders(_WHOLE, event))
+    sampled = between_whole_orders(orders, WHOLE, poisson_at_whole_orders(WHOLE, event))
     return np.minimum(sampled, orders / (2 * event.noise_over_clip**2))
 
 
@@ -114,15 +114,15 @@ def poisson_at_whole_orders(orders: Orders, event: PoissonGaussian) -> NDArray[n
 
 def _fixed_batch(orders: Orders, event: FixedBatchGaussian) -> NDArray[np.float64]:
     rate = event.batch_size / event.population
-    whole = subsampled_at_whole_orders(_WHOLE, rate, lambda j: j / (2 * event.noise_multiplier**2))
+    whole = subsampled_at_whole_orders(WHOLE, rate, lambda j: j / (2 * event.noise_multiplier**2))
     full = orders / (2 * event.noise_multiplier**2)
-    return np.minimum(between_whole_orders(orders, _WHOLE, whole), full)
+    return np.minimum(between_whole_orders(orders, WHOLE, whole), full)
 
 
 def _barker(orders: Orders, event: BarkerTest) -> NDArray[np.float64]:
     rate = event.batch_size / event.population
-    whole = subsampled_at_whole_orders(_WHOLE, rate, lambda j: barker.divergence(j, event))
-    return between_whole_orders(orders, _WHOLE, whole)
+    whole = subsampled_at_whole_orders(WHOLE, rate, lambda j: barker.divergence(j, event))
+    return between_whole_orders(orders, WHOLE, whole)
 
 
 def subsampled_at_whole_orders(orders: Orders, rate: float, base: Callable[[Orders], Orders]) -> NDArray[np.float64]:

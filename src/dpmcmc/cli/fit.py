@@ -18,9 +18,6 @@ from dpmcmc.errors import InvalidArgument, LedgerUnavailable, RunInterrupted, Un
 if TYPE_CHECKING:
     from dpmcmc.posterior import Posterior
 
-HIDDEN = ("q50",)
-"""Columns of a summary that a terminal has no room for."""
-
 BAD = 5
 """The exit code where the verdict is bad."""
 
@@ -38,7 +35,9 @@ def fit(
     ledger: Annotated[str, typer.Option(help="The book that pays: sqlite:///FILE or postgresql://...")],
     epsilon: Annotated[float, typer.Option(help="What this run may spend.")],
     delta: Annotated[float | None, typer.Option(help="At which delta; that of the budget unless stated.")] = None,
-    family: Annotated[str | None, typer.Option(help="Of a formula: bernoulli, gaussian, poisson, ...")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Of a formula: gaussian, gamma, poisson, ... (docs/formulas.md).")
+    ] = None,
     prior: Annotated[list[str] | None, typer.Option(help='Of a formula: "age=normal(0, 1)"; may be repeated.')] = None,
     sampler: Annotated[str, typer.Option(help="auto, or a sampler of docs/fit.md by its name.")] = "auto",
     chains: Annotated[int, typer.Option(help="Chains, all of which are paid for.")] = 2,
@@ -194,7 +193,7 @@ def run_or_say_how_to_resume(folder: Path, run: Callable[[], "Posterior"]) -> "P
 
 def show(posterior: "Posterior", folder: Path) -> None:
     """Print the summary of a run, what it guarantees, and where it is."""
-    summary = posterior.summary().drop(columns=list(HIDDEN))
+    summary = posterior.summary()
     if (summary["verdict"].to_numpy() == "good").all():
         summary = summary.drop(columns="verdict")  # the last line says so
     columns = [str(column) for column in summary.columns]

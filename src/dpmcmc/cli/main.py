@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpmcmc.cli import demo, epsilon, fit, ledger, plan, report, reproduce, resume, schema
+from dpmcmc.cli import audit, demo, epsilon, fit, ledger, plan, predict, report, reproduce, resume, schema, verify
 from dpmcmc.errors import DpmcmcError
 
 app = typer.Typer(
@@ -18,7 +18,10 @@ app = typer.Typer(
 app.command(name="demo")(demo.demo)
 app.command(name="fit")(fit.fit)
 app.command(name="resume")(resume.resume)
+app.command(name="predict")(predict.predict)
 app.command(name="report")(report.report)
+app.command(name="audit")(audit.audit)
+app.command(name="verify")(verify.verify)
 app.command(name="reproduce")(reproduce.reproduce)
 app.add_typer(epsilon.app, name="epsilon")
 app.add_typer(plan.app, name="plan")

@@ -161,12 +161,14 @@ def _column(written: str) -> tuple[str, dict[str, Any]]:
     plain = [part for part in parts if "=" not in part]
     if kind in ("number", "integer") and len(plain) == 2:
         facts["lower"], facts["upper"] = (_number(part) for part in plain)
+    elif kind == "date" and len(plain) == 2:
+        facts["lower"], facts["upper"] = plain
     elif kind == "category" and len(plain) == 1:
         facts["categories"] = plain[0].split("|")
     elif plain or not name:
         raise InvalidArgument(
-            f"--columns {written.strip()!r} must be name:number:LOWER:UPPER, name:integer:LOWER:UPPER, name:boolean or "
-            "name:category:A|B|C"
+            f"--columns {written.strip()!r} must be name:number:LOWER:UPPER, name:integer:LOWER:UPPER, name:boolean, "
+            "name:date:FIRST:LAST or name:category:A|B|C"
         )
     for part in parts:
         key, equals, value = part.partition("=")

@@ -4,6 +4,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,18 +14,19 @@ from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate, compose, counts, genuine
 from dpmcmc.accounting.parallel import Parallel
 from dpmcmc.accounting.partition import Partition
-from dpmcmc.accounting.payer import settle
+from dpmcmc.accounting.payer import Payer, settle
 from dpmcmc.accounting.selection import repeat_and_select
 from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.session import Session
-from dpmcmc.enclave.core.vault import Vault
+from dpmcmc.enclave.core.vault import CHUNK_SIZE, Vault
 from dpmcmc.enclave.noise.modes import MODES, Claim
 from dpmcmc.enclave.oracle import Oracle
 from dpmcmc.enclave.resume.journal import Journal, reservation_of
 from dpmcmc.enclave.resume.session import ResumableRun
 from dpmcmc.enclave.select import Attempt, Best, best_of
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.html import card
 from dpmcmc.missing_cells import is_hidden
 from dpmcmc.schema import Schema
 
@@ -58,11 +60,44 @@ class PrivateData(Vault):
     __slots__ = ()
 
     @classmethod
-    def from_table(cls, source: Any, **options: Any) -> "PrivateData":
-        """Read a table into a vault; see `dpmcmc.enclave.tables.from_table`."""
+    def from_table(
+        cls,
+        source: Any,
+        *,
+        schema: Any,
+        ledger: Payer | str | None = None,
+        dataset: str | None = None,
+        budget: Budget | None = None,
+        adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+        capacity: int | None = None,
+        chunk_size: int = CHUNK_SIZE,
+    ) -> "PrivateData":
+        """Put a table into a vault. What pays for it is found, or refused, before a row is read.
+
+        Args:
+            source: the path of a CSV, Parquet or Arrow file or of a folder of Parquet, a DataFrame of pandas or polars,
+                a Table of pyarrow, or a DuckDB connection and a query.
+            schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file.
+            ledger: the ledger that pays, or its URL.
+            dataset: the name of the table in the ledger; for a file, if left out, its name without the ending.
+            budget: without a ledger, a budget that lives as long as the vault; with one, the budget that it grants the
+                table, and then the ledger is made where there is none.
+            adjacency: which data sets are neighbours: of rows or, where the schema names persons, of persons.
+            capacity: the stated number of slots for records, required under ``add_or_remove_one``.
+            chunk_size: how many records a mechanism holds at once at most.
+        """
         from dpmcmc.enclave.tables.vault import from_table
 
-        return from_table(source, **options)
+        return from_table(
+            source,
+            schema=schema,
+            ledger=ledger,
+            dataset=dataset,
+            budget=budget,
+            adjacency=adjacency,
+            capacity=capacity,
+            chunk_size=chunk_size,
+        )
 
     @property
     def schema(self) -> Schema | None:
@@ -188,21 +223,40 @@ class PrivateData(Vault):
         return best
 
     def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={value}" for name, value in self._known())
+        leaves = wrap(", ".join(leaf.replace(" ", "\N{NO-BREAK SPACE}") for leaf in self._leaves()), 78)
+        shown = leaves if len(leaves) <= 4 else [*leaves[:3], f"and more; {len(self._leaves())} in all"]
+        return "\n".join([f"PrivateData({facts}{self._placement.words})", *(f"  {line}" for line in shown)]).replace(
+            "\N{NO-BREAK SPACE}", " "
+        )
+
+    def _repr_html_(self) -> str:
+        """Show what is public of it in a notebook."""
+        stated = [("columns", "; ".join(self._leaves()))]
+        if self._schema is not None:
+            stated = [(name, column.values_in_words) for name, column in self._schema.columns.items()]
+        return card("Private data", [*self._known(), *stated])
+
+    def _known(self) -> list[tuple[str, object]]:
+        """Return what is public of the records as a whole."""
         facts = self._facts
-        names = leaf_names(facts.record)
-        kinds = ", ".join(
-            f"{name}: {leaf.dtype}{list(leaf.shape) or ''}"
-            for name, leaf in zip(names, jax.tree.leaves(facts.record), strict=True)
-            if not is_hidden(name)
-        )
-        bounds = {name: pair for name, pair in facts.bounds.items() if not is_hidden(name)}
-        counted = "size" if facts.adjacency is Adjacency.REPLACE_ONE else "capacity"
-        unit = "" if self.unit == "record" else f", unit={self.unit!r}"
-        noise = "" if facts.noise == "exact" else f", noise={facts.noise!r}"
-        return (
-            f"PrivateData({kinds}; bounds={bounds}, {counted}={facts.size}, "
-            f"adjacency={facts.adjacency.value}, dataset={self._dataset!r}{unit}{noise}{self._placement.words})"
-        )
+        return [
+            ("size" if facts.adjacency is Adjacency.REPLACE_ONE else "capacity", facts.size),
+            ("adjacency", facts.adjacency.value),
+            ("dataset", repr(self._dataset)),
+            *([] if self.unit == "record" else [("unit", repr(self.unit))]),
+            *([] if facts.noise == "exact" else [("noise", repr(facts.noise))]),
+        ]
+
+    def _leaves(self) -> list[str]:
+        """Return the leaves of a record with their types and bounds."""
+        facts = self._facts
+        leaves = zip(leaf_names(facts.record), jax.tree.leaves(facts.record), strict=True)
+        shown = [(name, leaf, facts.bounds.get(name)) for name, leaf in leaves if not is_hidden(name)]
+        return [
+            f"{name}: {leaf.dtype}{list(leaf.shape) or ''}" + ("" if pair is None else f" {pair[0]:g} to {pair[1]:g}")
+            for name, leaf, pair in shown
+        ]
 
 
 def _stated(facts: Facts, unit: str) -> str:

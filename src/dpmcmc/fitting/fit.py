@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dpmcmc.enclave import PrivateData
+from dpmcmc.fitting.earlier import check_earlier, with_earlier
 from dpmcmc.fitting.prepare import prepare_fit
 from dpmcmc.fitting.resume import run_in_folder
 from dpmcmc.model import Model
@@ -20,10 +21,12 @@ def fit(
     delta: float | None = None,
     family: str | None = None,
     priors: Mapping[str, str] | None = None,
+    prior: Posterior | None = None,
     sampler: str = "auto",
     num_chains: int = 2,
     num_steps: int | None = None,
     init: Any = None,
+    passes: int | None = None,
     even_if_useless: bool = False,
     output: str | os.PathLike[str] | None = None,
     progress: bool = True,
@@ -41,13 +44,17 @@ def fit(
         data: the records; bounds must be stated for all their leaves, since clips are set from them.
         epsilon: the budget of this run.
         delta: that of the data's budget unless stated.
-        family: of a formula: gaussian, student_t, bernoulli, binomial, poisson, negative_binomial, categorical or
-            ordinal.
+        family: of a formula: one of `dpmcmc.model.FAMILIES`, or what else it is called, such as ``"logistic"``; it may
+            be left out where the response is a yes or no, a category, or successes in trials.
         priors: of a formula, by parameter; the defaults are weakly informative, and in the model's `describe()`.
+        prior: an earlier posterior of the same formula, from the records of *other* persons: this run goes on from it.
+            The result is `Posterior.combine` of the two, and the priors count once.
         sampler: ``"auto"``, ``"sketch"``, or one of `RECIPES`.
         num_chains: chains, all of which are paid for.
         num_steps: steps of each chain; a number that suits the sampler unless stated.
         init: where the pilot starts; the centre of the prior unless stated.
+        passes: of a formula: how many times all rows may be read at most. One or two: blocks of rows lead the way.
+            Unless stated, what is expected to be the most accurate. `describe` says how often rows are read.
         even_if_useless: run even if the result is expected to be off by more than a posterior standard deviation.
         output: the run folder to write, which must be new. A run that is written can be stopped at any moment, and
             `resume` goes on with it: Ctrl-C then raises `RunInterrupted`, and what was paid for stays paid.
@@ -68,9 +75,15 @@ def fit(
         num_chains=num_chains,
         num_steps=num_steps,
         init=init,
+        passes=passes,
         even_if_useless=even_if_useless,
         insecure_seed=insecure_seed,
     )
+    if prior is not None:
+        check_earlier(prepared, prior, num_chains, output)
     if prepared.caution:
         warnings.warn(prepared.caution, stacklevel=2)
-    return prepared.run(progress=progress) if output is None else run_in_folder(prepared, output, progress=progress)
+    if output is not None:
+        return run_in_folder(prepared, output, progress=progress)
+    posterior = prepared.run(progress=progress)
+    return posterior if prior is None else with_earlier(posterior, prior)

@@ -17,7 +17,7 @@ _TAKEN_APART: dict[Any, Model] = {}
 
 
 @lru_cache(maxsize=MODELS_KEPT)
-def _of_formula(formula: str, schema: str, family: str, priors: tuple[tuple[str, str], ...] | None) -> Model:
+def _of_formula(formula: str, schema: str, family: str | None, priors: tuple[tuple[str, str], ...] | None) -> Model:
     """Return the model of a formula: the same one to whoever asks again, so that what is compiled for it is found."""
     read = Schema.from_dict(tomllib.loads(schema))
     return from_formula(formula, read, family=family, priors=None if priors is None else dict(priors))
@@ -54,8 +54,6 @@ def as_model(
     if isinstance(model, str):
         if schema is None:
             raise InvalidArgument("a formula needs the columns of a table; make the data with PrivateData.from_table")
-        if family is None:
-            raise InvalidArgument("family=None must be stated with a formula, for example family='bernoulli'")
         stated = None if priors is None else tuple(sorted(priors.items()))
         made: Model = _of_formula(model, schema.to_toml(), family, stated)
     elif isinstance(model, Model):

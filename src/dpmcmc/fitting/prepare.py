@@ -19,15 +19,18 @@ from dpmcmc.fitting.budget_split import make_pilot, refuse_useless
 from dpmcmc.fitting.choice import choose
 from dpmcmc.fitting.models import MODELS_KEPT, as_model
 from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.reading import Reading
 from dpmcmc.fitting.recipes import RECIPES
 from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, centred_questions
 from dpmcmc.fitting.strategies.chains import PilotedChains
 from dpmcmc.fitting.strategies.sketch.strategy import NAME as SKETCH
 from dpmcmc.fitting.strategies.sketch.strategy import sketch_strategy
 from dpmcmc.fitting.strategies.strategy import Drawn, Strategy
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.strategy import DRAWS, WeightedScores
 from dpmcmc.fitting.strategies.weighted_scores.strategy import NAME as WEIGHTED
 from dpmcmc.fitting.whitening import Begin
+from dpmcmc.html import card, line
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.model.examination import PRIOR_POSITIONS
 from dpmcmc.posterior import Posterior
@@ -42,7 +45,7 @@ QUARTILES = 1.349
 """How far apart the quartiles of a normal law are, in standard deviations."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PreparedFit:
     """A fit that was checked and priced: `describe` says what it would do, `run` pays and does it."""
 
@@ -54,6 +57,26 @@ class PreparedFit:
     insecure_seed: int | None
     arguments: Mapping[str, Any]
     """What it was prepared from, in plain values; of models, formulas alone."""
+
+    def __repr__(self) -> str:
+        rows = dict(self._rows())
+        lines = [f"PreparedFit: {rows.pop('model')}", *(f"{name}: {words}" for name, words in rows.items())]
+        return "\n".join(line(words) for words in lines)
+
+    def _repr_html_(self) -> str:
+        """Show it in a notebook."""
+        return card("Prepared fit", self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        model = self.model
+        named = f"{model.formula}, {model.family}" if isinstance(model, FormulaModel) else type(model).__name__
+        return [
+            ("model", named),
+            ("budget", f"{self.budget}"),
+            ("sampler", self.sampler),
+            ("expected error", f"{self.expected_error:.2g} posterior standard deviations"),
+            ("charged", "nothing yet: run() pays, describe() says what it would do"),
+        ]
 
     @cached_property
     def event(self) -> Event:
@@ -183,10 +206,15 @@ def prepare_fit(
     num_chains: int = 2,
     num_steps: int | None = None,
     init: Any = None,
+    passes: int | None = None,
+    block_seed: int | None = None,
     even_if_useless: bool = False,
     insecure_seed: int | None = None,
 ) -> PreparedFit:
-    """Check the arguments of `fit` and set everything that follows from them. Reads no record and charges nothing."""
+    """Check the arguments of `fit` and set everything that follows from them. Reads no record and charges nothing.
+
+    `block_seed` is of the public positions of blocks, if there are any; at random unless stated.
+    """
     formula = model if isinstance(model, str) else None
     model = as_model(model, data, family, priors)
     name = validation.choice("sampler", sampler, ("auto", *RECIPES, SKETCH))
@@ -195,7 +223,11 @@ def prepare_fit(
     num_chains = validation.integer("num_chains", num_chains, at_least=1)
     budget = Budget(validation.positive("epsilon", epsilon), delta_of(delta, data))
     seed = secrets.randbits(63) if insecure_seed is None else validation.integer("insecure_seed", insecure_seed, 0)
-    strategy = _strategy(model, data, name, budget, num_steps, num_chains, init)
+    block_seed = secrets.randbits(63) if block_seed is None else validation.integer("block_seed", block_seed, 0)
+    if passes is not None:
+        passes = validation.integer("passes", passes, at_least=1)
+    reading = Reading(passes, block_seed)
+    strategy = _strategy(model, data, name, budget, num_steps, num_chains, init, reading)
     if not even_if_useless:
         error = strategy.expected_error
         size, records = strategy.dimension, data.facts.size
@@ -216,6 +248,8 @@ def prepare_fit(
             "sampler": name,
             "num_chains": num_chains,
             "num_steps": num_steps,
+            "passes": passes,
+            "block_seed": block_seed,
         },
     )
 
@@ -228,20 +262,24 @@ def _strategy(
     num_steps: int | None,
     num_chains: int,
     init: Any,
+    reading: Reading,
 ) -> Strategy:
     """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains."""
     if sampler in ("auto", WEIGHTED) and isinstance(model, FormulaModel) and model.temperature == 1 and init is None:
-        return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains)
+        split = reading.split(Regression.of(model), data, budget)
+        return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains, split)
     layout, begin = _begin(model, init)
     observed = model.observed
     if sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None and observed is not None:
         questions = centred_questions(observed, data, budget, layout, begin)
         if questions is not None:
+            reading.refuse_few()
             return CentredScores(model, observed, questions, data, layout, begin, num_steps or DRAWS, num_chains)
     facts = ProblemSize(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
     sketch = sketch_strategy(sampler, model, data, layout, facts, budget, num_steps, num_chains)
     if sketch is not None:
         return sketch
+    reading.refuse_few()
     pilot = make_pilot(model, data, facts, layout, begin, budget, _keys()[1])
     choice = choose(sampler, facts, num_steps, num_chains, budget, pilot.price(data))
     return PilotedChains(model, data, budget, pilot, choice, facts, num_chains)

@@ -1,12 +1,14 @@
 """Models: public code that says how likely records are, and never holds one."""
 
 from dpmcmc.model.formula import FormulaModel, from_formula
+from dpmcmc.model.formula.families import FAMILIES
 from dpmcmc.model.model import Model
 from dpmcmc.model.numpyro_model import from_numpyro
 from dpmcmc.model.persons import per_person
 from dpmcmc.model.remainder import normal_terms, remainder, taylor_terms
 
 __all__ = [
+    "FAMILIES",
     "FormulaModel",
     "Model",
     "from_formula",

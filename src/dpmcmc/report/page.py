@@ -26,7 +26,6 @@ HEADINGS = {
     "mean": "mean",
     "sd": "sd",
     "q5": "5 %",
-    "q50": "median",
     "q95": "95 %",
     "ess_bulk": "effective draws",
     "r_hat": "R-hat",

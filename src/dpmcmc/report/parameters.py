@@ -54,9 +54,7 @@ def units(run: Run, model: FormulaModel | None, known: Mapping[str, float]) -> l
                 "so coefficients can be compared with each other and with their priors."
             )
             prior = _scaled(model, run.prior) if run.prior else {}
-            table = summarise(scaled)
-            if run.is_independent:
-                table = table.drop(columns=["ess_bulk", "r_hat"])
+            table = summarise(scaled).drop(columns=["q50", *(["ess_bulk", "r_hat"] if run.is_independent else [])])
             shown.append(_units("scaled", "Scaled predictors", note, table, scaled, prior, {}))
     return shown
 

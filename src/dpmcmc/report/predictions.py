@@ -136,7 +136,9 @@ def _levels(column: Column) -> tuple[str, ...]:
 
 
 def _held(column: Column) -> float:
-    """Return the value at which a column is held: the middle of its bounds, false, or its first category."""
+    """Return where a column is held: at what stands for a missing value, else the middle, false, the first category."""
+    if column.fill is not None:
+        return column.stand_in
     lower, upper = column.bounds
     middle = (lower + upper) / 2
     return {"number": middle, "integer": float(round(middle))}.get(column.kind, 0.0)
@@ -144,7 +146,7 @@ def _held(column: Column) -> float:
 
 def _words(column: Column) -> str:
     levels = _levels(column)
-    return levels[0] if levels else f"{_held(column):g}"
+    return levels[int(_held(column))] if levels else f"{_held(column):g}"
 
 
 def _place(levels: tuple[str, ...], places: np.ndarray, at: int) -> str:

@@ -10,8 +10,8 @@ from dpmcmc.enclave.resume.private_file import sync_folder
 from dpmcmc.posterior import Posterior
 
 FILES = ("draws.nc", "summary.csv", "certificate.json", "config.toml")
-PAGE = "report.html"
-"""Beside them, but for a run whose page could not be made."""
+BESIDE = ("report.html", "draws.parquet", "draws.csv")
+"""Beside them, but for a run for which they could not be made."""
 
 
 def is_complete(folder: Path) -> bool:
@@ -32,7 +32,7 @@ def put(posterior: Posterior, folder: Path) -> None:
     made = folder / UNFINISHED / "finished"
     shutil.rmtree(made, ignore_errors=True)
     posterior.save(made)
-    for path in (*(made / name for name in FILES), *made.glob(PAGE)):
+    for path in (*(made / name for name in FILES), *(made / name for name in BESIDE if (made / name).is_file())):
         with path.open("rb+") as file:
             os.fsync(file.fileno())
         path.replace(folder / path.name)

@@ -9,9 +9,10 @@ from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event
 from dpmcmc.accounting.filters import RenyiFilter
+from dpmcmc.html import card
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DatasetAccount:
     """The state of one dataset's budget at the moment it was asked for."""
 
@@ -26,6 +27,23 @@ class DatasetAccount:
 
     adaptive: bool = False
     """Whether the total is kept by a filter, which holds however runs are chosen, not by the tightest composition."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name}: {words}" for name, words in self._rows())
+
+    def _repr_html_(self) -> str:
+        """Show it in a notebook."""
+        return card("Account", self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        kept = ", kept by a filter" if self.adaptive else ""
+        standing = f"{len(self.standing)} not settled" if self.standing else "all settled"
+        return [
+            ("Dataset", f"{self.dataset}, {self.adjacency.words} adjacency"),
+            ("Budget", f"epsilon {self.budget.epsilon:g} at delta {self.budget.delta:g}{kept}"),
+            ("Spent", f"epsilon {float(self.epsilon_spent):.4g}, {self.epsilon_left:.4g} left; epsilons do not add up"),
+            ("Runs", standing),
+        ]
 
     @cached_property
     def epsilon_spent(self) -> Bound:

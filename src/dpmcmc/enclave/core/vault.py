@@ -125,6 +125,11 @@ class Vault:
         return self._unit
 
     @property
+    def is_in_memory(self) -> bool:
+        """Whether the records lie in memory; else every pass reads them again."""
+        return self._placement.stepwise is None
+
+    @property
     def _is_shuffled(self) -> bool:
         """Whether places are drawn: where neighbours would otherwise have other records at other places."""
         return self._facts.adjacency is Adjacency.ADD_OR_REMOVE_ONE or self.unit != "record"

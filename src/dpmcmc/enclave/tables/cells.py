@@ -6,6 +6,7 @@ would tell something about a row.
 
 import math
 from collections.abc import Callable, Mapping
+from datetime import date
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -56,6 +57,21 @@ def number_with_comma(cell: Any) -> float:
         return number(cell)
     written = text(cell) or ""
     return math.nan if "." in written else number(written.replace(",", "."))
+
+
+def days_since(first: date) -> Reading:
+    """Return the reading of a column of dates: days since the first one, of a date, a time or a text that begins so."""
+
+    def days(cell: Any) -> float:
+        if isinstance(cell, date):  # a datetime is one too
+            return float(cell.toordinal() - first.toordinal())
+        written = text(cell) or ""
+        try:
+            return float(date.fromisoformat(written[:10]).toordinal() - first.toordinal())
+        except ValueError:
+            return math.nan
+
+    return days
 
 
 def truth(words: Mapping[str, float]) -> Reading:

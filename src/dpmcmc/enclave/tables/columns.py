@@ -6,6 +6,7 @@ be refused: it belongs to the file, not to a row.
 """
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def missing_bits(rows: Leaves, missing: Mapping[str, np.ndarray]) -> Leaves:
 def stored(values: np.ndarray, missing: np.ndarray, column: Column) -> np.ndarray:
     """Return values within the bounds of the column: single precision, or the integer codes of categories."""
     filled = np.where(missing, column.stand_in, values)
-    rounded = np.rint(filled) if column.kind == "integer" else filled
+    rounded = np.rint(filled) if column.kind in ("integer", "date") else filled
     clamped = np.clip(rounded, *column.bounds) + 0.0  # zero has one sign
     return clamped.astype(np.int32 if column.kind == "category" else np.float32)
 
@@ -65,6 +66,8 @@ def numbers(name: str, kept: Any, column: Column, decimal: str = "") -> np.ndarr
         column: what is stated of it.
         decimal: the decimal mark of numbers in texts, a point unless it is a comma.
     """
+    if column.kind == "date" and isinstance(column.lower, date):
+        return read(kept, cells.days_since(column.lower))
     kind = value_type(name, kept.type)
     types = arrow(".types")
     if column.kind == "category":
@@ -105,8 +108,8 @@ def value_type(name: str, kept: Any) -> Any:
     kind = kept.value_type if types.is_dictionary(kept) else kept
     if types.is_temporal(kind):
         raise InvalidArgument(
-            f"column {name!r} is kept as dates or times, which have no bounds that a model can use; add a column with "
-            "a number, such as the days since a fixed day or the age in years, and state that one"
+            f"column {name!r} is kept as dates or times; state kind='date' with lower and upper, or add a column with "
+            "a number, such as the age in years, and state that one"
         )
     known = ("boolean", "integer", "floating", "decimal", "string", "large_string", "string_view")
     binary = ("binary", "large_binary", "binary_view", "fixed_size_binary", "null")

@@ -20,11 +20,11 @@ MISSING, UNKNOWN, CLAMPED = "missing", "unknown", "clamped"
 
 
 def flag_names(schema: Schema) -> list[tuple[str, str]]:
-    """Return the flags of a row in their order: the column, and what may be amiss; only numbers can be clamped."""
+    """Return the flags of a row in their order: the column, and what may be amiss; numbers and dates may be clamped."""
     return [
         (name, problem)
         for name, column in schema.columns.items()
-        for problem in (MISSING, UNKNOWN, *([CLAMPED] if column.kind in ("number", "integer") else []))
+        for problem in (MISSING, UNKNOWN, *([CLAMPED] if column.kind in ("number", "integer", "date") else []))
     ]
 
 

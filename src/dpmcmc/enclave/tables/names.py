@@ -45,7 +45,7 @@ def compare_names(path: Path, schema: Schema) -> Comparison:
         for name in stated:
             if name not in names:
                 absent[name] = _nearest(name, others)
-        refused |= {name: reason for name, kept in found if name in stated and (reason := _refusal(name, kept))}
+        refused |= {name: reason for name, kept in found if name in stated and (reason := _refusal(name, kept, schema))}
         refused |= {name: f"column {name!r} is there more than once" for name in stated if names.count(name) > 1}
         unused |= dict.fromkeys(others)
     return Comparison(absent, tuple(unused), refused)
@@ -57,7 +57,9 @@ def _nearest(name: str, others: list[str]) -> str | None:
     return by_small[near[0]] if near else None
 
 
-def _refusal(name: str, kept: Any) -> str:
+def _refusal(name: str, kept: Any, schema: Schema) -> str:
+    if name in schema.columns and schema.columns[name].kind == "date":
+        return ""
     try:
         columns.value_type(name, kept)
     except InvalidArgument as refusal:

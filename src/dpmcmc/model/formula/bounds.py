@@ -1,33 +1,38 @@
 """How long the gradient of one record can be, from the schema and the model alone.
 
 The gradient in the coefficients is residual * row, and so is all that the predictor is made of: the derivatives in the
-other parameters are added to its square. With eta the predictor, y the response and everything on the model's scale:
-
-- bernoulli |y - p| <= 1, binomial |y - n p| <= n, categorical |e_y - p| <= sqrt 2: everywhere.
-- poisson |y - mu| <= u for mu <= u, the largest count. negative_binomial: (y - mu) / (1 + mu / c) likewise; in log c
-  at most 2 u, of c (psi(y + c) - psi(c)) - c y / (c + mu), between -y and y, and a part between -mu and 0.
-- gaussian: |y - eta| <= w, the width of the response, where eta lies within the bounds: w / sigma^2; in log sigma
-  between -1 and w^2 / sigma^2 - 1.
-- student_t: (nu + 1) r / (sigma (nu + r^2)) <= (nu + 1) / (2 sigma sqrt nu) for every r; in log sigma between -1 and
-  nu; in log nu half of the sum of a number between 0 and 1 / nu (the digammas), r^2 / (nu + r^2) between 0 and 1, and
-  nu r^2 / (nu + r^2) - nu log(1 + r^2 / nu) <= 0, where r is at most the width over sigma.
-- ordinal: |1 - F(a) - F(b)| <= 1 in eta and the first cutpoint; in the logarithm of a gap g below at most g, in that of
-  the own gap at most g + g / (e^g - 1) <= g + 1; so all gaps together at most their sum plus one.
+other parameters are added to its square. Each family bounds both, with its reason; where it does not, the largest ones
+are looked for on a grid over the region.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import hypot, log, sqrt
 from typing import TypeAlias
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.model.bounded_scores.zeros import ZERO
 from dpmcmc.model.formula.coordinates import Coordinates
+from dpmcmc.model.formula.families import FAMILIES
+from dpmcmc.model.formula.families.family import Bound, Family, Interval
+from dpmcmc.model.formula.response import Response
 
 Region: TypeAlias = Mapping[str, tuple[float, float]]
 
 CENTRAL = 0.1
 """A positive parameter is taken to lie between this quantile of its prior and the one as far from the other end."""
+
+POINTS = 41
+"""Of a grid along predictors and responses."""
+
+SCALES = (0.1, 2.0)
+"""A scale with a formula is taken to lie between these, on the model's scale."""
 
 EFFECT = 3.0
 """Random intercepts are taken to lie within so many of their standard deviations."""
@@ -58,7 +63,12 @@ def gradient_bound(coordinates: Coordinates, family: str, stated: Region | None)
         squared += largest**2 * (1 + (EFFECT**2 if prior.fixed is None else 0.0))
         if prior.fixed is None:
             conditions.append(f"the random intercepts {name} within {EFFECT:g} of their standard deviations")
-    residual, others, condition = _BOUNDS[family](coordinates, region)
+    of, intervals = FAMILIES[family], _intervals(coordinates, region)
+    if coordinates.scale is not None:
+        intervals[coordinates.scale.name] = Interval(*SCALES, True)
+        conditions.append(f"{coordinates.scale.name} between {SCALES[0]:g} and {SCALES[1]:g}")
+    found = _on_grid(coordinates, of, intervals) if of.bound is None else of.bound(coordinates.response, intervals)
+    residual, others, condition = found
     conditions += [condition] if condition else []
     value = hypot(residual * sqrt(squared), *others)
     return GradientBound(value, "; ".join(conditions) or "everywhere", not conditions)
@@ -82,68 +92,47 @@ def _region(coordinates: Coordinates, stated: Region) -> dict[str, tuple[float, 
     return region
 
 
-_Bound: TypeAlias = tuple[float, list[float], str]
-"""The largest residual, the largest derivatives in the other parameters, and a condition in words."""
+def _intervals(coordinates: Coordinates, region: Region) -> dict[str, Interval]:
+    """Return between what each of the family's parameters lies, and whether it moves at all."""
+    found = {name: Interval(*region[name], True) for name in ("cutpoints",) if name in region}
+    for name, prior in coordinates.others.items():
+        fixed = prior.fixed
+        found[name] = Interval(*region[name], True) if fixed is None else Interval(fixed, fixed, False)
+    return found
 
 
-def _interval(coordinates: Coordinates, region: Region, name: str) -> tuple[float, float, bool]:
-    """Return between what a parameter lies, and whether it moves at all."""
-    fixed = coordinates.others[name].fixed
-    return (*region[name], True) if fixed is None else (fixed, fixed, False)
+def _on_grid(coordinates: Coordinates, family: Family, intervals: Mapping[str, Interval]) -> Bound:
+    """Look for the largest scores on a grid of predictors and responses, at the corners of the region."""
+    response = coordinates.response
+    lowest, highest = _predictors(response)
+    low, high = response.read_bounds
+    responses = np.unique(
+        np.append(np.linspace(low, high, POINTS), ZERO if response.needs == "zero_or_positive" else low)
+    )
+    if response.needs in {"count", "proportion", "binary"}:
+        responses = np.unique(np.rint(np.linspace(0.0, max(high, 1.0), POINTS)))
+    moving = [name for name, interval in intervals.items() if interval.moves]
+    corners = list(product(*((interval.low, interval.high) for interval in intervals.values())))
+    priors = coordinates.others
+
+    def density(eta: jax.Array, lines: Mapping[str, jax.Array], y: jax.Array) -> jax.Array:
+        others = {name: priors[name].from_line(jnp, line) for name, line in lines.items()}
+        return family.log_density(eta, y, jnp.float32(response.most_trials), others)
+
+    def longest(corner: jax.Array) -> tuple[jax.Array, Mapping[str, jax.Array]]:
+        lines = {name: priors[name].to_line(jnp, value) for name, value in zip(intervals, corner, strict=True)}
+        slope = jax.grad(density, argnums=(0, 1))
+        over = jax.vmap(jax.vmap(slope, in_axes=(None, None, 0)), in_axes=(0, None, None))
+        found = over(jnp.linspace(lowest, highest, POINTS), lines, jnp.asarray(responses, jnp.float32))
+        return jax.tree.map(lambda one: jnp.max(jnp.abs(one)), found)
+
+    residual, others = jax.jit(jax.vmap(longest))(jnp.asarray(corners, jnp.float32).reshape(len(corners), -1))
+    condition = f"the predictor between {lowest:.3g} and {highest:.3g}"
+    return Bound(float(jnp.max(residual)), tuple(float(jnp.max(others[name])) for name in moving), condition)
 
 
-def _width(coordinates: Coordinates) -> float:
-    lower, upper = coordinates.response.bounds
-    return (upper - lower) / coordinates.response.half
-
-
-def _gaussian(coordinates: Coordinates, region: Region) -> _Bound:
-    sigma, _, moves = _interval(coordinates, region, "sigma")
-    width = _width(coordinates)
-    others = [max(1.0, (width / sigma) ** 2 - 1)] if moves else []
-    return width / sigma**2, others, "the predicted mean within the bounds of the response"
-
-
-def _student_t(coordinates: Coordinates, region: Region) -> _Bound:
-    sigma, _, sigma_moves = _interval(coordinates, region, "sigma")
-    least, most, nu_moves = _interval(coordinates, region, "nu")
-    largest = _width(coordinates) / sigma
-    others = [max(1.0, most)] if sigma_moves else []
-    if nu_moves:
-        others.append(0.5 * max(1 / least + 1, most * log(1 + largest**2 / most)))
-    residual = max((nu + 1) / (2 * sqrt(nu)) for nu in (least, most)) / sigma
-    return residual, others, "the predicted location within the bounds of the response" if nu_moves else ""
-
-
-def _counts(coordinates: Coordinates, region: Region) -> _Bound:
-    del region
-    upper = coordinates.response.bounds[1]
-    others = [2 * upper for prior in coordinates.others.values() if prior.fixed is None]
-    return upper, others, f"the predicted mean at most {upper:g}"
-
-
-def _trials(coordinates: Coordinates, region: Region) -> _Bound:
-    del region
-    return coordinates.response.most_trials, [], ""
-
-
-def _classes(coordinates: Coordinates, region: Region) -> _Bound:
-    del coordinates, region
-    return sqrt(2.0), [], ""
-
-
-def _ordinal(coordinates: Coordinates, region: Region) -> _Bound:
-    del coordinates
-    return 1.0, [1.0, region["cutpoints"][1] + 1], ""
-
-
-_BOUNDS: Mapping[str, Callable[[Coordinates, Region], _Bound]] = {
-    "gaussian": _gaussian,
-    "student_t": _student_t,
-    "bernoulli": _trials,
-    "binomial": _trials,
-    "poisson": _counts,
-    "negative_binomial": _counts,
-    "categorical": _classes,
-    "ordinal": _ordinal,
-}
+def _predictors(response: Response) -> tuple[float, float]:
+    """Return between what the predictor lies, if the response does not lie outside of what it expects."""
+    if response.needs == "count":
+        return -5.0, log(max(response.bounds[1], 1.0))
+    return (-8.0, 8.0) if response.needs in {"proportion", "binary"} else response.read_bounds

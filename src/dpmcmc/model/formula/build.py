@@ -1,23 +1,26 @@
 """Build a model from a formula."""
 
 from collections.abc import Mapping, Sequence
-from math import log
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Columns, Record
-from dpmcmc.model.formula.coordinates import Coordinates, Position
+from dpmcmc.model.formula.coordinates import Coordinates, Position, Scale
 from dpmcmc.model.formula.design import Design, build_design, without_slash
 from dpmcmc.model.formula.expression import Expression, read_expression
-from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES, Family
+from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES, find_family, plain_family
+from dpmcmc.model.formula.families.family import Family, default
+from dpmcmc.model.formula.kinds import KINDS, words
 from dpmcmc.model.formula.model import FormulaModel
-from dpmcmc.model.formula.parse import Parsed, parse
-from dpmcmc.model.formula.priors import Prior, VectorPrior, choose, read_prior
+from dpmcmc.model.formula.original_scale import to_scaled
+from dpmcmc.model.formula.parse import Parsed, parse_all
+from dpmcmc.model.formula.priors import Prior, VectorPrior, choose, read_prior, support_of
 from dpmcmc.model.formula.response import Response, read_response
+from dpmcmc.model.formula.transforms import Transform, read_transform
 from dpmcmc.schema import Schema
 
 
@@ -25,7 +28,7 @@ def from_formula(
     formula: str,
     schema: Schema | Mapping[str, Any],
     *,
-    family: str,
+    family: str | None = None,
     priors: Mapping[str, str] | None = None,
     temperature: float = 1.0,
 ) -> FormulaModel:
@@ -40,33 +43,41 @@ def from_formula(
             ``log(income)``), ``offset(...)`` is added as it is, ``(1|ward)`` is a random intercept, ``0 +`` leaves the
             intercept out. A binomial response is written ``y | trials(n)``.
         schema: the columns with their public bounds and categories.
-        family: gaussian, student_t, bernoulli, binomial, poisson, negative_binomial, categorical or ordinal.
+        family: one of `dpmcmc.model.FAMILIES`, or what else it is called, such as ``"logistic"``; without it the one
+            that a yes or no, a category, or successes in trials plainly have.
         priors: priors that replace the defaults, on the scale of the scaled columns: by the name of a coefficient
             (``"age"``, ``"ward[b]"``), of a term (``"ward"``), ``"intercept"``, ``"slopes"`` for all the rest, of a
             parameter of the family (``"sigma"``, ``"nu"``, ``"concentration"``, ``"cutpoints"``), or of a random
             intercept (``"1|ward"``, its standard deviation). Written ``"normal(0, 2)"``, ``"half_normal(1)"``;
-            ``"fixed(1)"`` holds a positive parameter.
+            ``"fixed(1)"`` holds a positive parameter. On the scale of the results: ``"normal(0, 0.1) per year"``, with
+            the unit of the schema, ``"normal(0, 1) per 10 units"``, or ``"half_normal(500) original"``.
         temperature: the power of the likelihood.
 
     Raises:
         InvalidArgument: the formula, the schema, the family or a prior do not fit; the message says which and why.
     """
-    parsed = parse(formula)
     columns = Columns(Schema.read(schema))
-    of = FAMILIES[validation.choice("family", family, FAMILIES)]
+    parsed = parse_all(formula, tuple(Schema.read(schema).columns))
+    transform = read_transform(parsed.response, columns)
+    of = _family(family, parsed, transform, columns)
     design, read = build_design(parsed.terms, parsed.has_intercept, columns)
     offsets = tuple(read_expression(text, columns) for text in parsed.offsets)
-    response = read_response(parsed.response, parsed.trials, family, columns, has_constant=design.constant is not None)
+    response = read_response(
+        transform, parsed.trials, parsed.weights, of, columns, has_constant=design.constant is not None
+    )
     used = {*read, *parsed.groups, *(name for offset in offsets for name in offset.columns)}
-    _check(parsed, family, used)
+    _check(parsed, transform, of, used)
     coordinates = _coordinates(parsed, columns, design, response, of, offsets, priors or {})
-    trials = {response.trials} if isinstance(response.trials, str) else set[str]()
+    beside = {name for name in (response.trials, response.weights) if isinstance(name, str)}
 
     def log_likelihood(position: Position, record: Record) -> jax.Array:
         natural = coordinates.natural(position)
         eta = coordinates.predictor(natural, record)
-        density = of.log_density(eta, response.read(record), response.read_trials(record), natural.others)
-        return jnp.where(response.is_there(record), density, 0.0)
+        density = of.log_density(
+            eta, response.read(record), response.read_trials(record), coordinates.others_of(natural, record)
+        )
+        weighted = density if response.weights is None else density * response.read_weight(record)
+        return jnp.where(response.is_there(record), weighted, 0.0)
 
     return FormulaModel(
         coordinates.log_prior,
@@ -77,18 +88,36 @@ def from_formula(
         sample_prior=coordinates.sample_prior,
         position=dict(coordinates.shapes),
         formula=formula,
-        family=family,
-        columns=(*sorted({*used, *trials}), response.name),
+        family=of.name,
+        columns=(*sorted({*used, *beside}), response.name),
         coordinates=coordinates,
         known=columns,
     )
 
 
-def _check(parsed: Parsed, family: str, used: set[str]) -> None:
-    if parsed.response in used:
+def _family(stated: str | None, parsed: Parsed, transform: Transform, columns: Columns) -> Family:
+    """Return the family: as stated, or as the response plainly has it."""
+    if stated is not None:
+        return find_family(stated)
+    column = columns[transform.column]
+    found = plain_family(column, has_trials=parsed.trials is not None) if transform.is_plain else None
+    if found is None:
+        fitting = [name for name, of in FAMILIES.items() if not KINDS[of.response].problem(column, transform.bounds)]
         raise InvalidArgument(
-            f"the formula has {parsed.response!r} on both sides; a response cannot explain itself, leave it out on the "
-            "right"
+            f"family=None must be stated: the response {transform.text!r} is {words(column)}, which could be "
+            f"{', '.join(name for name in fitting if FAMILIES[name].response != 'proportion')}"
+        )
+    return found
+
+
+def _check(parsed: Parsed, transform: Transform, of: Family, used: set[str]) -> None:
+    family = of.name
+    if parsed.weights is not None and parsed.weights in {transform.column, parsed.trials}:
+        raise InvalidArgument(f"weights({parsed.weights}) is the response or its trials; expected another column")
+    if transform.column in used:
+        raise InvalidArgument(
+            f"the formula has {transform.column!r} on both sides; a response cannot explain itself, leave it out on "
+            "the right"
         )
     if family == "ordinal" and not parsed.has_intercept:
         raise InvalidArgument("family='ordinal' has cutpoints for an intercept; leave out '0 +' or '- 1'")
@@ -114,31 +143,66 @@ def _coordinates(
     groups = {f"1|{group}": columns.category(group) for group in parsed.groups}
     others = {**of.others, **({"cutpoints": CUTPOINTS} if ordered else {})}
     wanted = {without_slash(key.replace(" ", "") if key not in names else key): text for key, text in stated.items()}
-    _check_names(wanted, names, terms, [*others, *groups])
-    intercept = _intercept(of, response)
-    chosen = choose(names, terms, wanted, lambda name: intercept if name == "intercept" else of.coefficients)
+    of_scale = [f"{of.scale}:{name}" for name in names] if parsed.scale is not None else []
+    _check_names(wanted, names, terms, [*others, *groups, *of_scale])
+    wanted = to_scaled(wanted, design, response, columns)
+    intercept = default(of.intercept, response)
+    defaults = {name: default(prior, response) for name, prior in of.others.items()}
+    slope = read_prior("slopes", of.coefficients).arguments[1]
+
+    def usual(name: str) -> str:
+        own = design.sds.get(name)
+        return f"normal(0, {slope * own:.4g})" if own is not None else of.coefficients
+
+    chosen = choose(names, terms, wanted, lambda name: intercept if name == "intercept" else usual(name))
+    scale = _scale(parsed, of, design, wanted)
+    defaults = {name: prior for name, prior in defaults.items() if scale is None or name != scale.name}
     return Coordinates(
         design=design,
         response=response,
         coefficients=VectorPrior(chosen),
-        others={name: _positive(name, wanted, default) for name, default in of.others.items()},
-        cutpoints=read_prior("cutpoints", wanted.get("cutpoints", CUTPOINTS), positive=False) if ordered else None,
+        others={name: _positive(name, wanted, prior) for name, prior in defaults.items()},
+        cutpoints=read_prior("cutpoints", wanted.get("cutpoints", CUTPOINTS)) if ordered else None,
         groups={name: (category, _positive(name, wanted, of.spread)) for name, category in groups.items()},
         offsets=offsets,
         has_classes=has_classes,
+        scale=scale,
     )
 
 
-def _positive(name: str, stated: Mapping[str, str], default: str) -> Prior:
-    return read_prior(name, stated.get(name, default), positive=True)
+def _scale(parsed: Parsed, of: Family, design: Design, stated: Mapping[str, str]) -> Scale | None:
+    """Return the formula of a scale, should there be one."""
+    if parsed.scale is None:
+        return None
+    if of.scale is None or parsed.scale.response != of.scale:
+        known = ", ".join(name for name, family in FAMILIES.items() if family.scale is not None)
+        raise InvalidArgument(
+            f"the formula has a part for {parsed.scale.response!r}; expected {of.scale or 'none'} with "
+            f"family={of.name!r}. Families whose sigma may have a formula are {known}"
+        )
+    written = {"1", *(":".join(term) for term in parsed.scale.terms)}
+    places = [
+        place
+        for place, block in enumerate(block for block in design.blocks for _ in block.block.names())
+        if block.block.term.written in written
+    ]
+    others = np.setdiff1d(np.arange(len(design.names)), places)
+    if np.any(design.to_unscaled[np.ix_(others, np.array(places))]):
+        raise InvalidArgument("the second part of the formula has a product without its factors; add these to it")
+    names = [f"{of.scale}: {design.names[place]}" for place in places]
+    texts = [
+        stated.get(without_slash(name.replace(" ", "")), LOG_SCALE if not at else SLOPE)
+        for at, name in enumerate(names)
+    ]
+    return Scale(of.scale, tuple(places), VectorPrior(tuple(map(read_prior, names, texts))))
 
 
-def _intercept(of: Family, response: Response) -> str:
-    """Return the default prior of the intercept; the one of a count reaches from one to the largest count."""
-    if of.intercept:
-        return of.intercept
-    middle = log(1 + response.bounds[1]) / 2
-    return f"normal({middle:.3g}, {max(1.0, middle):.3g})"
+LOG_SCALE, SLOPE = "normal(-1, 1)", "normal(0, 0.5)"
+"""The default priors of the logarithm of a scale that has a formula, and of its slopes."""
+
+
+def _positive(name: str, stated: Mapping[str, str], usual: str) -> Prior:
+    return read_prior(name, stated.get(name, usual), support=support_of(usual))
 
 
 def _check_names(

@@ -32,9 +32,16 @@ class Category:
     name: str
     levels: tuple[str, ...]
     first: int = 0
+    column: str = ""
+    """The column that it is a function of, should it be one, and"""
+    lookup: tuple[int, ...] = ()
+    """the place of the level for each value of that column from zero up."""
 
     def code(self, record: Record) -> jax.Array:
         """Return the place of a record's level among the levels."""
+        if self.lookup:
+            value = jnp.round(jnp.asarray(record[self.column])).astype(jnp.int32)
+            return jnp.asarray(self.lookup, jnp.int32)[jnp.clip(value, 0, len(self.lookup) - 1)]
         return jnp.round(jnp.asarray(record[self.name])).astype(jnp.int32) - self.first
 
     def one_hot(self, record: Record) -> jax.Array:

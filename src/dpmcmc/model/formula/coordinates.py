@@ -1,7 +1,8 @@
 """The parameters of a formula: where a sampler moves, and how people read them.
 
-A sampler moves in the coefficients of the scaled columns, the logarithms of positive parameters, the cutpoints as the
-first one and the logarithms of the gaps, and the random intercepts in units of their standard deviation. People read
+A sampler moves in the coefficients of the scaled columns, the logarithms of positive parameters, the log-odds of those
+between zero and one, the cutpoints as the first one and the logarithms of the gaps, and the random intercepts in units
+of their standard deviation. People read
 coefficients on the original scale, by the names of their columns.
 """
 
@@ -18,7 +19,7 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Category, Record
 from dpmcmc.model.formula.design import Design
 from dpmcmc.model.formula.expression import Expression
-from dpmcmc.model.formula.priors import Prior, VectorPrior, log_density_of_positive
+from dpmcmc.model.formula.priors import Prior, VectorPrior, log_density_on_line
 from dpmcmc.model.formula.response import Response
 from dpmcmc.model.formula.scaling import ScaledBlock
 
@@ -36,6 +37,21 @@ class Natural(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Scale:
+    """A scale whose logarithm is a sum of columns.
+
+    Attributes:
+        name: the parameter.
+        places: which columns of the design it has, the intercept first.
+        prior: of their coefficients.
+    """
+
+    name: str
+    places: tuple[int, ...]
+    prior: VectorPrior
+
+
+@dataclass(frozen=True)
 class Coordinates:
     """The parameters of one model.
 
@@ -43,11 +59,12 @@ class Coordinates:
         design: the columns.
         response: the response.
         coefficients: the priors of the coefficients, one a column that is not dropped.
-        others: the priors of the positive parameters of the family.
+        others: the priors of the other parameters of the family: positive, or between zero and one.
         cutpoints: the prior of the cutpoints of an ordinal response, which replace the intercept.
         groups: the categories with random intercepts, by the name of the parameter, and the prior of their spread.
         offsets: what is added to the predictor.
         has_classes: whether there is a predictor for each class but the first.
+        scale: the formula of a scale, should it have one.
     """
 
     design: Design
@@ -58,6 +75,7 @@ class Coordinates:
     groups: Mapping[str, tuple[Category, Prior]]
     offsets: tuple[Expression, ...]
     has_classes: bool
+    scale: "Scale | None" = None
 
     @property
     def drops_intercept(self) -> bool:
@@ -83,6 +101,8 @@ class Coordinates:
         if self.cutpoints is not None:
             shapes["cutpoints"] = (len(self.response.classes) - 1,)
         shapes.update({name: () for name, prior in self.others.items() if prior.fixed is None})
+        if self.scale is not None:
+            shapes[self.scale.name] = (len(self.scale.places),)
         for name, (category, prior) in self.groups.items():
             shapes[name] = (len(category.levels), *self.outputs)
             if prior.fixed is None:
@@ -92,13 +112,15 @@ class Coordinates:
     def natural(self, position: Position) -> Natural:
         """Return the parameters at a position, on the scale of the model."""
         others = {
-            name: jnp.exp(position[name]) if prior.fixed is None else jnp.float32(prior.fixed)
+            name: prior.from_line(jnp, position[name]) if prior.fixed is None else jnp.float32(prior.fixed)
             for name, prior in self.others.items()
         }
         if self.cutpoints is not None:
             gaps = jnp.exp(position["cutpoints"][1:])
             others["cutpoints"] = position["cutpoints"][0] + jnp.concatenate([jnp.zeros(1), jnp.cumsum(gaps)])
             others["gaps"] = gaps
+        if self.scale is not None:
+            others[self.scale.name] = position[self.scale.name]
         effects = {name: self.spread(name, position) * position[name] for name in self.groups}
         return Natural(position.get("coefficients"), effects, others)
 
@@ -129,6 +151,13 @@ class Coordinates:
             eta = eta + category.one_hot(record) @ natural.effects[name]
         return eta + self.offset(record)
 
+    def others_of(self, natural: Natural, record: Record) -> Mapping[str, Any]:
+        """Return the other parameters of one record: the same for all, unless a scale has a formula."""
+        if self.scale is None:
+            return natural.others
+        logarithm = self.row(record)[np.array(self.scale.places)] @ natural.others[self.scale.name]
+        return {**natural.others, self.scale.name: jnp.exp(logarithm)}
+
     def offset(self, record: Record) -> jax.Array:
         """Return what is added to the predictor without a coefficient."""
         return sum((offset.evaluate(record) for offset in self.offsets), start=jnp.zeros(())) / self.response.half
@@ -142,7 +171,9 @@ class Coordinates:
             cutpoints = self.natural(position).others["cutpoints"]
             total = total + jnp.sum(self.cutpoints.law.log_prob(cutpoints)) + jnp.sum(position["cutpoints"][1:])
         for name, prior in self._positive():
-            total = total + log_density_of_positive(prior, position[name])
+            total = total + log_density_on_line(prior, position[name])
+        if self.scale is not None:
+            total = total + self.scale.prior.log_density(position[self.scale.name])
         for name in self.groups:
             total = total - 0.5 * jnp.sum(position[name] ** 2)
         return total
@@ -157,7 +188,10 @@ class Coordinates:
             drawn = jnp.sort(self.cutpoints.law.sample(keys["cutpoints"], self.shapes["cutpoints"].shape))
             position["cutpoints"] = _from_cutpoints(drawn)
         for name, prior in self._positive():
-            position[name] = jnp.log(prior.law.sample(keys[name], self.shapes[name].shape))
+            position[name] = prior.to_line(jnp, prior.law.sample(keys[name], self.shapes[name].shape))
+        if self.scale is not None:
+            name = self.scale.name
+            position[name] = self.scale.prior.draw(keys[name], self.shapes[name].shape)
         return {name: position[name] for name in self.shapes}
 
     def constrain(self, position: Position) -> dict[str, jax.Array]:
@@ -177,6 +211,10 @@ class Coordinates:
         for name, prior in self.others.items():
             if prior.fixed is None:
                 parameters[name] = natural.others[name] * (half if name == "sigma" else 1.0)
+        if self.scale is not None:
+            own = jnp.matmul(jnp.asarray(self.of_scale, jnp.float32), position[self.scale.name], precision=_EXACT)
+            own = own.at[0].add(np.log(half))
+            parameters.update({name: own[place] for place, name in enumerate(self.scale_names)})
         for name, (category, prior) in self.groups.items():
             for place, level in enumerate(category.levels):
                 parameters.update(self.by_class(f"{name}[{level}]", natural.effects[name][place] * half))
@@ -207,7 +245,12 @@ class Coordinates:
             position["cutpoints"] = _from_cutpoints(cutpoints)
         for name, prior in self.others.items():
             if prior.fixed is None:
-                position[name] = jnp.log(jnp.asarray(parameters[name]) / (half if name == "sigma" else 1.0))
+                own = jnp.asarray(parameters[name]) / (half if name == "sigma" else 1.0)
+                position[name] = prior.to_line(jnp, own)
+        if self.scale is not None:
+            own = jnp.stack([jnp.asarray(parameters[name.replace("/", "∕")]) for name in self.scale_names])
+            inverse = jnp.asarray(np.linalg.inv(self.of_scale), jnp.float32)
+            position[self.scale.name] = jnp.matmul(inverse, own.at[0].add(-np.log(half)), precision=_EXACT)
         for name, (category, prior) in self.groups.items():
             if prior.fixed is None:
                 position[f"{name}_sigma"] = jnp.log(self._of_class(f"{name}_sigma", parameters) / half)
@@ -221,6 +264,23 @@ class Coordinates:
         matrix = self.design.to_unscaled * self.response.half
         return matrix[:, 1:] if self.drops_intercept else matrix
 
+    @property
+    def scale_places(self) -> tuple[int, ...]:
+        """Which columns the formula of a scale has."""
+        return () if self.scale is None else self.scale.places
+
+    @property
+    def scale_names(self) -> list[str]:
+        """The names of the coefficients of a scale."""
+        scale = self.scale
+        return [] if scale is None else [f"{scale.name}: {self.design.names[place]}" for place in scale.places]
+
+    @cached_property
+    def of_scale(self) -> Any:
+        """The matrix from a scale's coefficients to those of the unscaled columns."""
+        places = np.array([] if self.scale is None else self.scale.places, int)
+        return self.design.to_unscaled[np.ix_(places, places)]
+
     @cached_property
     def shift(self) -> Any:
         """What the centre of the response adds to the coefficients."""
@@ -230,7 +290,7 @@ class Coordinates:
 
     @property
     def positive(self) -> Mapping[str, Prior]:
-        """The priors of the parameters that a sampler moves the logarithms of."""
+        """The priors of the parameters that a sampler moves the logarithms or the log-odds of."""
         return dict(self._positive())
 
     def _positive(self) -> Iterator[tuple[str, Prior]]:

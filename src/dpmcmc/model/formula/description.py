@@ -18,6 +18,8 @@ def prior_words(coordinates: Coordinates) -> dict[str, str]:
     if coordinates.cutpoints is not None:
         words["cutpoints"] = str(coordinates.cutpoints)
     words.update({name: str(prior) for name, prior in coordinates.others.items()})
+    if coordinates.scale is not None:
+        words.update(zip(coordinates.scale_names, map(str, coordinates.scale.prior.priors), strict=True))
     words.update({name: str(prior) for name, (_, prior) in coordinates.groups.items()})
     return words
 
@@ -27,13 +29,15 @@ def _lines(
 ) -> Iterator[str]:
     response = coordinates.response
     yield f"{formula}, family {family}"
-    yield f"  {response.name} is {FAMILIES[family].words}."
+    yield f"  {response.label} is {FAMILIES[family].words}."
     if response.half != 1.0 or response.centre != 0.0:
-        yield f"  The response is scaled to ({response.name} - {response.centre:g}) / {response.half:g}."
+        yield f"  The response is scaled to ({response.label} - {response.centre:g}) / {response.half:g}."
     if response.classes:
         yield f"  Its classes are {', '.join(response.classes)}."
     if response.trials is not None:
         yield f"  The number of trials is {response.trials}."
+    if response.weights is not None:
+        yield f"  Rows are weighted by {response.weights}."
     if response.required:
         yield f"  A row in which {' or '.join(response.required)} is missing contributes nothing."
     scaled = [f"{block.block.term.label}: {block.words}" for block in coordinates.design.blocks if block.words]

@@ -9,7 +9,7 @@ import numpy as np
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.scaling import ScaledBlock, Span, Vector, scale, unscaled
-from dpmcmc.model.formula.terms import CONSTANT, Block, blocks, read_term
+from dpmcmc.model.formula.terms import CONSTANT, Block, blocks, read_terms
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,12 @@ class Design:
         )
 
     @cached_property
+    def sds(self) -> dict[str, float]:
+        """The default standard deviations of some columns' coefficients, in those of slopes."""
+        own = {name: block.block.term.sd for block in self.blocks for name in block.block.names()}
+        return {without_slash(name): sd for name, sd in own.items() if sd is not None}
+
+    @cached_property
     def to_unscaled(self) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
         """The matrix that takes coefficients of the scaled columns to those of the unscaled ones."""
         return np.stack([column for block in self.blocks for column in block.expansion], axis=1)
@@ -48,7 +54,7 @@ def build_design(
     terms: Sequence[Sequence[str]], has_intercept: bool, columns: Columns
 ) -> tuple[Design, frozenset[str]]:
     """Return the design of some terms, and the columns that it reads."""
-    read = [read_term(factors, columns) for factors in terms]
+    read = [term for factors in terms for term in read_terms(factors, columns)]
     coded = blocks(read, has_intercept)
     span = _span(coded)
     design = Design(tuple(scale(coded, span)), span.express(CONSTANT))

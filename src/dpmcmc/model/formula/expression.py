@@ -25,9 +25,13 @@ STATEFUL: Mapping[str, str] = {
         ("center", "scale", "standardize"),
         "its mean or spread. Columns are centred and scaled by the schema's bounds already: write the column alone",
     ),
-    "poly": "its moments. Write powers, as in age + I(age**2): they are centred by the schema's bounds",
     **dict.fromkeys(
-        ("bs", "cs", "cr", "cc"), "its quantiles and range. Write powers, or categories stated in the schema"
+        ("s", "cs", "cc", "ns", "te", "gp"),
+        "its quantiles and range. Write bs(x, df=5), cr(x, df=5) or hsgp(x, m=10): their knots follow from the bounds",
+    ),
+    **dict.fromkeys(
+        ("mo", "monotonic"),
+        "how its steps share an effect. Write steps(x): one coefficient for each step, none of them forced to a sign",
     ),
     "lag": "the row before",
 }
@@ -173,6 +177,8 @@ class _Reader:
     def _call(self, name: str, argument: ast.expr) -> Expression:
         if name == "I":
             return self.read(argument)
+        if name == "year":
+            return self._year(argument)
         self._refuse_stateful(name)
         inner = self.read(argument)
         lower, upper = inner.bounds
@@ -186,13 +192,26 @@ class _Reader:
             self._refuse_bounds(inner, "exp needs a number that is at most 80")
         return Expression((bound(lower), bound(upper)), inner.columns, lambda record: array(inner.evaluate(record)))
 
+    def _year(self, argument: ast.expr) -> Expression:
+        """Return the year of a date as a number."""
+        from dpmcmc.model.formula.dates import days_of  # which reads columns by this module's own
+
+        name = self.names.get(argument.id, argument.id) if isinstance(argument, ast.Name) else ast.unparse(argument)
+        years = [float(day.year) for day in days_of("year", name, self.columns)]
+
+        def evaluate(record: Record) -> jax.Array:
+            day = jnp.round(self.columns.number(name, record)).astype(jnp.int32)
+            return jnp.asarray(years, jnp.float32)[day]
+
+        return Expression((years[0], years[-1]), frozenset({name}), evaluate)
+
     def _refuse_stateful(self, name: str) -> None:
         if name in STATEFUL:
             raise InvalidArgument(f"the formula has {self.text!r}: {name} would read the data, {STATEFUL[name]}")
-        if name not in {*_FUNCTIONS, "abs", "I"}:
+        if name not in {*_FUNCTIONS, "abs", "I", "year"}:
             raise InvalidArgument(
                 f"the formula has {self.text!r}: {name} is not among the functions of a single record, which are "
-                f"{', '.join(_FUNCTIONS)}, abs"
+                f"{', '.join(_FUNCTIONS)}, abs, and for dates year, month, weekday"
             )
 
     def _refuse_bounds(self, inner: Expression, requirement: str) -> None:

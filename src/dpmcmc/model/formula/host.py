@@ -36,7 +36,11 @@ def _constrained(coordinates: Coordinates, positions: Arrays) -> Iterator[tuple[
         yield "cutpoints", cutpoints
     for name, prior in coordinates.others.items():
         if prior.fixed is None:
-            yield name, np.exp(positions[name]) * (half if name == "sigma" else 1.0)
+            yield name, prior.from_line(np, positions[name]) * (half if name == "sigma" else 1.0)
+    if coordinates.scale is not None:
+        own = positions[coordinates.scale.name] @ coordinates.of_scale.T
+        own[:, 0] += np.log(half)
+        yield from zip(coordinates.scale_names, own.T, strict=True)
     for name, (category, prior) in coordinates.groups.items():
         spread = np.exp(positions[f"{name}_sigma"]) if prior.fixed is None else np.full(1, prior.fixed)
         effects = positions[name] * spread[:, None]
@@ -59,11 +63,14 @@ def draw_prior(coordinates: Coordinates, rng: np.random.Generator, number: int) 
         if name == "coefficients":
             rows = [prior.draw(rng, (number, *shape.shape[1:])) for prior in coordinates.coefficients.priors]
             positions[name] = np.stack(rows, axis=1)
+        elif coordinates.scale is not None and name == coordinates.scale.name:
+            positions[name] = np.stack([prior.draw(rng, (number,)) for prior in coordinates.scale.prior.priors], axis=1)
         elif name in coordinates.groups:
             positions[name] = rng.normal(size=axes)
         elif name == "cutpoints" and coordinates.cutpoints is not None:
             drawn = np.sort(coordinates.cutpoints.draw(rng, axes), axis=1)
             positions[name] = np.concatenate([drawn[:, :1], np.log(np.diff(drawn, axis=1))], axis=1)
         else:
-            positions[name] = np.log(coordinates.positive[name].draw(rng, axes))
+            prior = coordinates.positive[name]
+            positions[name] = prior.to_line(np, prior.draw(rng, axes))
     return positions

@@ -7,19 +7,23 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.html import card, line
 from dpmcmc.model.formula.bounds import GradientBound, Region, gradient_bound
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.description import describe, prior_words
-from dpmcmc.model.formula.families import FAMILIES, Family
+from dpmcmc.model.formula.families import FAMILIES
+from dpmcmc.model.formula.families.family import Family
+from dpmcmc.model.formula.host import constrain_all, draw_prior
 from dpmcmc.model.formula.simulation import Simulation, draw_columns, draw_response
 from dpmcmc.model.model import Model
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FormulaModel(Model):
     """A `Model` that knows its columns: what `from_formula` returns. Everything about it is public.
 
@@ -36,6 +40,16 @@ class FormulaModel(Model):
     columns: tuple[str, ...]
     coordinates: Coordinates = field(repr=False)
     known: Columns = field(repr=False)
+
+    def __repr__(self) -> str:
+        names = f"{len(self.parameter_names)} parameters: {', '.join(self.parameter_names)}"
+        lines = (f"FormulaModel: {self.formula}, {self.family}", names, f"reads {', '.join(self.columns)}")
+        return "\n".join(map(line, lines)) + "\ndescribe() says how columns are scaled, and every prior"
+
+    def _repr_html_(self) -> str:
+        """Show it in a notebook."""
+        rows = [("family", self.family), ("reads", ", ".join(self.columns)), *self.priors.items()]
+        return card(f"Model: {self.formula}", rows, notes=["Priors are on the scaled columns; describe() says more."])
 
     @property
     def is_as_read(self) -> bool:
@@ -151,6 +165,15 @@ class FormulaModel(Model):
         found = jax.jit(jax.vmap(one))(jax.random.split(key, len(next(iter(flat.values())))), flat)
         return found.reshape(*axes, *found.shape[1:])
 
+    def linear_predictor(self, parameters: Mapping[str, Any], records: Mapping[str, Any]) -> jax.Array:
+        """Return the linear predictor for every draw and record, on the scale of the response where that is a number.
+
+        Arguments and axes are those of `predict`; the last axis has each class but the first, for categorical ones.
+        """
+        axes, flat, table = self._flat(parameters, records)
+        found = self._linear(flat, table)
+        return found.reshape(*axes, *found.shape[1:])
+
     def _flat(
         self, parameters: Mapping[str, Any], records: Mapping[str, Any]
     ) -> tuple[tuple[int, ...], dict[str, jax.Array], dict[str, jax.Array]]:
@@ -166,7 +189,8 @@ class FormulaModel(Model):
         name, first = next(iter(draws.items()))
         axes = first.shape[: first.ndim - len(needed[name].shape)]
         flat = {name: leaf.reshape(-1, *needed[name].shape) for name, leaf in draws.items()}
-        return axes, flat, {name: jnp.asarray(records[name]) for name in self.columns if name in records}
+        read = [name for name in self.columns if name in records] or list(records)  # an intercept reads no column
+        return axes, flat, {name: jnp.asarray(records[name]) for name in read}
 
     def scaled(self, parameters: Mapping[str, Any]) -> dict[str, jax.Array]:
         """Return the coefficients on the scale on which their priors are stated: of the scaled columns and response.
@@ -193,10 +217,28 @@ class FormulaModel(Model):
 
         def one(draw: Any, record: Any) -> jax.Array:
             natural = self.coordinates.natural(self.coordinates.unconstrain(draw))
-            predicted = mean(self.coordinates.predictor(natural, record), response.read_trials(record), natural.others)
+            others = self.coordinates.others_of(natural, record)
+            predicted = mean(self.coordinates.predictor(natural, record), response.read_trials(record), others)
             return response.centre + response.half * predicted
 
         return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None)))
+
+    @cached_property
+    def _linear(self) -> Callable[[Any, Any], jax.Array]:
+        """Linear predictors, (draws, records, ...), compiled once for each shape."""
+        own = self.coordinates
+
+        def one(draw: Any, record: Any) -> jax.Array:
+            eta = own.predictor(own.natural(own.unconstrain(draw)), record)
+            return own.response.centre + own.response.half * eta
+
+        return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None)))
+
+    @cached_property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The parameters as people read them, in the order of the formula."""
+        one = draw_prior(self.coordinates, np.random.default_rng(0), 1)  # for its names alone
+        return tuple(constrain_all(self.coordinates, one))
 
     def _of(self) -> Family:
         return FAMILIES[self.family]
@@ -207,5 +249,7 @@ class FormulaModel(Model):
         if response.classes:
             return jnp.bool_(True)
         eta = self.coordinates.predictor(natural, record)
-        mean = response.centre + response.half * self._of().mean(eta, response.read_trials(record), natural.others)
+        mean = response.centre + response.half * self._of().mean(
+            eta, response.read_trials(record), self.coordinates.others_of(natural, record)
+        )
         return (response.bounds[0] <= mean) & (mean <= response.bounds[1])

@@ -1,14 +1,16 @@
 """Read the text of a formula with formulaic's parser. No data is near: formulaic's own matrices are not used."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
 
 _NAME = r"(?:[^\W\d]\w*|`[^`]+`)"
-_RESPONSE = re.compile(rf"({_NAME})\s*(?:\|\s*trials\(\s*({_NAME}|\d+)\s*\))?")
+_ADDED = re.compile(rf"\s*(trials|weights)\(\s*({_NAME}|\d+)\s*\)\s*")
+_ALL = re.compile(r"(?<![\w.`)])\.(?![\w.`(])")
 _BAR = re.compile(r"\(([^()|]*)\|([^()|]*)\)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m|[⧛⧚]")
 _RANDOM_INTERCEPT = "random_intercept"
@@ -19,47 +21,103 @@ class Parsed:
     """A formula in parts; factors are still text, as formulaic writes them.
 
     Attributes:
-        response: the column on the left.
+        response: the column on the left, or a function of it.
         trials: the column or the number in ``y | trials(n)``.
+        weights: the column in ``y | weights(w)``.
         has_intercept: whether there is one.
         terms: the factors of each term on the right, short terms first, as in every design matrix.
         groups: the columns of random intercepts.
         offsets: the expressions that are added with the coefficient one.
+        scale: the formula of a scale, whose response is the scale's name.
     """
 
     response: str
     trials: str | None
+    weights: str | None
     has_intercept: bool
     terms: tuple[tuple[str, ...], ...]
     groups: tuple[str, ...]
     offsets: tuple[str, ...]
+    scale: "Parsed | None" = None
 
 
-def parse(formula: str) -> Parsed:
-    """Take a formula apart."""
+def parse_all(formula: str, names: Sequence[str] = ()) -> Parsed:
+    """Take a formula apart that may have a second one for a scale behind a semicolon, as in ``y ~ x; sigma ~ x``."""
+    first, *others = validation.text("formula", formula).split(";")
+    if len(others) > 1 or (others and not others[0].strip()):
+        validation.refuse("formula", formula, "must have at most one further formula, as in 'y ~ x; sigma ~ x'")
+    parsed = parse(first.strip(), names)
+    if not others:
+        return parsed
+    scale = parse(others[0].strip(), names)
+    if (
+        not (scale.has_intercept and parsed.has_intercept)
+        or scale.groups
+        or scale.offsets
+        or scale.trials
+        or scale.weights
+    ):
+        validation.refuse(
+            "formula", formula, "must have an intercept in both parts, and columns alone in the second one"
+        )
+    missing = [":".join(term) for term in scale.terms if term not in parsed.terms]
+    if missing:
+        validation.refuse(
+            "formula", formula, f"has {', '.join(missing)} in its second part alone; write it in the first one as well"
+        )
+    return replace(parsed, scale=scale)
+
+
+def parse(formula: str, names: Sequence[str] = ()) -> Parsed:
+    """Take a formula apart.
+
+    Args:
+        formula: the text.
+        names: the columns that ``.`` stands for, those that the formula names elsewhere left out.
+    """
     formula = validation.text("formula", formula)
     sides = formula.split("~")
     if len(sides) != 2:
         validation.refuse("formula", formula, "must have one ~ between response and predictors, as in 'y ~ age + bmi'")
-    left = _RESPONSE.fullmatch(sides[0].strip())
-    if left is None:
-        validation.refuse(
-            "formula",
-            formula,
-            "must have one column of the schema on the left, perhaps with trials, as in 'y ~ ...' or "
-            "'y | trials(n) ~ ...'. Transform a response before it enters the table",
-        )
-    terms = [_factors(formula, term) for term in _terms(formula, _BAR.sub(lambda bar: _group(formula, bar), sides[1]))]
+    response, added = _left(formula, sides[0])
+    right = _with_all(formula, sides, names) if _ALL.search(sides[1]) else sides[1]
+    terms = [_factors(formula, term) for term in _terms(formula, _BAR.sub(lambda bar: _group(formula, bar), right))]
     special = {name: [_argument(formula, name, term) for term in terms if _calls(name, term)] for name in _SPECIAL}
     fixed = [term for term in terms if term and not any(_calls(name, term) for name in _SPECIAL)]
     return Parsed(
-        response=unquoted(left[1]),
-        trials=None if left[2] is None else unquoted(left[2]),
+        response=response,
+        trials=added.get("trials"),
+        weights=added.get("weights"),
         has_intercept=() in terms,
         terms=tuple(sorted(fixed, key=len)),
         groups=tuple(dict.fromkeys(special[_RANDOM_INTERCEPT])),
         offsets=tuple(special["offset"]),
     )
+
+
+def _left(formula: str, side: str) -> tuple[str, dict[str, str]]:
+    """Return the response, and what is added behind a bar: trials and weights."""
+    response, bar, rest = side.strip().partition("|")
+    parts = [_ADDED.fullmatch(part) for part in rest.split("+")] if bar else []
+    names = [part[1] for part in parts if part is not None]
+    if not response.strip() or None in parts or len(set(names)) < len(names):
+        validation.refuse(
+            "formula",
+            formula,
+            "must have a column of the schema on the left, or a function of one, perhaps with trials or weights, as in "
+            "'y ~ ...', 'log(y) ~ ...', 'y | trials(n) ~ ...' or 'y | weights(w) ~ ...'",
+        )
+    return response.strip(), {part[1]: unquoted(part[2]) for part in parts if part is not None}
+
+
+def _with_all(formula: str, sides: Sequence[str], names: Sequence[str]) -> str:
+    """Return the right side with all columns for the dot, but those on the left and of random intercepts."""
+    used = set(re.findall(r"\w+", sides[0])) | {unquoted(name) for name in re.findall(r"`([^`]+)`", sides[0])}
+    used |= {unquoted(bar[2]) for bar in _BAR.finditer(sides[1])}
+    rest = [f"`{name}`" for name in names if name not in used]
+    if not rest:
+        validation.refuse("formula", formula, "has a dot, but the schema has no other column that it could stand for")
+    return _ALL.sub(lambda _: f"({' + '.join(rest)})", sides[1])
 
 
 _SPECIAL = (_RANDOM_INTERCEPT, "offset")

@@ -56,6 +56,9 @@ POSITIVE: Mapping[str, Kind] = {
 }
 """Priors of positive numbers."""
 
+UNIT: Mapping[str, Kind] = {"beta": Kind(("a", "b"), ("a", "b"), dist.Beta, stats.beta)}
+"""Priors of numbers between zero and one."""
+
 FIXED = Kind(("value",), ("value",), dist.Delta, stats.uniform)
 """No prior at all: the number is known."""
 
@@ -66,6 +69,8 @@ class Prior:
 
     kind: str
     arguments: tuple[float, ...]
+    is_share: bool = False
+    """Whether it is one of a number between zero and one, which a sampler moves by its log-odds."""
 
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(f'{argument:g}' for argument in self.arguments)})"
@@ -91,6 +96,18 @@ class Prior:
             return constant - (df + 1) / 2 * np.log1p(((np.asarray(values) - mean) / scale) ** 2 / df)
         return _frozen(self.kind, self.arguments).logpdf(values)
 
+    def from_line(self, xp: Any, value: Any) -> Any:
+        """Return a positive number by its logarithm, one between zero and one by its log-odds."""
+        return 1 / (1 + xp.exp(-value)) if self.is_share else xp.exp(value)
+
+    def to_line(self, xp: Any, value: Any) -> Any:
+        """Return the logarithm, or the log-odds."""
+        return xp.log(value) - xp.log1p(-value) if self.is_share else xp.log(value)
+
+    def log_jacobian(self, xp: Any, value: Any) -> Any:
+        """Return the logarithm of how fast the number grows with what a sampler moves."""
+        return -xp.logaddexp(0.0, value) - xp.logaddexp(0.0, -value) if self.is_share else value
+
     def quantile(self, probability: float) -> float:
         """Return a quantile; of a fixed value, the value."""
         if self.fixed is not None:
@@ -104,9 +121,9 @@ class Prior:
         return np.asarray(_frozen(self.kind, self.arguments).ppf(rng.random(shape)))
 
 
-def read_prior(name: str, text: object, *, positive: bool) -> Prior:
-    """Read the prior of one parameter."""
-    kinds = {**POSITIVE, "fixed": FIXED} if positive else REAL
+def read_prior(name: str, text: object, *, support: str = "real") -> Prior:
+    """Read the prior of one parameter, which is any real number, a positive one, or a share between zero and one."""
+    kinds = SUPPORTS[support]
     known = ", ".join(f"{kind}({', '.join(of.arguments)})" for kind, of in kinds.items())
     label = f"priors[{name!r}]"
     found = _CALL.fullmatch(text) if isinstance(text, str) else None
@@ -122,7 +139,22 @@ def read_prior(name: str, text: object, *, positive: bool) -> Prior:
     for argument, value in zip(kind.arguments, arguments, strict=True):
         if argument in kind.positive and value <= 0:
             validation.refuse(label, text, f"must have {argument} > 0")
-    return Prior(found[1], arguments)
+        if found[1] == "fixed" and support == "share" and value >= 1:
+            validation.refuse(label, text, f"must have {argument} < 1")
+    return Prior(found[1], arguments, support == "share")
+
+
+SUPPORTS: Mapping[str, Mapping[str, Kind]] = {
+    "real": REAL,
+    "positive": {**POSITIVE, "fixed": FIXED},
+    "share": {**UNIT, "fixed": FIXED},
+}
+"""The priors that a parameter may have, by where it lies."""
+
+
+def support_of(text: str) -> str:
+    """Return where the parameters lie that have a prior like this one."""
+    return "share" if text.partition("(")[0] in UNIT else "positive"
 
 
 @dataclass(frozen=True)
@@ -158,9 +190,9 @@ class VectorPrior:
         return laws
 
 
-def log_density_of_positive(prior: Prior, logarithm: jax.Array) -> jax.Array:
-    """Return the log-density of the logarithm of a positive number: with the log-Jacobian."""
-    return jnp.sum(prior.law.log_prob(jnp.exp(logarithm)) + logarithm)
+def log_density_on_line(prior: Prior, value: jax.Array) -> jax.Array:
+    """Return the log-density of what a sampler moves in the place of a number: with the log-Jacobian."""
+    return jnp.sum(prior.law.log_prob(prior.from_line(jnp, value)) + prior.log_jacobian(jnp, value))
 
 
 class _Folded:
@@ -183,7 +215,7 @@ def _frozen(kind: str, arguments: tuple[float, ...]) -> Any:
 
 
 def _kind(name: str) -> Kind:
-    return {**REAL, **POSITIVE, "fixed": FIXED}[name]
+    return {**REAL, **POSITIVE, **UNIT, "fixed": FIXED}[name]
 
 
 def choose(
@@ -194,5 +226,5 @@ def choose(
     for name, others in zip(names, aliases, strict=True):
         keys = [name, *others, *(["slopes"] if name != "intercept" else [])]
         key = next((key for key in keys if key in stated), name)
-        chosen.append(read_prior(key, stated.get(key, default(name)), positive=False))
+        chosen.append(read_prior(key, stated.get(key, default(name))))
     return tuple(chosen)

@@ -1,8 +1,8 @@
 """The response of a formula: checked against the schema, and read from a record as the family needs it."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,11 @@ import jax.numpy as jnp
 from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Category, Columns, Record
-from dpmcmc.model.formula.families import FAMILIES
+from dpmcmc.model.formula.families.family import Family
+from dpmcmc.model.formula.kinds import KINDS, Bins, class_bins, count_bins, even_bins, words, zero_bins
+from dpmcmc.model.formula.transforms import Transform
 from dpmcmc.model.missing import is_missing
-from dpmcmc.schema import MISSING_CATEGORY, Column
+from dpmcmc.schema import Column
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,9 @@ class Response:
     """A response.
 
     Attributes:
-        name: its column.
+        transform: the column, or a function of it that is the response.
+        needs: what kind of response the family needs.
         kind: what its column holds, as the schema says.
-        bounds: the bounds of its column.
         classes: its classes, where it has some; the first one is "no" for a binary response.
         centre: what is taken off, before it is
         half: divided by this; 0 and 1 for all that is no number.
@@ -30,13 +32,16 @@ class Response:
         most_trials: the largest number of trials; 1 where there are none.
         read: reads it from a record.
         read_trials: reads the number of trials.
-        required: the columns without which a row says nothing: its own and that of the trials, less those in which
-            missing is a category like any other.
+        weights: the column with the weight of a row, should there be one.
+        most_weight: the largest weight.
+        read_weight: reads it.
+        required: the columns without which a row says nothing: its own, that of the trials and that of the weights,
+            less those in which missing is a category like any other.
     """
 
-    name: str
+    transform: Transform
+    needs: str
     kind: str
-    bounds: tuple[float, float]
     classes: tuple[str, ...]
     centre: float
     half: float
@@ -44,7 +49,47 @@ class Response:
     most_trials: float
     read: Callable[[Record], jax.Array]
     read_trials: Callable[[Record], jax.Array]
+    weights: str | None
+    most_weight: float
+    read_weight: Callable[[Record], jax.Array]
     required: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its column."""
+        return self.transform.column
+
+    @property
+    def label(self) -> str:
+        """How it is written in the formula."""
+        return self.transform.text
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Its bounds."""
+        return self.transform.bounds
+
+    @property
+    def read_bounds(self) -> tuple[float, float]:
+        """Its bounds as it is read."""
+        low, high = ((bound - self.centre) / self.half for bound in self.bounds)
+        return KINDS[self.needs].read_bounds((low, high))
+
+    @cached_property
+    def bins(self) -> Bins:
+        """The bins of its histogram."""
+        if self.classes:
+            return class_bins(len(self.classes))
+        if self.needs == "count":
+            return count_bins(self.bounds[1])
+        if self.needs == "zero_or_positive":
+            return zero_bins(*self.read_bounds)
+        return even_bins(*((0.0, 1.0) if self.needs == "proportion" else self.read_bounds))
+
+    def measure(self, record: Record) -> jax.Array:
+        """Return what is counted in the histogram: of successes the share of the trials."""
+        value = self.read(record).astype(jnp.float32)
+        return value / jnp.maximum(self.read_trials(record), 1.0) if self.needs == "proportion" else value
 
     def is_there(self, record: Record) -> jax.Array:
         """Say whether a row of a table has a response. Records that say nothing of missing cells have one."""
@@ -57,46 +102,89 @@ class Response:
         """Return drawn responses as a table holds them: within the bounds, and whole where they must be."""
         if self.kind == "category":
             return value.astype(jnp.int32)
-        lower, upper = self.bounds
-        shifted = value + lower if self.classes and self.kind == "integer" else self.centre + self.half * value
+        lower, upper = self.transform.column_bounds
+        if self.classes and self.kind == "integer":
+            shifted = value + lower
+        else:
+            shifted = self.transform.inverse(jnp.clip(self.centre + self.half * value, *self.bounds))
         kept = jnp.clip(shifted, lower, upper)
         return kept.astype(jnp.float32) if self.kind == "number" else jnp.round(kept).astype(jnp.float32)
 
 
-def read_response(name: str, trials: str | None, family: str, columns: Columns, *, has_constant: bool) -> Response:
+def read_response(
+    transform: Transform,
+    trials: str | None,
+    weights: str | None,
+    family: Family,
+    columns: Columns,
+    *,
+    has_constant: bool,
+) -> Response:
     """Check a response and return how it is read. A number is centred if the design has the constant in it."""
-    column, needed = columns[name], FAMILIES[family].response
-    problem = _PROBLEMS[needed](column)
-    if problem:
-        raise InvalidArgument(f"the response {name!r} is {_words(column)}; family={family!r} needs {problem}")
-    if (trials is not None) != (needed == "proportion"):
-        validation.refuse(
-            "family",
-            family,
-            "has no trials; leave out '| trials(...)' or choose binomial"
-            if trials
-            else "needs the number of trials: write 'y | trials(n) ~ ...', n a column of integers or a number",
-        )
-    lower, upper = column.bounds
+    name, column, kind = transform.column, columns[transform.column], KINDS[family.response]
+    _check(transform, trials, family, column)
+    lower, upper = transform.bounds
     centre, half = 0.0, 1.0
-    if needed == "number":
+    if family.response == "number":
         centre, half = ((lower + upper) / 2, (upper - lower) / 2) if has_constant else (0.0, max(-lower, upper))
-    category = columns.category(name) if needed in {"classes", "order"} or column.kind == "category" else None
+    is_class = family.response in {"classes", "order"} or column.kind == "category"
+    category = columns.category(name) if is_class else None
     number, most, read_trials = _trials(trials, columns)
+    if family.most_trials is not None and most > family.most_trials:
+        validation.refuse(
+            "family", family.name, f"has at most {family.most_trials:g} trials, not {most:g}; take binomial"
+        )
 
     def read(record: Record) -> jax.Array:
         if category is not None:
             code = jnp.clip(category.code(record), 0, len(category.levels) - 1)
-            return code.astype(jnp.float32) if needed == "binary" else code
-        value = columns.number(name, record)
-        if needed == "number":
+            return code.astype(jnp.float32) if family.response == "binary" else code
+        value = transform.forward(columns.number(name, record))
+        if family.response == "number":
             return (value - centre) / half
-        return jnp.minimum(value, read_trials(record)) if needed == "proportion" else value
+        if family.response == "proportion":
+            return jnp.minimum(value, read_trials(record))
+        return kind.read(value, transform.bounds)
 
-    classes = _classes(column, category)
-    parts = (name, number) if isinstance(number, str) else (name,)
+    most_weight, read_weight = _weights(weights, columns)
+    parts = [name, *([number] if isinstance(number, str) else []), *([weights] if weights is not None else [])]
     required = tuple(part for part in parts if columns[part].missing != "category")
-    return Response(name, column.kind, (lower, upper), classes, centre, half, number, most, read, read_trials, required)
+    return Response(
+        transform=transform,
+        needs=family.response,
+        kind=column.kind,
+        classes=_classes(column, category),
+        centre=centre,
+        half=half,
+        trials=number,
+        most_trials=most,
+        read=read,
+        read_trials=read_trials,
+        weights=weights,
+        most_weight=most_weight,
+        read_weight=read_weight,
+        required=required,
+    )
+
+
+def _check(transform: Transform, trials: str | None, family: Family, column: Column) -> None:
+    if not transform.is_plain and not KINDS[family.response].is_number:
+        raise InvalidArgument(
+            f"the response is {transform.text!r}; family={family.name!r} needs a column as it is, not a function of it"
+        )
+    problem = KINDS[family.response].problem(column, transform.bounds)
+    if problem:
+        lower, upper = transform.bounds
+        own = words(column) if transform.is_plain else f"a number between {lower:g} and {upper:g}"
+        raise InvalidArgument(f"the response {transform.text!r} is {own}; family={family.name!r} needs {problem}")
+    if (trials is not None) != (family.response == "proportion"):
+        validation.refuse(
+            "family",
+            family.name,
+            "has no trials; leave out '| trials(...)' or choose binomial or beta_binomial"
+            if trials
+            else "needs the number of trials: write 'y | trials(n) ~ ...', n a column of integers or a number",
+        )
 
 
 def _classes(column: Column, category: Category | None) -> tuple[str, ...]:
@@ -114,50 +202,16 @@ def _trials(trials: str | None, columns: Columns) -> tuple[str | int | None, flo
     column = columns[trials]
     if column.kind != "integer" or column.bounds[0] < 0:
         raise InvalidArgument(
-            f"trials({trials}) is {_words(column)}; expected a number, or an integer column with lower >= 0"
+            f"trials({trials}) is {words(column)}; expected a number, or an integer column with lower >= 0"
         )
     return trials, column.bounds[1], lambda record: columns.number(trials, record)
 
 
-def _words(column: Column) -> str:
-    if column.kind == "category":
-        return f"a category with {len(column.levels)} levels"
-    if column.kind == "boolean":
-        return "a boolean"
-    lower, upper = column.bounds
-    return f"{'an integer' if column.kind == 'integer' else 'a number'} between {lower:g} and {upper:g}"
-
-
-def _number(column: Column) -> str:
-    return "" if column.kind in {"number", "integer"} else "a number or an integer"
-
-
-def _binary(column: Column) -> str:
-    fits = column.kind == "boolean" or (column.kind == "category" and len(column.levels) == 2)
-    return "" if fits else "a boolean or a category with two levels"
-
-
-def _count(column: Column) -> str:
-    fits = column.kind == "integer" and column.bounds[0] >= 0
-    return "" if fits else "an integer with lower >= 0"
-
-
-def _some_classes(column: Column) -> str:
-    return "" if column.kind == "category" else "a category"
-
-
-def _order(column: Column) -> str:
-    if column.kind == "category" and MISSING_CATEGORY not in column.levels:
-        return ""
-    fits = column.kind == "integer" and math.isfinite(column.bounds[1] - column.bounds[0])
-    return "" if fits else "a category without a level for missing values, its levels in order, or an integer"
-
-
-_PROBLEMS: Mapping[str, Callable[[Column], str]] = {
-    "number": _number,
-    "binary": _binary,
-    "count": _count,
-    "proportion": _count,
-    "classes": _some_classes,
-    "order": _order,
-}
+def _weights(weights: str | None, columns: Columns) -> tuple[float, Callable[[Record], jax.Array]]:
+    """Return the largest weight of a row, and how it is read."""
+    if weights is None:
+        return 1.0, lambda _: jnp.float32(1.0)
+    column = columns[weights]
+    if column.kind not in {"number", "integer"} or column.bounds[0] < 0:
+        raise InvalidArgument(f"weights({weights}) is {words(column)}; expected a number or an integer with lower >= 0")
+    return column.bounds[1], lambda record: columns.number(weights, record)

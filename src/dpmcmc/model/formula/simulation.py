@@ -13,7 +13,7 @@ from jax import random
 
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.coordinates import Coordinates, Position
-from dpmcmc.model.formula.families import Family
+from dpmcmc.model.formula.families.family import Family
 from dpmcmc.schema import Column
 
 MISSING_SHARE = 0.1
@@ -42,7 +42,7 @@ def draw_columns(key: jax.Array, names: Iterable[str], columns: Columns, num_rec
         if owner != name and owner in columns.known and columns[owner].missing == "indicator":
             records[name] = (uniform[name] < MISSING_SHARE).astype(jnp.float32)
             if owner in records:
-                filled = _stored(columns[owner], columns[owner].fill)
+                filled = columns[owner].stand_in
                 records[owner] = jnp.where(records[name] == 1, filled, records[owner]).astype(records[owner].dtype)
     return records
 
@@ -54,7 +54,10 @@ def draw_response(
     natural = coordinates.natural(position)
     eta = jax.vmap(lambda record: coordinates.predictor(natural, record))(records)
     trials = jax.vmap(coordinates.response.read_trials)(records) * jnp.ones(eta.shape[:1])
-    return coordinates.response.stored(family.draw(key, eta, trials, natural.others))
+    others = (
+        jax.vmap(lambda record: dict(coordinates.others_of(natural, record)))(records) if coordinates.scale else None
+    )
+    return coordinates.response.stored(family.draw(key, eta, trials, natural.others if others is None else others))
 
 
 def _column(uniform: jax.Array, column: Column) -> jax.Array:
@@ -64,7 +67,3 @@ def _column(uniform: jax.Array, column: Column) -> jax.Array:
     count = len(column.levels) if column.kind == "category" else floor(upper) - ceil(lower) + 1
     whole = jnp.minimum(jnp.floor(uniform * count), count - 1)
     return whole.astype(jnp.int32) if column.kind == "category" else whole + ceil(lower)
-
-
-def _stored(column: Column, fill: float | str | None) -> float:
-    return float(column.levels.index(str(fill))) if column.kind == "category" else float(fill or 0.0)

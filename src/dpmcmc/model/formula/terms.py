@@ -6,16 +6,19 @@ the earlier terms do not span.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
+from math import prod
 from typing import TypeAlias
 
 import jax
 
 from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.model.formula.bases import read_basis
 from dpmcmc.model.formula.columns import Category, Columns, Record
-from dpmcmc.model.formula.expression import Bounds, read_expression
+from dpmcmc.model.formula.dates import read_calendar
+from dpmcmc.model.formula.expression import Bounds, Expression, read_expression
 from dpmcmc.model.formula.parse import unquoted
 
 Monomial: TypeAlias = tuple[frozenset[tuple[str, int]], frozenset[tuple[str, int]]]
@@ -54,6 +57,8 @@ class Term:
     powers: Mapping[str, int]
     numbers: Mapping[str, Number]
     columns: frozenset[str]
+    sd: float | None = None
+    """The default standard deviation of its coefficients in those of slopes, should it be another."""
 
     @property
     def categories(self) -> tuple[Category, ...]:
@@ -98,19 +103,37 @@ class Block:
         return next(first for other, first in self.categories if other.name == category.name)
 
 
-def read_term(factors: Sequence[str], columns: Columns) -> Term:
-    """Read the factors of a term."""
+def read_terms(factors: Sequence[str], columns: Columns) -> list[Term]:
+    """Read the factors of a term: one term, or as many as splines and the like have columns."""
+    bases = [read_basis(factor, columns) for factor in factors]
+    choices = [
+        [(factor, 1.0)]
+        if basis is None
+        else list(zip(basis.columns, basis.sds or [1.0] * len(basis.columns), strict=True))
+        for factor, basis in zip(factors, bases, strict=True)
+    ]
+    written = ":".join(factors)
+    terms = [
+        replace(_read_term([factor for factor, _ in chosen], columns), written=written, sd=prod(sd for _, sd in chosen))
+        for chosen in product(*choices)
+    ]
+    has_own = any(basis is not None and basis.sds is not None for basis in bases)
+    return terms if has_own else [replace(term, sd=None) for term in terms]
+
+
+def _read_term(factors: Sequence[str | Expression], columns: Columns) -> Term:
+    """Read the factors of a term, some of which may have been read already."""
     parts: list[str | Category] = []
     powers: dict[str, int] = {}
     numbers: dict[str, Number] = {}
     reads: set[str] = set()
     for factor in factors:
-        category = _category(factor, columns)
+        category = _category(factor, columns) if isinstance(factor, str) else None
         if category is not None:
             parts.append(category)
-            reads.add(category.name)
+            reads.add(category.column or category.name)
             continue
-        expression = read_expression(factor, columns)
+        expression = read_expression(factor, columns) if isinstance(factor, str) else factor
         reads |= expression.columns
         parts.append(expression.text)
         if expression.powers is None:
@@ -123,9 +146,9 @@ def read_term(factors: Sequence[str], columns: Columns) -> Term:
             powers[name] = 1 if is_flag else powers.get(name, 0) + power
     categories = [part.name for part in parts if isinstance(part, Category)]
     if len(set(categories)) < len(categories):
-        raise InvalidArgument(f"the formula has the term {':'.join(factors)}, which has a category twice")
+        raise InvalidArgument(f"the formula has the term {':'.join(map(str, factors))}, which has a category twice")
     label = ":".join(part.name if isinstance(part, Category) else part for part in parts)
-    return Term(label, ":".join(factors), tuple(parts), powers, numbers, frozenset(reads))
+    return Term(label, label, tuple(parts), powers, numbers, frozenset(reads))
 
 
 def _reader(columns: Columns, name: str) -> Callable[[Record], jax.Array]:
@@ -134,6 +157,9 @@ def _reader(columns: Columns, name: str) -> Callable[[Record], jax.Array]:
 
 def _category(factor: str, columns: Columns) -> Category | None:
     """Return a factor as a category, or None if it is a number."""
+    calendar = read_calendar(factor, columns)
+    if calendar is not None:
+        return calendar
     if factor.startswith("C(") and factor.endswith(")"):
         name = unquoted(factor[2:-1])
         if name not in columns.known and "," in name:

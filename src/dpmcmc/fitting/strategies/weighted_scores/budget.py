@@ -10,9 +10,13 @@ from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.weighted_scores.bounds import least_variance, usual_lengths
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, RATIO
+from dpmcmc.fitting.strategies.weighted_scores.schedule import Schedule, Shares
 
 PILOT_STEPS, LAST = 8, 2
 """How many steps the pilot has, the last of them with the bounds that it found, and how many releases come after it."""
+
+REFINEMENTS = 2
+"""How many steps other rows take after those of a pilot."""
 
 HISTOGRAM_SHARES = (0.01, 0.02)
 PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE = 0.18, 0.73, 0.06
@@ -30,6 +34,12 @@ USUAL_SLOPE = 3.0
 
 UNSEEN = 9.9
 """What is said of a run that would not see its slopes."""
+
+
+def every_time(has_residuals: bool) -> Schedule:
+    """Return the schedule of a fit that asks all rows every time."""
+    look, final = (RESIDUALS_SHARE / 2, FINAL_SHARE) if has_residuals else (0.0, FINAL_SHARE + RESIDUALS_SHARE)
+    return Schedule(Shares(HISTOGRAM_SHARES, PILOT_SHARE, PILOT_STEPS, 0.0, final, LAST, look, FINAL_SLOPE))
 
 
 Variance = Callable[[float, float], float]
@@ -60,34 +70,50 @@ class Split:
     clips_moved: int
     has_residuals: bool
     variance: Variance
+    blocks: Schedule | None = None
+    """Which rows are asked on the way, if not all."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """Which rows are asked when."""
+        return self.blocks or every_time(self.has_residuals)
 
     def pilot(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the pilot's scores and slopes."""
-        return self._shares(budget, size, PILOT_SHARE, PILOT_SLOPE, PILOT_STEPS)
+        shares, rows = self.schedule.shares, size * self.schedule.pilot.share
+        return self._shares(budget, rows, shares.pilot, PILOT_SLOPE, shares.num_steps)
+
+    def refinement(self, budget: Budget, size: float) -> tuple[float, float]:
+        """Return the shares of scores and slopes of steps that are not the pilot's."""
+        rows = size * self.schedule.refinement.share
+        return self._shares(budget, rows, self.schedule.shares.refinement, PILOT_SLOPE, REFINEMENTS)
 
     def final(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the last releases' scores and slopes."""
-        whole = FINAL_SHARE + (0.0 if self.has_residuals else RESIDUALS_SHARE)
-        return self._shares(budget, size, whole, FINAL_SLOPE, 1)
+        return self._shares(budget, size, self.schedule.shares.final, self.schedule.shares.slope, 1)
 
     def _shares(self, budget: Budget, size: float, whole: float, slope: float, times: int) -> tuple[float, float]:
         """Return the shares of scores and slopes: the latter's as large as lets them be seen, if that can be."""
-        wanted = slope * (self._slope_noise(budget, size, whole * slope, times) / SEEN_SLOPE) ** 2
+        wanted = slope * (self.slope_noise(budget, size, whole * slope, times) / SEEN_SLOPE) ** 2
         kept = float(np.clip(wanted, slope, max(slope, MOST_SLOPE)))
         return whole * (1 - kept), whole * kept
 
-    def _slope_noise(self, budget: Budget, size: float, share: float, times: int) -> float:
+    def slope_noise(self, budget: Budget, size: float, share: float, times: int = 1) -> float:
         """Return how large eigenvalues of a slope noise alone makes, at a usual radius of slopes."""
         noise = self.clips_moved * noise_of_share(share, times, budget) * LENGTH
         return noise * USUAL_SLOPE * self.dimension / size * float(np.sqrt(self.dimension))
 
+    def noise_error(self, budget: Budget, size: float, share: float) -> float:
+        """Return by how many standard deviations the noise of scores with a share of the budget moves a posterior."""
+        noise, unit = self.clips_moved * noise_of_share(share, 1, budget), float(np.sqrt(self.dimension / size))
+        return float(np.sqrt(max(self.variance(noise, unit) - 1.0, 0.0)))
+
     def error(self, budget: Budget, size: float) -> float:
         """Return by how many of its own standard deviations noise moves a posterior of usual records, at best."""
         of_scores, of_slopes = self.final(budget, size)
-        if self._slope_noise(budget, size, of_slopes, 1) > 2 * SEEN_SLOPE:
+        if self.slope_noise(budget, size, of_slopes) > 2 * SEEN_SLOPE:
             return UNSEEN
-        noise, unit = self.clips_moved * noise_of_share(of_scores, 1, budget), float(np.sqrt(self.dimension / size))
-        return float(np.sqrt(max(self.variance(noise, unit) - 1.0, 0.0)))
+        return self.noise_error(budget, size, of_scores)
 
     def remedy(self, budget: Budget, size: float) -> str:
         """Say what would make a useless run useful."""

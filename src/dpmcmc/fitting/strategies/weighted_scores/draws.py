@@ -93,6 +93,8 @@ def join_all(releases: Sequence[Release], moved: Callable[[Release, Release], Fl
         releases: in their order.
         moved: how far apart the points of two of them are, if that is not the difference of the two.
     """
+    if len(releases) == 1:
+        return Joined(releases[0], 0.0)
     *before, one, last = releases
 
     def joined(first: Release, second: Release) -> Joined:

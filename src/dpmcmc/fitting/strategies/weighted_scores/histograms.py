@@ -14,6 +14,7 @@ import numpy as np
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.model.bounded_scores.spread import Spread
 
 BINS, FEW_BINS, MANY = 64, 24, 24
 """Bins of a number; fewer where there are many numbers."""
@@ -43,36 +44,6 @@ class Moments(NamedTuple):
     """How uncertain the square of a column is, beside itself: that of a level with few rows or none."""
     rows: Floats
     """For each column a row that tells of it: one of a level has no other, a number is as far out as tells most."""
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A noisy histogram."""
-
-    middles: Floats
-    shares: Floats
-
-    @property
-    def mean(self) -> float:
-        """The mean."""
-        return float(self.shares @ self.middles)
-
-    def quantile(self, probability: float) -> float:
-        """Return a quantile, with even spread within bins."""
-        width = np.diff(self.middles, append=2 * self.middles[-1] - self.middles[-2])
-        total = np.concatenate([[0.0], np.cumsum(self.shares)])
-        edges = np.append(self.middles - width / 2, self.middles[-1] + width[-1] / 2)
-        return float(np.interp(probability, total, edges))
-
-    @property
-    def variance(self) -> float:
-        """The variance, that within bins not counted."""
-        return float(self.shares @ (self.middles - self.mean) ** 2)
-
-    @property
-    def reach(self) -> float:
-        """The root of the mean square of the distance from the mean, each weighted by its square."""
-        return float(np.sqrt(self.shares @ (self.middles - self.mean) ** 4 / max(self.variance, 1e-12)))
 
 
 _ANY = Sum(1.0, 1.0)
@@ -131,21 +102,7 @@ class Histograms:
     @cached_property
     def edges(self) -> Floats:
         """The edges of the bins of the response, inner ones alone."""
-        response, family = self.regression.model.coordinates.response, self.regression.model.family
-        if response.classes:
-            return np.arange(len(response.classes) - 1, dtype=np.float64) + 0.5
-        if family in {"poisson", "negative_binomial"}:
-            small: Floats = np.arange(min(8, response.bounds[1])) + 0.5
-            large: Floats = 8.5 * (max(response.bounds[1], 9.5) / 8.5) ** (np.arange(31.0) / 31)
-            return np.concatenate([small, large], dtype=np.float64)
-        low, high = (0.0, 1.0) if family == "binomial" else self._range
-        return np.asarray(np.linspace(low, high, BINS + 1)[1:-1], np.float64)
-
-    @property
-    def _range(self) -> tuple[float, float]:
-        response = self.regression.model.coordinates.response
-        low, high = ((bound - response.centre) / response.half for bound in response.bounds)
-        return low, high
+        return self.regression.model.coordinates.response.bins.edges
 
     @cached_property
     def column_edges(self) -> Floats:
@@ -182,10 +139,7 @@ class Histograms:
     def _response(self, row: Any) -> jax.Array:
         coordinates = self.regression.model.coordinates
         response = coordinates.response
-        value = response.read(row).astype(jnp.float32)
-        if self.regression.model.family == "binomial":
-            value = value / jnp.maximum(response.read_trials(row), 1.0)
-        parts = [jnp.ones(1), _one_hot(value, self.edges)]
+        parts = [jnp.ones(1), _one_hot(response.measure(row), self.edges)]
         if coordinates.offsets:
             parts.append(_one_hot(coordinates.offset(row), self.offset_edges / response.half))
         return jnp.concatenate(parts)
@@ -202,8 +156,8 @@ class Histograms:
         counts, sd = np.asarray(counted.counts, float)[1 : 2 + len(self.edges)], float(counted.sd)
         if self.regression.model.coordinates.response.classes:
             kept = np.maximum(counts, sd / 2)
-            return Spread(self._middles, kept / kept.sum())
-        return Spread(self._middles, _shares(counts, sd))
+            return Spread(self.regression.model.coordinates.response.bins.middles, kept / kept.sum())
+        return Spread(self.regression.model.coordinates.response.bins.middles, _shares(counts, sd))
 
     def offset(self, counted: Counted) -> float:
         """Return the mean offset."""
@@ -251,16 +205,6 @@ class Histograms:
     @property
     def _has_intercept(self) -> bool:
         return bool(self.regression.model.coordinates.names) and "intercept" in self.regression.model.coordinates.names
-
-    @cached_property
-    def _middles(self) -> Floats:
-        response = self.regression.model.coordinates.response
-        if response.classes:
-            return np.arange(len(response.classes), dtype=float)
-        if self.regression.model.family in {"poisson", "negative_binomial"}:
-            edges = np.concatenate([[-0.5], self.edges, [response.bounds[1] + 0.5]])
-            return (edges[1:] + edges[:-1]) / 2
-        return _middles(self.edges)
 
 
 def _one_hot(value: jax.Array, edges: Floats) -> jax.Array:

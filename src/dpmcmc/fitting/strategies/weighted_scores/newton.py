@@ -13,7 +13,6 @@ import numpy as np
 from scipy import linalg
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.numbers import LocationScale
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
@@ -21,6 +20,7 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, TabledScore
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import mean_squares
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening, whiten
+from dpmcmc.model.bounded_scores.one_row import LocationScale
 
 PILOT_BOUND = 1.0
 """Where scores are cut off in the pilot, in their standard deviations: noise counts there, and efficiency does not."""
@@ -81,7 +81,7 @@ def information_of_records(regression: Regression, point: Floats, moments: Momen
 def with_known_shapes(regression: Regression, information: Floats, point: Floats, moments: Moments) -> Floats:
     """Return an information with that of the shape parameters as the model has it, where it has it."""
     found, place = information.copy(), regression.num_linear
-    if isinstance(regression.scores, TabledScores) and regression.free:
+    if isinstance(regression.scores, TabledScores) and regression.free and not regression.num_of_scale:
         each = information_of_records(regression, point, moments)
         kept = 1 + np.array(regression.free)
         found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know nothing of each other, or little
@@ -172,7 +172,10 @@ class Steps:
         _, of_shapes = regression.scores.cut_roots(usual_predictors(regression, point, self.moments), shapes, bound)
         free = list(regression.free)
         linear = np.sqrt(variance / slope) * np.eye(regression.num_linear)
-        return linalg.block_diag(linear, of_shapes[np.ix_(free, free)])
+        if not regression.num_of_scale:
+            return linalg.block_diag(linear, of_shapes[np.ix_(free, free)])
+        of_scale = np.diag(of_shapes)[0] * np.eye(regression.num_of_scale)
+        return linalg.block_diag(linear, of_scale, of_shapes[np.ix_(free[1:], free[1:])])
 
     def trusted(self, move: Floats, share: float = 1.0) -> Floats:
         """Return a move, shortened where it would go further than a linear answer holds."""
@@ -186,8 +189,16 @@ class Steps:
     def _lengths(self, move: Floats) -> tuple[float, float]:
         linear = move[: self.regression.num_linear].reshape(self.regression.num_columns, -1)
         squares = (self.moments.means @ linear) ** 2 + self.moments.sds**2 @ linear**2
-        shapes = np.abs(move[self.regression.num_linear :]).max(initial=0.0)
+        first = self.regression.num_linear + self.regression.num_of_scale
+        shapes = max(np.abs(move[first:]).max(initial=0.0), self._length_of_scale(move))
         return float(np.sqrt(squares.max(initial=0.0))), float(shapes)
+
+    def _length_of_scale(self, move: Floats) -> float:
+        """Return how far a step moves the logarithm of a scale with a formula, root mean square over the records."""
+        columns = list(self.regression.model.coordinates.scale_places)
+        own = move[self.regression.num_linear : self.regression.num_linear + len(columns)]
+        means, sds = self.moments.means[columns], self.moments.sds[columns]
+        return float(np.sqrt((means @ own) ** 2 + sds**2 @ own**2))
 
     def pilot(
         self, start: Floats, information: Floats, spreads: Spreads, num_steps: int
@@ -256,7 +267,9 @@ class Steps:
         doubt = last.doubt(release.whitening, self._entry(2 * LEAST_DRIFT))
         return release.pooled(self.information(last, release.point), np.sqrt(times) * doubt)
 
-    def bounded_step(self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float) -> Floats:
+    def bounded_step(
+        self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float
+    ) -> tuple[Floats, Release]:
         """Return where one more step leads that has other bounds: where the model does not hold, elsewhere."""
         gradient, bend = spreads.prior_at(self.regression, point)
         whitening = whiten(self.known(last, point) + bend)
@@ -264,7 +277,7 @@ class Steps:
         told, factor = release.likelihood(), whitening.factor
         precision = told.precision + factor.T @ bend @ factor
         move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
-        return point + self.trusted(move, 0.5)
+        return point + self.trusted(move, 0.5), release
 
     def information(self, release: Release, point: Floats) -> Floats:
         """Return what all records know without weights at a point near that of a release.
@@ -295,7 +308,8 @@ class Steps:
         newton = float((inverse.T @ release.score)[place]) / slope
         shapes = self.regression.shapes(np, release.point)
         step = self.regression.scores.step_of_scale(shapes, PILOT_BOUND, newton)
-        if step is None or not (is_early or abs(step) > LINEAR):
+        is_far = step is not None and abs(step) > LINEAR and not self.regression.num_of_scale
+        if step is None or not (is_early or is_far):
             return move
         return np.concatenate([move[:place], [step], np.zeros(len(move) - place - 1)])
 

@@ -1,6 +1,7 @@
 """Slopes as they are where releases lead: records know more there, or less, than where they were asked."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,18 +15,51 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 MOST_CHANGE = 4.0
 """By how much the information of a usual record may change between a release and where it leads, to be believed."""
 
+HALFWAY = 8
+"""Times that where a release leads is found by the slope halfway to where it led before."""
+
 
 def at_result(regression: Regression, releases: Sequence[Release], moments: Moments) -> list[Release]:
     """Return releases with their slopes as they are at the root of all of them."""
+    if len(releases) == 1:
+        return [_at_own_result(regression, releases[0], moments)]
     last = join_all(releases).release
-    gain = np.linalg.pinv(last.seen(last.slope))
-    found = last.point + last.whitening.factor @ gain @ last.score
-
-    def known(point: Floats) -> float:
-        predictors = usual_predictors(regression, point, moments)
-        return float(np.trace(regression.scores.information(predictors, regression.shapes(np, point))))
-
-    ratios = [np.clip(known(found) / known(release.point), 1 / MOST_CHANGE, MOST_CHANGE) for release in releases]
+    found = _root(last, 1.0)
+    ratios = [change(regression, release.point, found, moments) for release in releases]
     if not np.isfinite(ratios).all():
         return list(releases)
     return [release.at_information(float(ratio)) for release, ratio in zip(releases, ratios, strict=True)]
+
+
+def change(regression: Regression, point: Floats, found: Floats, moments: Moments) -> float:
+    """Return by how much a usual record knows more at one point than at another."""
+    ratio = known(regression, found, moments) / known(regression, point, moments)
+    return float(np.clip(ratio, 1 / MOST_CHANGE, MOST_CHANGE))
+
+
+def known(regression: Regression, point: Floats, moments: Moments) -> float:
+    """Return how much a usual record knows at a point."""
+    predictors = usual_predictors(regression, point, moments)
+    return float(np.trace(regression.scores.information(predictors, regression.shapes(np, point))))
+
+
+def _root(release: Release, ratio: float) -> Floats:
+    """Return where a release leads if its slope is so many times as large on the way."""
+    return (
+        release.point + release.whitening.factor @ np.linalg.pinv(release.seen(release.slope)) @ release.score / ratio
+    )
+
+
+def _at_own_result(regression: Regression, release: Release, moments: Moments) -> Release:
+    """Return a release with its slope as it is where it leads by the slope halfway there, which is a mean on the way.
+
+    With the slope where it was asked, or where it leads, a long step would miss its end by as much, on either side.
+    """
+    ratio = 1.0
+    for _ in range(HALFWAY):
+        ratio = change(regression, release.point, _root(release, np.sqrt(ratio)), moments)  # line 4
+    if not np.isfinite(ratio):
+        return release
+    root = np.sqrt(ratio)
+    found = release.at_information(ratio)
+    return replace(found, score=root * release.score, score_variance=ratio * release.score_variance)

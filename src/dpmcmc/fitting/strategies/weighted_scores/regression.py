@@ -14,11 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.fitting.strategies.weighted_scores.classes import Bernoulli, Binomial, Categorical, Ordinal
-from dpmcmc.fitting.strategies.weighted_scores.counts import NegativeBinomial, Poisson
-from dpmcmc.fitting.strategies.weighted_scores.numbers import Gaussian, StudentT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
-from dpmcmc.model import FormulaModel
+from dpmcmc.model import FAMILIES, FormulaModel
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.priors import Prior
 from dpmcmc.schema import PRESENT
@@ -28,23 +25,6 @@ FLATTEST = 0.1
 
 STEP = 1e-4
 """Of the differences that give the prior's slope and bend."""
-
-
-def scores_of(family: str, coordinates: Coordinates) -> Scores:
-    """Return the bounded scores of a family."""
-    response = coordinates.response
-    makers: Mapping[str, Any] = {
-        "bernoulli": Bernoulli,
-        "binomial": lambda: Binomial(response.most_trials),
-        "categorical": Categorical,
-        "ordinal": lambda: Ordinal(len(response.classes)),
-        "gaussian": Gaussian,
-        "student_t": StudentT,
-        "poisson": lambda: Poisson(response.bounds[1]),
-        "negative_binomial": lambda: NegativeBinomial(response.bounds[1]),
-    }
-    scores: Scores = makers[family]()
-    return scores
 
 
 @dataclass(frozen=True)
@@ -91,7 +71,7 @@ class Regression:
     @classmethod
     def of(cls, model: FormulaModel) -> "Regression":
         """Take a model apart."""
-        return cls(model, scores_of(model.family, model.coordinates))
+        return cls(model, FAMILIES[model.family].scores(model.coordinates.response))
 
     @property
     def _coordinates(self) -> Coordinates:
@@ -115,15 +95,30 @@ class Regression:
     @cached_property
     def dimension(self) -> int:
         """How many parameters there are, standard deviations of random intercepts not counted."""
-        return self.num_linear + len(self.free)
+        return self.num_linear + self.num_of_scale + len(self.free) - (self.num_of_scale > 0)
 
     @cached_property
     def free(self) -> tuple[int, ...]:
         """Which shape parameters are not fixed."""
         if self._coordinates.cutpoints is not None:
             return tuple(range(self.scores.num_shapes))
+        first = 1 if self.num_of_scale else 0  # a scale with a formula comes first
         priors = self._coordinates.others.values()
-        return tuple(place for place, prior in enumerate(priors) if prior.fixed is None)
+        rest = tuple(first + place for place, prior in enumerate(priors) if prior.fixed is None)
+        return (0, *rest) if first else rest
+
+    @property
+    def num_of_scale(self) -> int:
+        """How many parameters the logarithm of a scale has that has a formula; else none."""
+        return 0 if self._coordinates.scale is None else len(self._coordinates.scale.places)
+
+    def shape_moves(self, factor: Any, columns: Any) -> Any:
+        """Return how the free shapes of a record move with the coordinates, given its columns."""
+        scale = self._coordinates.scale
+        if scale is None:
+            return factor[self.num_linear :]
+        own = columns[np.array(scale.places)] @ factor[self.num_linear : self.num_linear + self.num_of_scale]
+        return jnp.concatenate([own[None], factor[self.num_linear + self.num_of_scale :]])
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -181,13 +176,18 @@ class Regression:
         linear = vector[: self.num_linear].reshape(self.num_columns, self.num_outputs)
         return self.row(record) @ linear + self._coordinates.offset(record)
 
-    def shapes(self, xp: Any, vector: Any) -> Any:
-        """Return the shape parameters, the fixed ones among them."""
+    def shapes(self, xp: Any, vector: Any, columns: Any = None) -> Any:
+        """Return the shape parameters, fixed ones among them; of a record with these columns, or of a middle one."""
         if self._coordinates.cutpoints is not None:
             return vector[self.num_linear :]
-        fixed = [prior.fixed for prior in self._coordinates.others.values()]
-        places = iter(range(self.num_linear, self.dimension))
-        values = [vector[next(places)] if value is None else np.log(value) for value in fixed]
+        places = iter(range(self.num_linear + self.num_of_scale, self.dimension))
+        values = [
+            vector[next(places)] if prior.fixed is None else prior.to_line(np, prior.fixed)
+            for prior in self._coordinates.others.values()
+        ]
+        if self._coordinates.scale is not None:
+            own = vector[self.num_linear : self.num_linear + self.num_of_scale]
+            values.insert(0, own[0] if columns is None else columns[np.array(self._coordinates.scale.places)] @ own)
         return xp.stack([xp.asarray(value, vector.dtype) for value in values]) if values else xp.zeros(0)
 
     # the prior, on the host
@@ -228,8 +228,10 @@ class Regression:
         scales += [1.0] * (self.num_linear - len(scales))
         if coordinates.cutpoints is not None:
             return scales + [1.0] * len(self.free)
+        if coordinates.scale is not None:
+            scales += [_width(prior) for prior in coordinates.scale.prior.priors]
         positive = [prior for prior in coordinates.others.values() if prior.fixed is None]
-        return scales + [_width(prior, positive=True) for prior in positive]
+        return scales + [_width(prior, on_line=True) for prior in positive]
 
     @cached_property
     def _prior_terms(self) -> list[tuple[Any, Any]]:
@@ -240,7 +242,7 @@ class Regression:
         coordinates = self._coordinates
         for row, prior in enumerate(coordinates.coefficients.priors):
             for output in range(self.num_outputs):
-                yield _term([row * self.num_outputs + output], prior.density, positive=False)
+                yield _term(row * self.num_outputs + output, prior)
         if coordinates.cutpoints is not None:
             places = list(range(self.num_linear, self.dimension))
             density = coordinates.cutpoints.density
@@ -253,9 +255,12 @@ class Regression:
             yield np.array(places), ordered
             return
         place = self.num_linear
+        for prior in () if coordinates.scale is None else coordinates.scale.prior.priors:
+            yield _term(place, prior)
+            place += 1
         for prior in coordinates.others.values():
             if prior.fixed is None:
-                yield _term([place], prior.density, positive=True)
+                yield _term(place, prior, on_line=True)
                 place += 1
 
     # draws
@@ -270,8 +275,11 @@ class Regression:
         if coordinates.cutpoints is not None:
             position["cutpoints"] = vectors[..., self.num_linear :]
         else:
+            first = self.num_linear + self.num_of_scale
+            if coordinates.scale is not None:
+                position[coordinates.scale.name] = vectors[..., self.num_linear : first]
             names = [name for name, prior in coordinates.others.items() if prior.fixed is None]
-            position.update({name: vectors[..., self.num_linear + place] for place, name in enumerate(names)})
+            position.update({name: vectors[..., first + place] for place, name in enumerate(names)})
         for group in self.groups:
             spread = spreads[group.name].reshape(*axes, *group.shape[1:])
             effects = vectors[..., group.places].reshape(*axes, *group.shape)
@@ -281,16 +289,20 @@ class Regression:
         return {name: position[name] for name in coordinates.shapes}
 
 
-def _width(prior: Prior, *, positive: bool = False) -> float:
+def _width(prior: Prior, *, on_line: bool = False) -> float:
     low, high = (prior.quantile(probability) for probability in (0.16, 0.84))
-    return float(np.log(high / low) if positive else high - low) / 2
+    return float(prior.to_line(np, high) - prior.to_line(np, low) if on_line else high - low) / 2
 
 
-def _term(places: list[int], density: Any, *, positive: bool) -> tuple[Any, Any]:
+def _term(place: int, prior: Prior, *, on_line: bool = False) -> tuple[Any, Any]:
     """Return the log-density of one parameter, of which a positive one is moved by its logarithm."""
 
     def of_vectors(vectors: Floats) -> Floats:
-        value = vectors[..., places[0]]
-        return density(np.exp(value)) + value if positive else density(value)
+        value = vectors[..., place]
+        return (
+            prior.density(prior.from_line(np, value)) + prior.log_jacobian(np, value)
+            if on_line
+            else prior.density(value)
+        )
 
-    return np.array(places), of_vectors
+    return np.array([place]), of_vectors

@@ -141,17 +141,19 @@ def weighed(regression: Regression, asked: Asked, record: Any) -> _Weighed:
 def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, ...]:
     """Return score, slope, variance in each coordinate, and longest score of one row, without weight."""
     response, columns, size = regression.model.coordinates.response, regression.row(row), regression.dimension
-    shapes = regression.shapes(jnp, asked.centre)
+    shapes = regression.shapes(jnp, asked.centre, columns)
     predictors = regression.predictors(asked.centre, row)
     found = regression.scores.at(predictors, shapes, response.read(row), response.read_trials(row), asked.table)
     linear = asked.factor[: regression.num_linear].reshape(regression.num_columns, regression.num_outputs, size)
-    moves = jnp.concatenate([jnp.tensordot(columns, linear, 1), asked.factor[regression.num_linear :]])
+    moves = jnp.concatenate([jnp.tensordot(columns, linear, 1), regression.shape_moves(asked.factor, columns)])
     kept = np.array([*range(regression.num_outputs), *(regression.num_outputs + place for place in regression.free)])
     score, slope, variance = found.score[kept], found.slope[kept][:, kept], found.variance[kept][:, kept]
     gram = moves @ moves.T
     all_of = np.eye(regression.num_outputs + regression.scores.num_shapes)[kept]  # fixed shapes have no direction
     longest = found.longest(all_of.T @ gram @ all_of)
-    return moves.T @ score, moves.T @ slope @ moves, jnp.sum((variance @ moves) * moves, axis=0), longest
+    share = response.read_weight(row) / response.most_weight  # a weight that was stated, over the largest
+    spread = jnp.sum((variance @ moves) * moves, axis=0)
+    return share * (moves.T @ score), share * (moves.T @ slope @ moves), share**2 * spread, share * longest
 
 
 def _weights(size: int) -> Any:

@@ -64,7 +64,8 @@ class _Excess:
 
     def _of_row(self, point: Point, row: Any) -> jax.Array:
         regression, response = self.regression, self.regression.model.coordinates.response
-        predictors, shapes = regression.predictors(point.centre, row), regression.shapes(jnp, point.centre)
+        predictors = regression.predictors(point.centre, row)
+        shapes = regression.shapes(jnp, point.centre, regression.row(row))
         residual, probabilities = regression.scores.residual(
             predictors, shapes, response.read(row), response.read_trials(row), point.table
         )

@@ -2,36 +2,31 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dpmcmc.accounting import Budget, Event
-from dpmcmc.enclave import PrivateData, Session, Sum
+from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
-from dpmcmc.fitting.strategies.weighted_scores import draws, verdict
+from dpmcmc.fitting.strategies.weighted_scores import draws, rescaled, verdict
+from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, tails
-from dpmcmc.fitting.strategies.weighted_scores.budget import (
-    HISTOGRAM_SHARES,
-    LAST,
-    PILOT_STEPS,
-    RESIDUALS_SHARE,
-    USUAL_SLOPE,
-    Split,
-    usual_variance,
-)
-from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms, Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import Steps, usual_predictors, with_known_shapes
-from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result
+from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
+from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors, with_known_shapes
+from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
+from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
+from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
-from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, Asked, ScoreAndSlope
-from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals, far_and_bins, p_value_of_looks
+from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH
+from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_bins, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
@@ -48,8 +43,9 @@ DRAWS = 1000
 UNSEEN = 2.0
 """In so many standard deviations of the noise of one look residuals that are far out are not seen in two."""
 
-SLOPE_NOISE = 0.07
-"""How large the noise of the slope's eigenvalues may become for longer slopes to be let in."""
+SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.07, 0.015
+"""How large the noise of the slope's eigenvalues may become for longer slopes to be let in; a single last release is
+further away from where it leads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +57,8 @@ class WeightedScores:
     budget: Budget
     num_steps: int
     num_chains: int
+    split: Split
+    """How the budget is divided, and which rows are asked when."""
 
     @property
     def name(self) -> str:
@@ -88,74 +86,22 @@ class WeightedScores:
         return Regression.of(self.model)
 
     @cached_property
-    def histograms(self) -> Histograms:
-        """The first release."""
-        whole = sum(HISTOGRAM_SHARES)
-        shares = (HISTOGRAM_SHARES[0] / whole, HISTOGRAM_SHARES[1] / whole)
-        return Histograms(self.regression, Sum(1.0, noise_of_share(whole, 1, self.budget)), shares)
-
-    @cached_property
-    def pilot(self) -> ScoreAndSlope:
-        """What a step of the pilot asks."""
-        return self._program(self._pilot_shares, PILOT_STEPS)
-
-    @cached_property
-    def final(self) -> ScoreAndSlope:
-        """What the last releases ask."""
-        return self._program(self._final_shares, LAST)
-
-    @cached_property
-    def split(self) -> Split:
-        """How the budget is divided."""
-        has_residuals = self.regression.scores.residual_table(self._some_shapes) is not None
-        variance = partial(usual_variance, self.regression)
-        return Split(self.regression.dimension, self.data.facts.clips_moved, has_residuals, variance)
-
-    @property
-    def _pilot_shares(self) -> tuple[float, float]:
-        return self.split.pilot(self.budget, self.data.facts.size)
-
-    @property
-    def _final_shares(self) -> tuple[float, float]:
-        return self.split.final(self.budget, self.data.facts.size)
-
-    @cached_property
-    def residuals(self) -> Residuals | None:
-        """The check of the residuals, where there can be any that are far out."""
-        if not self.split.has_residuals:
-            return None
-        return Residuals(self.regression, noise_of_share(RESIDUALS_SHARE, 2, self.budget))
-
-    @property
-    def _some_shapes(self) -> Floats:
-        """Shapes that are somewhere in the prior."""
-        return self.regression.shapes(np, np.zeros(self.regression.dimension))
-
-    def _program(self, shares: tuple[float, float], times: int) -> ScoreAndSlope:
-        return ScoreAndSlope(self.regression, Sum(1.0, noise_of_share(sum(shares), times, self.budget)))
+    def questions(self) -> Questions:
+        """The releases."""
+        return Questions(self.regression, self.data, self.budget, self.split)
 
     @property
     def event(self) -> Event:
         """Everything that the run releases."""
-        size = self.regression.dimension
-        table = self.regression.scores.table(self._some_shapes, 1.0)
-        shapes = ((size,), (size, size), (), (), (2,), LENGTHS.shape, table.shape)
-        somewhere = Asked(*(np.ones(shape, np.float32) for shape in shapes))
-        first = self.data.price(self.histograms)
-        pilot, final = (self.data.price(one, somewhere) for one in (self.pilot, self.final))
-        total = first + pilot * PILOT_STEPS + final * LAST
-        if self.residuals is None:
-            return total
-        of_residuals = self.regression.scores.residual_table(self._some_shapes)
-        point = Point(np.ones(size, np.float32), np.asarray(of_residuals, np.float32))
-        return total + self.data.price(self.residuals, point) * 2
+        return self.questions.event
 
     @property
     def course(self) -> str:
         """What the run does, in words."""
         return (
             f"histograms of the columns, {PILOT_STEPS} private scoring steps for {self.dimension} parameters, "
-            f"{LAST} releases of weighted scores, then {self.num_chains} x {self.num_steps} independent draws"
+            f"{self.split.schedule.shares.num_final} releases of weighted scores, then {self.num_chains} x "
+            f"{self.num_steps} independent draws. {self.split.schedule.words(self.data.facts.size)}"
         )
 
     @property
@@ -166,17 +112,17 @@ class WeightedScores:
     @property
     def expected_error(self) -> float:
         """By how many of its own standard deviations the noise moves the posterior, about; at best."""
-        return self.split.error(self.budget, self.data.facts.size)
+        return predicted_error(self.split, self.budget, self.data.facts.size)
 
     @property
     def remedy(self) -> str:
         """What would make a useless run useful, in words."""
-        return self.split.remedy(self.budget, self.data.facts.size)
+        return remedy(self.split, self.budget, self.data.facts.size)
 
     @property
     def _noise(self) -> float:
         """The standard deviation of the noise of the last releases together, at radius one."""
-        return self.data.facts.clips_moved * noise_of_share(self._final_shares[0], 1, self.budget)
+        return self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[0], 1, self.budget)
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
         """Run, to the end: what costs is over in a moment. If the releases cannot be used, draws are from the prior."""
@@ -192,16 +138,25 @@ class WeightedScores:
         return drawn
 
     def _drawn(self, paid: Session, rng: np.random.Generator) -> Drawn:
-        response, columns = paid.run(self.histograms)  # line 1
-        moments = self.histograms.moments(response, columns)
-        begin = start(self.regression, self.histograms.response(response), self.histograms.offset(response), moments)
-        spreads = Spreads(self.regression)
-        steps = Steps(self.regression, moments, lambda asked: paid.run(self.pilot, asked), self._pilot_shares)
-        known = information(self.regression, begin, moments)
-        point, last, before = steps.pilot(begin, known, spreads, PILOT_STEPS - 1)  # line 2
+        asked, schedule, spreads = self.questions, self.split.schedule, Spreads(self.regression)
+        response, columns = paid.run(schedule.pilot.of(asked.histograms))  # line 1
+        moments = asked.histograms.moments(response, columns)
+        begin = start(self.regression, asked.histograms.response(response), asked.histograms.offset(response), moments)
+        program = schedule.pilot.of(asked.pilot)
+        steps = Steps(self.regression, moments, lambda ask: paid.run(program, ask), asked.pilot_shares)
+        first = information(self.regression, begin, moments)
+        point, last, before = steps.pilot(begin, first, spreads, PILOT_STEPS - 1)  # line 2
+        times = 1 / schedule.pilot.share  # from here on all is as if it were of all rows
+        moments, last = rescaled.moments_of(moments, times), rescaled.release_of(last, times)
+        if schedule.has_blocks:
+            bounds = PILOT_BOUND, steps.radius / np.sqrt(times)
+            point, last = self._step(paid, moments, point, last, bounds, spreads)
+            before = [last]
         look = self._excess(paid, moments, point)  # line 3
-        bounds = best_bounds(steps, last, self._noise, tails(*look))
-        point = steps.bounded_step(point, last, spreads, bounds.bound, bounds.radius)
+        times = 1 / schedule.refinement.share
+        bounds = best_bounds(self._steps(paid, moments), last, self._noise, rescaled.tails_of(tails(*look), times))
+        point, refined = self._step(paid, moments, point, last, (bounds.bound, bounds.radius), spreads)
+        last = refined if schedule.has_blocks else last
         releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
         joined = draws.join_all(at_result(self.regression, releases, moments))
         last_look = self._excess(paid, moments, joined.release.point)  # line 5
@@ -210,10 +165,41 @@ class WeightedScores:
         drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 6
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
-        weights = verdict.other_weights(joined, before, bounds, moments.size)
-        unseen = 0.0 if self.residuals is None else UNSEEN * last_look[1]
+        weights = verdict.other_weights(joined, before, bounds, moments.size, times - 1)
+        unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         checks = verdict.Checks(arrived, fits, weights, bounds.bias, unseen)
-        return self._result(paid, moments, joined, releases[-2], drawn, spreads, bounds, checks)
+        noise = releases[-2].score_variance if len(releases) > 1 else refined.score_variance + times - 1
+        result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
+        if len(releases) > 1:  # how they agree is tested
+            return result
+        agree = agreement(joined, refined, schedule.refinement.share, moments.size)
+        mean = drawn.vectors.mean(axis=0)
+        knows = [known(self.regression, each, moments) for each in (joined.release.point, mean)]
+        off = missed(joined, mean, moments.size, (knows[0], knows[1]))
+        return result._replace(quality=with_agreement(result.quality, agree, off))
+
+    def _steps(self, paid: Session, moments: Moments) -> Steps:
+        """Return what asks all rows."""
+        program, shares = self.questions.final, self.questions.final_shares
+        return Steps(self.regression, moments, lambda asked: paid.run(program, asked), shares)
+
+    def _step(
+        self,
+        paid: Session,
+        moments: Moments,
+        point: Floats,
+        last: Release,
+        bounds: tuple[float, float],
+        spreads: Spreads,
+    ) -> tuple[Floats, Release]:
+        """Return where a step of the rows after the pilot's leads, with bounds, and its release as if of all rows."""
+        rows = self.split.schedule.refinement
+        program, shares = rows.of(self.questions.refinement), self.questions.refinement_shares
+        few = rescaled.moments_of(moments, rows.share)
+        steps = Steps(self.regression, few, lambda asked: paid.run(program, asked), shares)
+        own, radius = rescaled.release_of(last, rows.share), bounds[1] / np.sqrt(rows.share)
+        point, release = steps.bounded_step(point, own, spreads, bounds[0], radius)
+        return point, rescaled.release_of(release, 1 / rows.share)
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return how the run was made, in plain values."""
@@ -223,8 +209,8 @@ class WeightedScores:
             "temperature": self.model.temperature,
             "pilot": {
                 "steps": PILOT_STEPS,
-                "pilot_release": repr(self.pilot.sums),
-                "final_release": repr(self.final.sums),
+                "pilot_release": repr(self.questions.pilot.sums),
+                "final_release": repr(self.questions.final.sums),
                 **found,
             },
             **surroundings(self.data, paid.entry),
@@ -234,18 +220,19 @@ class WeightedScores:
         self, paid: Session, moments: Moments, point: Floats, last: Release, bounds: Bounds, spreads: Spreads
     ) -> tuple[list[Release], bool]:
         """Return the last releases, and whether the last step between them was as long as it wanted to be."""
-        steps = Steps(self.regression, moments, lambda asked: paid.run(self.final, asked), self._final_shares)
+        steps, number = self._steps(paid, moments), self.split.schedule.shares.num_final
         whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
         least = USUAL_SLOPE * steps.unit**2
-        per_unit = self.data.facts.clips_moved * noise_of_share(self._final_shares[1], 1, self.budget) * LENGTH
-        most = SLOPE_NOISE / (np.sqrt(self.regression.dimension) * per_unit)
+        per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
+        allowed = SLOPE_NOISE if number > 1 else SLOPE_NOISE_OF_ONE
+        most = allowed / (np.sqrt(self.regression.dimension) * per_unit)
         slope_radius = float(np.clip(2 * bounds.radius**2, least, max(least, most)))
         releases: list[Release] = []
         arrived = True
-        for place in range(LAST):
+        for place in range(number):
             release = steps.release(point, whitening, bounds.bound, bounds.radius, slope_radius)
-            releases.append(steps.pooled(release, last, LAST))
-            if place + 1 < LAST:
+            releases.append(steps.pooled(release, last, number))
+            if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
                 told, factor = releases[-1].likelihood(), whitening.factor
                 precision = told.precision + factor.T @ bend @ factor
@@ -259,12 +246,13 @@ class WeightedScores:
 
         Where no residual can be far out there is none.
         """
-        shapes = self.regression.shapes(np, point)
+        rows = self.split.schedule.refinement
+        shapes, moments = self.regression.shapes(np, point), rescaled.moments_of(moments, rows.share)
         table = self.regression.scores.residual_table(shapes)
-        if self.residuals is None or table is None:
+        if self.questions.residuals is None or table is None:
             return np.zeros(1 + len(MIDDLES)), 1.0, moments.size, np.zeros(1 + len(MIDDLES))
         asked = Point(np.asarray(point, np.float32), np.asarray(table, np.float32))
-        excess, sd = paid.run(self.residuals, asked)
+        excess, sd = paid.run(rows.of(self.questions.residuals), asked)
         expected = self.regression.scores.bin_probabilities(usual_predictors(self.regression, point, moments), table)
         usual = np.maximum(far_and_bins(expected), 1 / moments.size)
         return np.asarray(excess, float), float(sd), moments.size, usual
@@ -274,7 +262,7 @@ class WeightedScores:
         paid: Session,
         moments: Moments,
         joined: draws.Joined,
-        first: Release,
+        noise_before: float,
         drawn: draws.Drawn,
         spreads: Spreads,
         bounds: Bounds,
@@ -305,9 +293,9 @@ class WeightedScores:
             verdict.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
         )
         move = joined.release.whitening.inverse @ (mean - joined.release.point)
-        moved = verdict.distance(joined, move, first.score_variance)
+        moved = verdict.distance(joined, move, noise_before)
         decided = decided_by_prior(self.regression, drawn.vectors)
-        shapes = np.append(np.zeros(self.regression.num_linear), np.ones(len(self.regression.free))) > 0
+        shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
         quality = verdict.judge(
             joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes
         )

@@ -65,7 +65,7 @@ class Checks(NamedTuple):
     """How many residuals may be far out without being seen, where there can be any."""
 
 
-def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, size: float) -> float:
+def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, size: float, others: float = 0.0) -> float:
     """Return how probable it is under the model that scores with the pilot's weights lead as far from the result.
 
     If the model holds, both have the same root but for noise and for what the pilot's weights lose.
@@ -75,6 +75,7 @@ def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, siz
         before: the last releases of the pilot.
         bounds: with which the last releases were asked.
         size: the number of records.
+        others: how many records of the last releases there are for one of the pilot's that it did not ask.
     """
     last, dimension = joined.release, joined.release.dimension
     if any(np.linalg.eigvalsh(one.slope)[0] <= 2 * one.noise_level for one in (*before, last)):
@@ -83,7 +84,7 @@ def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, siz
     root = last.point + last.whitening.factor @ gain @ last.score
     exact = np.linalg.inv(last.full_information(bounds.inefficiency))
     lost = max(bounds.pilot_inefficiency - bounds.inefficiency, 0.0) + LEAST_LOST
-    covariance = 2 * lost * exact + last.score_variance * gain @ gain.T
+    covariance = (2 * lost + others * bounds.pilot_inefficiency) * exact + last.score_variance * gain @ gain.T
     apart = np.zeros(dimension)
     for one in before:
         gain = last.whitening.inverse @ one.whitening.factor @ np.linalg.inv(one.slope)

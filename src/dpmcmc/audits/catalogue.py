@@ -1,0 +1,331 @@
+"""All pairs that the audit table has: every certified mechanism, both adjacencies, noise modes, and ways to add up."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpmcmc.accounting import (
+    AcceptBit,
+    Adjacency,
+    BarkerTest,
+    Event,
+    FixedBatchGaussian,
+    Gaussian,
+    LogisticBit,
+    PoissonGaussian,
+    noise_for,
+)
+from dpmcmc.audits.pairs import (
+    ADD,
+    DIRECTION,
+    REPLACE,
+    Full,
+    Law,
+    Linear,
+    Pair,
+    Residual,
+    Square,
+    add,
+    count_true,
+    replace,
+    standardised,
+)
+from dpmcmc.enclave.mechanisms import (
+    barker_bit,
+    barker_test,
+    curvature,
+    gradient,
+    log_ratio,
+    minibatch_log_ratio,
+    noisy_count,
+    remainder_test,
+    subsampled_gradient,
+)
+from dpmcmc.enclave.mechanisms import sum as plain
+
+DELTA = 1e-6
+NUM_BITS = 16
+"""Decisions in one run of a chain, which are audited together."""
+
+NOTHING = np.zeros(2, np.float32)
+RATE, BATCH, RECORDS = 0.5, 2, 4
+FAR = 100.0
+"""Standard deviation of a hidden log-ratio: so large that the uniform of the test blurs next to nothing."""
+
+
+def tables_of(adjacency: Adjacency, record: Any, other: Any, rest: Any, count: int = 4) -> tuple[Any, Any]:
+    """Return the pair: the record replaced by the other, or removed."""
+    return replace(record, other, rest, count) if adjacency is REPLACE else add(record, rest, count)
+
+
+def middle_of(adjacency: Adjacency) -> float:
+    """Return the middle of the two sums, in clips: opposite records, or one and none."""
+    return 0.0 if adjacency is REPLACE else 0.5
+
+
+def gaussian_noise(epsilon: float, delta: float) -> float:
+    """Return the noise multiplier of one Gaussian release at a claimed epsilon."""
+    return noise_for(Gaussian, epsilon, delta)
+
+
+def sums(epsilon: float, delta: float, adjacency: Adjacency, noise: str, accelerate: bool) -> Pair:
+    """`Sum` of the records themselves: opposite records at the clip."""
+    mechanism, middle = plain.Sum(1.0, gaussian_noise(epsilon, delta)), middle_of(adjacency)
+
+    def program(oracle: Any, query: jax.Array) -> jax.Array:
+        noisy = oracle.sum(mechanism, lambda scale, row: scale * row, query)
+        return standardised(noisy, DIRECTION, middle)
+
+    return Pair(
+        "Sum",
+        adjacency,
+        tables_of(adjacency, DIRECTION, -DIRECTION, NOTHING),
+        program,
+        np.float32(1.0),
+        Law(Gaussian),
+        noise=noise,
+        accelerate=accelerate,
+        path="numbers as arguments" if accelerate else "reference",
+    )
+
+
+def twice(epsilon: float, delta: float, adjacency: Adjacency, noise: str, how: str) -> Pair:
+    """`Sum` two times in one run, at opposite queries: whoever subtracts the two is left with no noise that they share.
+
+    Both stand in one `loop`, are two `chains`, or stand in a `row`.
+    """
+    mechanism = plain.Sum(1.0, noise_for(lambda z: Gaussian(z) * 2, epsilon, delta))
+    queries = (np.float32(1.0), np.float32(-1.0))
+
+    def program(oracle: Any, query: jax.Array) -> jax.Array:
+        def one(scale: Any) -> jax.Array:
+            noisy = oracle.sum(mechanism, lambda scale, row: scale * row, query * scale)
+            return standardised(noisy, DIRECTION, scale * middle_of(adjacency))
+
+        def step(carry: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return carry, one(scale)
+
+        both: Any = {
+            "loop": lambda: jax.lax.scan(step, jnp.float32(0), jnp.asarray(queries))[1],
+            "chains": lambda: jax.vmap(one)(jnp.asarray(queries)),
+            "row": lambda: [one(scale) for scale in queries],
+        }[how]()
+        return (both[0] - both[1]) / jnp.sqrt(2.0)
+
+    name = {"loop": "Sum, twice in a loop", "chains": "Sum, two chains", "row": "Sum, twice in a row"}[how]
+    tables = tables_of(adjacency, DIRECTION, -DIRECTION, NOTHING)
+    law = Law(Gaussian)
+    return Pair(name, adjacency, tables, program, np.float32(1.0), law, noise=noise, accelerate=False)
+
+
+def gradients(epsilon: float, delta: float, adjacency: Adjacency, noise: str, accelerate: bool) -> Pair:
+    """`GradientSum`: a gradient that is the record, or a residual times its row; opposite ones at the clip."""
+    mechanism, middle = gradient.GradientSum(1.0, gaussian_noise(epsilon, delta)), middle_of(adjacency)
+    record, other, rest = ({"x": DIRECTION, "y": np.float32(y)} for y in (1.0, -1.0, 0.0))
+
+    def program(oracle: Any, position: jax.Array) -> jax.Array:
+        return standardised(oracle.force(mechanism, position), DIRECTION, middle)
+
+    return Pair(
+        "GradientSum",
+        adjacency,
+        tables_of(adjacency, record, other, rest),
+        program,
+        NOTHING,
+        Law(Gaussian),
+        model=Residual(),
+        noise=noise,
+        accelerate=accelerate,
+        path="linear rows" if accelerate else "reference",
+    )
+
+
+def curvatures(epsilon: float, delta: float, adjacency: Adjacency, noise: str, accelerate: bool) -> Pair:
+    """`CurvatureSum`: Hessians of either sign, with the Frobenius norm at the clip; of rank one, or not."""
+    model = Square() if accelerate else Full()
+    matrix = np.outer(DIRECTION, DIRECTION) if accelerate else np.diag([1.0, 0.5]) / np.sqrt(1.25)
+    mechanism, middle = curvature.CurvatureSum(1.0, gaussian_noise(epsilon, delta)), middle_of(adjacency)
+    size = 1.0 if accelerate else 1 / np.sqrt(1.25)
+    record, other, rest = ({"x": DIRECTION, "y": np.float32(y)} for y in (size, -size, 0.0))
+
+    def program(oracle: Any, position: jax.Array) -> jax.Array:
+        noisy = oracle.curvature(mechanism, position, jnp.eye(2))
+        return standardised(noisy, matrix.ravel().astype(np.float32), middle)
+
+    return Pair(
+        "CurvatureSum",
+        adjacency,
+        tables_of(adjacency, record, other, rest),
+        program,
+        NOTHING,
+        Law(Gaussian),
+        model=model,
+        noise=noise,
+        accelerate=accelerate,
+        path="rank-one squares" if accelerate else "reference",
+    )
+
+
+def ratios(epsilon: float, delta: float, adjacency: Adjacency, noise: str) -> Pair:
+    """`LogRatio`: opposite ratios at the clip."""
+    mechanism, middle = log_ratio.LogRatio(1.0, gaussian_noise(epsilon, delta)), middle_of(adjacency)
+
+    def program(oracle: Any, position: jax.Array) -> jax.Array:
+        return standardised(oracle.log_posterior_ratio(mechanism, position, position + DIRECTION), 1.0, middle)
+
+    record, other, rest = ({"x": side * DIRECTION} for side in (1, -1, 0))
+    tables = tables_of(adjacency, record, other, rest)
+    return Pair("LogRatio", adjacency, tables, program, NOTHING, Law(Gaussian), model=Linear(), noise=noise)
+
+
+def counts(epsilon: float, delta: float, adjacency: Adjacency, noise: str) -> Pair:
+    """`NoisyCount`: a record that counts, and one that does not; either moves the count by one."""
+    mechanism = noisy_count.NoisyCount(0.5, gaussian_noise(epsilon, delta))
+
+    def program(oracle: Any, query: jax.Array) -> jax.Array:
+        return standardised(oracle.sum(mechanism, lambda scale, row: scale * row, query), 1.0, 0.5)
+
+    tables = tables_of(adjacency, DIRECTION, NOTHING, NOTHING)
+    return Pair("NoisyCount", adjacency, tables, program, np.float32(1.0), Law(Gaussian), noise=noise)
+
+
+def poisson(epsilon: float, delta: float, adjacency: Adjacency, noise: str) -> Pair:
+    """`SubsampledGradientSum` on Poisson batches: opposite records at the clip, the others zero."""
+
+    def event(noise_over_clip: float) -> Event:
+        return PoissonGaussian(RATE, noise_over_clip, adjacency)
+
+    found = noise_for(event, epsilon, delta)
+    mechanism = subsampled_gradient.SubsampledGradientSum.poisson(1.0, found, RATE)
+    middle = middle_of(adjacency)
+
+    def program(oracle: Any, position: jax.Array) -> jax.Array:
+        return standardised(oracle.force(mechanism, position), DIRECTION, middle)
+
+    record, other, rest = ({"x": side * DIRECTION} for side in (1, -1, 0))
+    tables = tables_of(adjacency, record, other, rest)
+    moved = 2 if adjacency is REPLACE else 1  # a noise multiplier is in units of what the record moves, two clips
+    law = Law(lambda multiplier: event(moved * multiplier), RATE, moved)
+    name = "SubsampledGradientSum (Poisson)"
+    return Pair(name, adjacency, tables, program, NOTHING, law, model=Linear(), noise=noise)
+
+
+def fixed_batches(epsilon: float, delta: float, noise: str) -> Pair:
+    """`SubsampledGradientSum` without replacement: all others at the clip, so that a batch without the record shows."""
+    event = partial(FixedBatchGaussian, BATCH, RECORDS)
+    found = noise_for(event, epsilon, delta)
+    mechanism = subsampled_gradient.SubsampledGradientSum.without_replacement(1.0, found, BATCH)
+
+    def program(oracle: Any, position: jax.Array) -> jax.Array:
+        return standardised(oracle.force(mechanism, position), DIRECTION, RECORDS - 1.0)
+
+    record, other, rest = ({"x": side * DIRECTION} for side in (1, -1, 1))
+    tables = replace(record, other, rest, RECORDS - 1)
+    law = Law(event, BATCH / RECORDS)
+    name = "SubsampledGradientSum (fixed)"
+    return Pair(name, REPLACE, tables, program, NOTHING, law, model=Linear(), noise=noise)
+
+
+def minibatch_ratios(epsilon: float, delta: float, noise: str) -> Pair:
+    """`MinibatchLogRatio`: r = L against r' = -L, with all others at L."""
+    event = partial(FixedBatchGaussian, BATCH, RECORDS)
+    mechanism = minibatch_log_ratio.MinibatchLogRatio(BATCH, 1.0, noise_for(event, epsilon, delta))
+    scale, clip = RECORDS / BATCH, 1.0
+    without = scale * BATCH * clip
+    moved = 2 * scale * clip + 2 * scale**2 * (1 - BATCH / RECORDS) * (1 - 1 / BATCH) * clip**2
+
+    def program(oracle: Any, position: jax.Array) -> jax.Array:
+        noisy = oracle.log_posterior_ratio(mechanism, position, position + DIRECTION)
+        return standardised(noisy, 1.0, without - moved / 2)
+
+    record, other, rest = ({"x": side * DIRECTION} for side in (1, -1, 1))
+    tables = replace(record, other, rest, RECORDS - 1)
+    law = Law(event, BATCH / RECORDS)
+    return Pair("MinibatchLogRatio", REPLACE, tables, program, NOTHING, law, model=Linear(), noise=noise)
+
+
+def penalty_tests(epsilon: float, delta: float, adjacency: Adjacency, noise: str, remainder: bool) -> Pair:
+    """`PenaltyTest` and `RemainderTest`: opposite ratios at the clip, and a threshold between the two sums."""
+    multiplier = noise_for(lambda z: AcceptBit(z) * NUM_BITS, epsilon, delta)
+    clips = 2 if adjacency is REPLACE else 1
+    size = FAR / (multiplier * clips)  # how far one record may move the ratio
+    radius = (2 * size) ** (1 / 3)  # of the third derivative one, the clip is radius^3 / 2
+    length = radius if remainder else size
+    kind = remainder_test.RemainderTest if remainder else log_ratio.PenaltyTest
+    mechanism, middle = kind(1.0, multiplier), size * middle_of(adjacency)
+    rest_of_ratio = np.float32(FAR**2 / 2 - middle)
+
+    def program(oracle: Any, position: jax.Array) -> jax.Array:
+        proposed = position + length * DIRECTION
+        return count_true(lambda: oracle.accept(mechanism, position, proposed, rest_of_ratio), NUM_BITS)
+
+    record, other, rest = ({"x": side * size / length * DIRECTION} for side in (1, -1, 0))
+    tables = tables_of(adjacency, record, other, rest)
+    law = Law(lambda z: AcceptBit(z) * NUM_BITS, num_bits=NUM_BITS)
+    name = "RemainderTest" if remainder else "PenaltyTest"
+    return Pair(name, adjacency, tables, program, NOTHING, law, model=Linear(), noise=noise)
+
+
+def barker_bits(epsilon: float, delta: float, adjacency: Adjacency) -> Pair:
+    """`BarkerBit`: log-odds at the two ends of what one record may move, around a fair coin."""
+    sensitivity = 1 / noise_for(lambda z: LogisticBit(1 / z) * NUM_BITS, epsilon, delta)
+    clip = sensitivity / (2 if adjacency is REPLACE else 1)
+    mechanism, middle = barker_bit.BarkerBit(clip), clip * middle_of(adjacency)
+
+    def program(oracle: Any, position: jax.Array) -> jax.Array:
+        proposed = position + DIRECTION
+        return count_true(lambda: oracle.accept(mechanism, position, proposed, np.float32(-middle)), NUM_BITS)
+
+    record, other, rest = ({"x": side * 1.01 * clip * DIRECTION} for side in (1, -1, 0))
+    tables = tables_of(adjacency, record, other, rest)
+    law = Law(lambda z: LogisticBit(1 / z) * NUM_BITS, num_bits=NUM_BITS)
+    return Pair("BarkerBit", adjacency, tables, program, NOTHING, law, model=Linear())
+
+
+def barker_tests(epsilon: float, delta: float, noise: str) -> Pair:
+    """`BarkerTest` on all records: the bit is one threshold of the Gaussian release that is charged."""
+    variance, records = 3.2, 8
+
+    def event(spread: float) -> Event:
+        return BarkerTest(records, records, variance, spread**-2) * NUM_BITS
+
+    fraction = noise_for(event, epsilon, delta) ** -2
+    mechanism = barker_test.BarkerTest(records, variance, fraction)
+    clip = np.sqrt(fraction * records) / records
+
+    def program(oracle: Any, position: jax.Array) -> jax.Array:
+        proposed = position + DIRECTION
+        return count_true(lambda: oracle.accept(mechanism, position, proposed), NUM_BITS)
+
+    record, other, rest = ({"x": side * 1.01 * clip * DIRECTION} for side in (1, -1, 0))
+    tables = replace(record, other, rest, records - 1)
+    law = Law(event, num_bits=NUM_BITS)
+    return Pair("BarkerTest", REPLACE, tables, program, NOTHING, law, model=Linear(), noise=noise)
+
+
+Make = Callable[[], Pair]
+
+
+def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
+    """Yield what makes each pair at a claimed epsilon: the exact noise everywhere, other modes on one mechanism."""
+    for adjacency in (REPLACE, ADD):
+        for make in (sums, gradients, curvatures):
+            for accelerate in (False, True):
+                yield partial(make, epsilon, delta, adjacency, "exact", accelerate)
+        for make in (ratios, counts, poisson):
+            yield partial(make, epsilon, delta, adjacency, "exact")
+        for how in ("loop", "chains"):
+            yield partial(twice, epsilon, delta, adjacency, "exact", how)
+        for remainder in (False, True):
+            yield partial(penalty_tests, epsilon, delta, adjacency, "exact", remainder)
+        yield partial(barker_bits, epsilon, delta, adjacency)
+    for make in (fixed_batches, minibatch_ratios, barker_tests):
+        yield partial(make, epsilon, delta, "exact")
+    for adjacency in (REPLACE, ADD):
+        yield partial(sums, epsilon, delta, adjacency, "hardened", True)
+        yield partial(gradients, epsilon, delta, adjacency, "hardened", True)
+        yield partial(ratios, epsilon, delta, adjacency, "hardened")

@@ -1,0 +1,81 @@
+"""``dpmcmc verify``: every number of a certificate computed again, with proof."""
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpmcmc import accounting
+from dpmcmc.cli.output import AsJson, print_json, print_table
+from dpmcmc.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from dpmcmc.verification import Booked, Figure, Verified
+
+
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="certificate.json, or the run folder that it is in.")],
+    ledger: Annotated[
+        str | None, typer.Option(help="Hold it against this book as well: sqlite:///FILE or postgresql://...")
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="The run's name in the book; that of config.toml beside it unless stated.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Compute every number of a certificate again in ball arithmetic; refuse it if anything does not agree."""
+    from dpmcmc import verification  # loads Arb, for which the other commands do not wait
+
+    file = certificate / "certificate.json" if certificate.is_dir() else certificate
+    try:
+        document = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"{str(file)!r} cannot be read as a certificate: {error}") from error
+    found = verification.verify(document)
+    booked = None
+    if ledger is not None:
+        named = run if run is not None else _run_beside(file)
+        booked = verification.hold_against(found.certificate, accounting.Ledger(ledger), named)
+    if json:
+        print_json(_plain(found, booked))
+        return
+    _show(file, found, booked)
+
+
+def _run_beside(file: Path) -> str | None:
+    """Return the name of the run that a folder is of, where its settings say so."""
+    settings = file.with_name("config.toml")
+    if not settings.is_file():
+        return None
+    try:
+        entry = tomllib.loads(settings.read_text(encoding="utf-8")).get("ledger", {})
+    except (OSError, ValueError) as error:
+        raise InvalidArgument(f"{str(settings)!r} cannot be read: {error}; name the run with --run") from error
+    return entry.get("run")
+
+
+def _show(file: Path, found: "Verified", booked: "Booked | None") -> None:
+    rows = [[figure.name, _stated(figure), f"[{figure.lower:.12g}, {figure.upper:.12g}]"] for figure in found.figures]
+    print_table(f"{file}: consistent; enclosures by ball arithmetic", ["number", "stated", "enclosed in"], rows)
+    typer.echo(f"event: SHA-256 {found.event_hash}")
+    if booked is not None:
+        entry = booked.entry
+        typer.echo(
+            f"ledger: entry {entry.number}, run {entry.run}, {entry.dataset!r}, settled {entry.when}, same event"
+        )
+    typer.echo(found.certificate.statement)
+    if found.certificate.advisory:
+        typer.echo(f"Advisory: {found.certificate.advisory}")
+
+
+def _stated(figure: "Figure") -> str:
+    return "" if figure.stated is None else f"{figure.stated:.12g}"
+
+
+def _plain(found: "Verified", booked: "Booked | None") -> dict[str, object]:
+    figures = [
+        {"name": one.name, "stated": one.stated, "lower": one.lower, "upper": one.upper} for one in found.figures
+    ]
+    entry = None if booked is None else booked.entry.to_dict()
+    return {"consistent": True, "event_hash": found.event_hash, "figures": figures, "ledger_entry": entry}

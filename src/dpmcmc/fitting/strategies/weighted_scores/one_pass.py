@@ -1,0 +1,149 @@
+"""How many rows lead the way of a fit that reads all rows once, and how good it would be: from public facts.
+
+A pilot on few rows is far from the root of all of them, and one step from there misses it by what is not linear: the
+square of the distance. So the blocks are as many as make that small beside the noise, if they can be.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from dpmcmc.accounting import Budget
+from dpmcmc.fitting.strategies.weighted_scores.budget import (
+    HISTOGRAM_SHARES,
+    PILOT_STEPS,
+    REFINEMENTS,
+    SEEN_SLOPE,
+    UNSEEN,
+    Split,
+)
+from dpmcmc.fitting.strategies.weighted_scores.schedule import Rows, Schedule, Shares, blocks
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+
+WAY = 0.18
+"""What of the budget leads the way, of each of the two sets of blocks."""
+
+LOOK = 0.02
+"""What of that each look at residuals takes."""
+
+MOST_FINAL = 2
+"""How many last releases there are if all rows may be read more often than once."""
+
+SLOPES = (0.06, 0.15, 0.3)
+"""What of the last releases' share their slope has at least: to choose from. Its noise tells where a step is long."""
+
+PILOT_BLOCKS = np.geomspace(1 / 64, 1 / 6, 25)
+MORE_BLOCKS = np.geomspace(1 / 32, 1 / 3, 25)
+"""Shares of the rows that blocks may be."""
+
+PILOT_ERROR = 0.5
+"""By how many standard deviations of a posterior of the pilot's rows its noise may move the pilot, all steps joined."""
+
+LEAST_ROWS = 10_000
+"""Rows of a pilot at least, from whose noisy histograms it starts."""
+
+BEND = 0.6
+"""By how much a step of one standard deviation in each parameter misses its end, in roots of (parameters / records)."""
+
+SMALL = 0.3
+"""What is not linear may be so much of the noise."""
+
+
+def chosen(split: Split, budget: Budget, size: int, seed: int, *, passes: int | None, is_in_memory: bool) -> Split:
+    """Return how a budget is divided, given how often all rows may be read.
+
+    If that is not stated, rows in memory are read in every step, and others once, if once will do.
+
+    Args:
+        split: if all rows are read every time.
+        budget: the budget.
+        size: how many places there are.
+        seed: of the positions of blocks, which are public.
+        passes: how often all rows may be read.
+        is_in_memory: whether reading again costs little.
+    """
+    if is_in_memory if passes is None else passes >= split.schedule.reads:
+        return split
+    once = of_blocks(split, budget, size, seed, min(passes or 1, MOST_FINAL))
+    return once if passes or predicted_error(once, budget, size) <= 1.0 else split
+
+
+def of_blocks(split: Split, budget: Budget, size: int, seed: int, num_final: int) -> Split:
+    """Return how a budget is divided if blocks at random positions lead the way, to so many last releases."""
+    candidates = [_with(split, num_final, slope, *_sizes(split, budget, size, num_final, slope)) for slope in SLOPES]
+    best = min(candidates, key=lambda each: predicted_error(each, budget, size)).schedule  # line 1
+    rows = blocks(size, (best.pilot.share, best.refinement.share), seed)  # line 2
+    return _with(split, num_final, best.shares.slope, *rows)
+
+
+def _with(split: Split, num_final: int, slope: float, pilot: Rows, refinement: Rows) -> Split:
+    look = LOOK if split.has_residuals else 0.0
+    steps = WAY - sum(HISTOGRAM_SHARES)
+    shares = Shares(HISTOGRAM_SHARES, steps, PILOT_STEPS - 1, WAY - 2 * look, 1 - WAY, num_final, look, slope)
+    return replace(split, blocks=Schedule(shares, pilot, refinement))
+
+
+def _sizes(split: Split, budget: Budget, size: int, num_final: int, slope: float) -> tuple[Rows, Rows]:
+    """Return how many rows the two sets of blocks have: as few as will do, or as many as there may be."""
+
+    def leads(share: float) -> bool:
+        return _is_led(_with(split, num_final, slope, Rows(share), Rows(share)), budget, size)
+
+    def is_near(share: float) -> bool:
+        found = _with(split, num_final, slope, Rows(share), Rows(share))
+        return missed(found, budget, size) < SMALL * found.error(budget, size)
+
+    pilot = _first(leads, PILOT_BLOCKS)
+    least = min(2 * pilot, float(MORE_BLOCKS[-1]))
+    more = _first(is_near, MORE_BLOCKS)
+    return Rows(pilot), Rows(max(least, more))
+
+
+def _first(is_enough: Callable[[float], bool], shares: Floats) -> float:
+    """Return the first of ever larger shares that is enough; the last if none is."""
+    return float(shares[min(bisect_left(shares, True, key=is_enough), len(shares) - 1)])
+
+
+def _is_led(split: Split, budget: Budget, size: float) -> bool:
+    """Return whether the pilot's blocks are enough for a pilot that arrives."""
+    of_scores, of_slopes = split.pilot(budget, size)
+    rows = size * split.schedule.pilot.share
+    return (
+        split.noise_error(budget, rows, of_scores) <= PILOT_ERROR
+        and rows >= LEAST_ROWS
+        and split.slope_noise(budget, rows, of_slopes) <= SEEN_SLOPE
+    )
+
+
+def missed(split: Split, budget: Budget, size: float) -> float:
+    """Return by how many standard deviations of the posterior the last step misses its end, about.
+
+    For answers are not linear, and for the slope has noise. With more releases than one the last step is a short one.
+    """
+    share, shares = split.schedule.refinement.share, split.schedule.shares
+    if shares.num_final > 1:
+        return 0.0
+    of_scores = split.refinement(budget, size)[0] / REFINEMENTS
+    squared = 1 / share - 1 + split.noise_error(budget, size * share, of_scores) ** 2 / share
+    bends = BEND * squared * np.sqrt(split.dimension / size)
+    slopes = split.slope_noise(budget, size, split.final(budget, size)[1]) * np.sqrt(squared / 2)
+    return float(np.hypot(bends, slopes))
+
+
+def predicted_error(split: Split, budget: Budget, size: float) -> float:
+    """Return by how many of its own standard deviations a posterior of usual records is off, at best."""
+    error = split.error(budget, size)
+    if not split.schedule.has_blocks:
+        return error
+    return float(np.hypot(error, missed(split, budget, size))) if _is_led(split, budget, size) else UNSEEN
+
+
+def remedy(split: Split, budget: Budget, size: float) -> str:
+    """Say what would make a useless run useful."""
+    every_time = replace(split, blocks=None)
+    error = every_time.error(budget, size)
+    if split.blocks is None or not error <= 1:
+        return every_time.remedy(budget, size)
+    return f"passes={every_time.schedule.reads:.0f} or more would make it about {error:.2g}"

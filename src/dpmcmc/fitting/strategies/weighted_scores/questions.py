@@ -1,0 +1,120 @@
+"""What a weighted fit asks, of which rows, and with how much of its budget: its price follows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from dpmcmc.accounting import Budget, Event
+from dpmcmc.enclave import PrivateData, Sum
+from dpmcmc.fitting.budget_split import noise_of_share
+from dpmcmc.fitting.strategies.weighted_scores.budget import REFINEMENTS, Split, usual_variance
+from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, Asked, ScoreAndSlope
+from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals
+from dpmcmc.fitting.strategies.weighted_scores.schedule import Schedule
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+
+Program = Callable[..., Any]
+
+
+def usual_split(regression: Regression, clips_moved: int) -> Split:
+    """Return how a budget is divided if all rows are asked every time."""
+    has_residuals = regression.scores.residual_table(_some_shapes(regression)) is not None
+    return Split(regression.dimension, clips_moved, has_residuals, partial(usual_variance, regression))
+
+
+def _some_shapes(regression: Regression) -> Floats:
+    """Return shapes that are somewhere in the prior."""
+    return regression.shapes(np, np.zeros(regression.dimension))
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """The releases of a weighted fit."""
+
+    regression: Regression
+    data: PrivateData
+    budget: Budget
+    split: Split
+
+    @property
+    def schedule(self) -> Schedule:
+        """Which rows are asked when."""
+        return self.split.schedule
+
+    @cached_property
+    def histograms(self) -> Histograms:
+        """The first release."""
+        both = self.schedule.shares.histograms
+        shares = (both[0] / sum(both), both[1] / sum(both))
+        return Histograms(self.regression, Sum(1.0, noise_of_share(sum(both), 1, self.budget)), shares)
+
+    @cached_property
+    def pilot(self) -> ScoreAndSlope:
+        """What a step of the pilot asks."""
+        return self._scores(self.pilot_shares, self.schedule.shares.num_steps)
+
+    @cached_property
+    def refinement(self) -> ScoreAndSlope:
+        """What the steps after the pilot ask."""
+        return self._scores(self.refinement_shares, REFINEMENTS) if self.schedule.has_blocks else self.pilot
+
+    @cached_property
+    def final(self) -> ScoreAndSlope:
+        """What the last releases ask."""
+        return self._scores(self.final_shares, self.schedule.shares.num_final)
+
+    @cached_property
+    def residuals(self) -> Residuals | None:
+        """The check of the residuals, where there can be any that are far out."""
+        if not self.split.has_residuals:
+            return None
+        return Residuals(self.regression, noise_of_share(2 * self.schedule.shares.look, 2, self.budget))
+
+    @property
+    def pilot_shares(self) -> tuple[float, float]:
+        """What of the budget goes to scores and slopes of the pilot."""
+        return self.split.pilot(self.budget, self.data.facts.size)
+
+    @property
+    def refinement_shares(self) -> tuple[float, float]:
+        """The same of the steps after it."""
+        has_blocks = self.schedule.has_blocks
+        return self.split.refinement(self.budget, self.data.facts.size) if has_blocks else self.pilot_shares
+
+    @property
+    def final_shares(self) -> tuple[float, float]:
+        """The same of the last releases."""
+        return self.split.final(self.budget, self.data.facts.size)
+
+    def _scores(self, shares: tuple[float, float], times: int) -> ScoreAndSlope:
+        return ScoreAndSlope(self.regression, Sum(1.0, noise_of_share(sum(shares), times, self.budget)))
+
+    @property
+    def event(self) -> Event:
+        """Everything that the run releases."""
+        asked, shares, schedule, price = self._somewhere, self.schedule.shares, self.schedule, self.data.price
+        total = price(schedule.pilot.of(self.histograms))
+        total += price(schedule.pilot.of(self.pilot), asked) * shares.num_steps
+        total += price(self.final, asked) * shares.num_final
+        if schedule.has_blocks:
+            total += price(schedule.refinement.of(self.refinement), asked) * REFINEMENTS
+        if self.residuals is None:
+            return total
+        return total + price(schedule.refinement.of(self.residuals), self._point) * 2
+
+    @property
+    def _somewhere(self) -> Asked:
+        """A question of scores as it might be: what it costs does not depend on where."""
+        size, table = self.regression.dimension, self.regression.scores.table(_some_shapes(self.regression), 1.0)
+        shapes = ((size,), (size, size), (), (), (2,), LENGTHS.shape, table.shape)
+        return Asked(*(np.ones(shape, np.float32) for shape in shapes))
+
+    @property
+    def _point(self) -> Point:
+        table = self.regression.scores.residual_table(_some_shapes(self.regression))
+        return Point(np.ones(self.regression.dimension, np.float32), np.asarray(table, np.float32))

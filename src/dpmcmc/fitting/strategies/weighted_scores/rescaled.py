@@ -1,0 +1,35 @@
+"""What some rows told, as if there were so many times as many of them."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from dpmcmc.fitting.strategies.weighted_scores.bounds import Tails
+from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
+from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening
+
+
+def release_of(release: Release, times: float) -> Release:
+    """Return a release of so many times as many records, in coordinates in which these are round.
+
+    There a record's score is shorter by the root of it, and the slope of all of them is the same.
+    """
+    root = float(np.sqrt(times))  # line 3
+    return replace(
+        release,
+        whitening=Whitening(release.whitening.factor / root, release.whitening.inverse * root),
+        radius=release.radius / root,
+        score=release.score * root,
+        score_variance=release.score_variance * times,
+    )
+
+
+def moments_of(moments: Moments, times: float) -> Moments:
+    """Return the moments of so many times as many records."""
+    return moments._replace(size=moments.size * times)
+
+
+def tails_of(tails: Tails, times: float) -> Tails:
+    """Return the residuals of so many times as many records."""
+    return Tails(tails.excess * times, tails.size * times)

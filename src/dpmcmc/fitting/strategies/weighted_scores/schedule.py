@@ -1,0 +1,139 @@
+"""Which rows a weighted fit asks when: all of them every time, or blocks on the way and all of them at the end.
+
+Blocks stand at public random positions, one in each stretch of the table, so that a table that is sorted does not
+mislead. The two sets of blocks are disjoint: a neighbour is in one of them at most, so each is asked for all that the
+way may cost, and of the two the dearer counts (`Parallel`). The last releases ask every row, those of the blocks
+again: what the posterior rests on is a sum over all records, whatever the blocks said.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+GRID = 8192
+"""Blocks that a table is cut into, at most. Runs that draw other ones cut at the same places."""
+
+LEAST_ROWS = 4
+"""Of a block."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that a release asks: all of them, or those of some cells, between public cuts of their places."""
+
+    share: float = 1.0
+    """What of all places they are."""
+    cuts: tuple[int, ...] = ()
+    cells: tuple[int, ...] = ()
+
+    def of(self, program: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a program that asks these rows."""
+        return OfCells(program, self.cuts, self.cells) if self.cells else program
+
+
+EVERY_ROW = Rows()
+
+
+@dataclass(frozen=True)
+class OfCells:
+    """A program that asks the rows of some cells: ``program(oracle, *arguments)``."""
+
+    program: Callable[..., Any]
+    cuts: tuple[int, ...]
+    cells: tuple[int, ...]
+
+    def __call__(self, oracle: Any, *arguments: Any) -> Any:
+        """Ask them."""
+        return self.program(oracle.shard(oracle.partition(self.cuts), self.cells), *arguments)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What of the budget, in mean privacy loss, goes where."""
+
+    histograms: tuple[float, float]
+    """Of the response and of the columns."""
+    pilot: float
+    """The steps of the pilot together."""
+    num_steps: int
+    refinement: float
+    """The two steps after them together; nothing if there is one, and it is the last one of the pilot's."""
+    final: float
+    """The last releases together."""
+    num_final: int
+    look: float
+    """Each of the two looks at residuals."""
+    slope: float
+    """What of the last releases' share their slope has, at least."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which rows are asked on the way; all of them are asked at the end."""
+
+    shares: Shares
+    pilot: Rows = EVERY_ROW
+    """Of histograms and pilot."""
+    refinement: Rows = EVERY_ROW
+    """Of the steps after it and of the looks at residuals."""
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether blocks of rows lead the way."""
+        return self.pilot is not EVERY_ROW
+
+    @property
+    def reads(self) -> float:
+        """How many times the rows are read, those of blocks more often than the others: the mean over all."""
+        pilot = 1 + self.shares.num_steps
+        refinement = 2 * self.has_blocks + 2 * (self.shares.look > 0)
+        return pilot * self.pilot.share + refinement * self.refinement.share + self.shares.num_final
+
+    def words(self, num_rows: int) -> str:
+        """Say which rows are read, and how often."""
+        if not self.has_blocks:
+            return f"All rows are read {self.reads:.0f} times"
+        pilot, refinement = (
+            f"{rows.share * num_rows:,.0f} in {len(rows.cells):,} blocks" for rows in (self.pilot, self.refinement)
+        )
+        times = {1: "once", 2: "twice"}[self.shares.num_final]
+        return (
+            f"All rows are read {times}. Before that {pilot} and {refinement} at public random positions lead the way: "
+            f"{self.reads:.2g} reads of a row in the mean"
+        )
+
+
+def blocks(num_places: int, shares: Sequence[float], seed: int) -> list[Rows]:
+    """Return disjoint sets of blocks at random positions, each of them with one block in each of equal stretches.
+
+    Args:
+        num_places: how many places there are.
+        shares: what of them the sets are, about; a half together at most.
+        seed: of the positions, which are public.
+    """
+    size = max(len(shares) + 1, min(GRID, num_places // LEAST_ROWS))
+    owner = [-1] * size
+    for number in sorted(range(len(shares)), key=lambda each: -shares[each]):
+        count = max(1, round(shares[number] * size))
+        random = _random_numbers(f"{seed} {number}", count)
+        for stretch in range(count):
+            places = range(stretch * size // count, (stretch + 1) * size // count)
+            free = [place for place in places if owner[place] < 0]
+            if free:
+                owner[free[random[stretch] % len(free)]] = number
+    first = [place for place in range(size) if place == 0 or owner[place] != owner[place - 1]]
+    cuts = tuple(place * num_places // size for place in first)
+    lengths = [after - before for before, after in zip(cuts, (*cuts[1:], num_places), strict=True)]
+
+    def rows(number: int) -> Rows:
+        cells = tuple(cell for cell, place in enumerate(first) if owner[place] == number)
+        return Rows(sum(lengths[cell] for cell in cells) / num_places, cuts[1:], cells)
+
+    return [rows(number) for number in range(len(shares))]
+
+
+def _random_numbers(seed: str, count: int) -> list[int]:
+    """Return numbers of 64 bits that are the same wherever a run is resumed."""
+    digest = hashlib.shake_256(seed.encode()).digest(8 * count)
+    return [int.from_bytes(digest[8 * place : 8 * place + 8]) for place in range(count)]

@@ -1,0 +1,90 @@
+"""The families by name: one file each. A new one is a file like these, and its name in the list below."""
+
+import difflib
+from collections.abc import Mapping
+
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.model.formula.families import (
+    bernoulli,
+    beta,
+    beta_binomial,
+    binomial,
+    categorical,
+    exponential,
+    gamma,
+    gaussian,
+    geometric,
+    hurdle_gamma,
+    hurdle_lognormal,
+    hurdle_negative_binomial,
+    hurdle_poisson,
+    inverse_gaussian,
+    laplace,
+    lognormal,
+    negative_binomial,
+    ordinal,
+    poisson,
+    probit,
+    student_t,
+    weibull,
+    zero_inflated_negative_binomial,
+    zero_inflated_poisson,
+)
+from dpmcmc.model.formula.families.family import Family
+from dpmcmc.schema import Column
+
+FAMILIES: Mapping[str, Family] = {
+    module.FAMILY.name: module.FAMILY
+    for module in (
+        gaussian,
+        student_t,
+        laplace,
+        lognormal,
+        gamma,
+        exponential,
+        weibull,
+        inverse_gaussian,
+        hurdle_gamma,
+        hurdle_lognormal,
+        beta,
+        bernoulli,
+        probit,
+        binomial,
+        beta_binomial,
+        poisson,
+        negative_binomial,
+        geometric,
+        zero_inflated_poisson,
+        zero_inflated_negative_binomial,
+        hurdle_poisson,
+        hurdle_negative_binomial,
+        categorical,
+        ordinal,
+    )
+}
+"""All families by name."""
+
+ALIASES: Mapping[str, str] = {alias: name for name, family in FAMILIES.items() for alias in family.aliases}
+"""What else they are called."""
+
+CUTPOINTS = "normal(0, 2)"
+"""The default prior of the cutpoints of an ordinal response: independent normals, in order."""
+
+
+def find_family(name: object) -> Family:
+    """Return a family by its name or by what else it is called, after refusing others."""
+    plain = name.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(name, str) else ""
+    if plain in FAMILIES or plain in ALIASES:
+        return FAMILIES[ALIASES.get(plain, plain)]
+    near = difflib.get_close_matches(plain, [*FAMILIES, *ALIASES], n=1, cutoff=0.7)
+    hint = f". Did you mean {ALIASES.get(near[0], near[0])!r}?" if near else ""
+    raise InvalidArgument(f"family={name!r} must be one of {', '.join(FAMILIES)}{hint}")
+
+
+def plain_family(column: Column, *, has_trials: bool = False) -> Family | None:
+    """Return the family that a response of this kind plainly has; None where there are several."""
+    if has_trials:
+        return FAMILIES["binomial"]
+    if column.kind == "boolean" or (column.kind == "category" and len(column.levels) == 2):
+        return FAMILIES["bernoulli"]
+    return FAMILIES["categorical"] if column.kind == "category" else None

@@ -1,0 +1,31 @@
+"""Poisson counts, of which a share is zero whatever the predictor says."""
+
+import jax
+import jax.numpy as jnp
+
+from dpmcmc.model.bounded_scores.zeros import ZeroInflated
+from dpmcmc.model.formula.families import poisson
+from dpmcmc.model.formula.families.family import Family, Others
+from dpmcmc.model.formula.families.parts import count_intercept, inflated, keep_or_zero
+from dpmcmc.model.formula.families.parts import poisson as draw_poisson
+
+
+def log_density(eta: jax.Array, y: jax.Array, trials: jax.Array, others: Others) -> jax.Array:
+    """Return the logarithm of the probability, without y!."""
+    return inflated(poisson.log_density(eta, y, trials, others), -jnp.exp(eta), y, others["zi"])
+
+
+FAMILY = Family(
+    name="zero_inflated_poisson",
+    words="zero with probability zi, else a Poisson count, the predictor is the logarithm of the latter's mean",
+    response="count",
+    log_density=log_density,
+    mean=lambda eta, _, others: (1 - others["zi"]) * jnp.exp(eta),
+    draw=lambda key, eta, _, others: keep_or_zero(key, others["zi"], lambda own: draw_poisson(own, eta)),
+    scores=lambda response: ZeroInflated(response.bounds[1], poisson.Poisson(response.bounds[1])),
+    intercept=count_intercept,
+    coefficients="normal(0, 1)",
+    spread="half_normal(1)",
+    others={"zi": "beta(1, 1)"},
+    aliases=("zip", "zipoisson"),
+)

@@ -1,0 +1,6 @@
+"""What a run leaves behind, and what can be asked of it."""
+
+from dpmcmc.posterior.posterior import Posterior
+from dpmcmc.posterior.prior_predictive import PriorPredictive, prior_predictive
+
+__all__ = ["Posterior", "PriorPredictive", "prior_predictive"]

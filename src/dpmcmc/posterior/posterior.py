@@ -1,0 +1,300 @@
+"""What a run leaves behind: draws, what the chains told, and the certificate of what it cost.
+
+Everything in here may be published. It is made of releases; no record and no exact function of records is in it.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from dpmcmc import diagnostics
+from dpmcmc.accounting import Certificate
+from dpmcmc.diagnostics.quality import Quality, judge_chains
+from dpmcmc.diagnostics.table import SummaryTable
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.html import card, line
+from dpmcmc.model import FormulaModel, from_formula
+from dpmcmc.posterior import combine, files, summaries
+from dpmcmc.posterior.fitted import Fitted
+from dpmcmc.posterior.groups import predictive_groups
+from dpmcmc.posterior.intervals import PROB
+from dpmcmc.posterior.predictive import Predictive
+from dpmcmc.posterior.structure import dataset
+from dpmcmc.schema import Schema
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior(Predictive):
+    """Draws from a posterior.
+
+    Attributes:
+        draws: every step of every chain by parameter, with the axes (chain, step, ...), in the order of the formula.
+        is_accepted: whether each step moved, (chain, step).
+        num_warmup: how many steps at the beginning are not counted as draws.
+        certificate: what it cost.
+        settings: how it was made: sampler, model temperature, the public facts of the data.
+        prior: draws from the prior by parameter, with the axes (1, draw, ...); empty where it cannot be drawn from.
+    """
+
+    draws: Mapping[str, np.ndarray]
+    is_accepted: np.ndarray
+    num_warmup: int
+    certificate: Certificate
+    settings: Mapping[str, Any]
+    prior: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+
+    def __post_init__(self) -> None:
+        if self.model is not None:  # programs of JAX return parameters in the order of the alphabet
+            order = {name: place for place, name in enumerate(self.model.parameter_names)}
+            ordered = sorted(self.draws, key=lambda name: order.get(name, len(order)))
+            object.__setattr__(self, "draws", {name: self.draws[name] for name in ordered})
+
+    def __repr__(self) -> str:
+        marked = sum(1 for grade in self.quality.parameters.values() if grade.verdict != "good")
+        notes = f", {marked} of {len(self._columns())} numbers marked" if marked else ""
+        why = f" {self.quality.reasons[0]}" if self.quality.reasons else ""
+        return (
+            "\n".join(
+                line(words)
+                for words in (
+                    f"Posterior: {self._what}",
+                    f"{self._made}",
+                    f"Quality: {self.quality.verdict}{notes}.{why}",
+                )
+            )
+            + f"\n{self.certificate.claim}"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show it in a notebook: what it is worth, the table, what it cost."""
+        rows = [("Draws", self._made), ("Quality", " ".join([f"{self.quality.verdict}.", *self.quality.reasons]))]
+        table: Any = self.summary()
+        return card(f"Posterior: {self._what}", rows, body=table._repr_html_(), notes=[self.certificate.statement])
+
+    @property
+    def _what(self) -> str:
+        request = self.settings.get("request", {})
+        return f"{request['formula']}, {request['family']}" if "formula" in request else ", ".join(self.draws)
+
+    @property
+    def _made(self) -> str:
+        chains, steps = self.is_accepted.shape
+        if self.is_independent:
+            return f"{chains * steps:,} independent draws of {len(self._columns())} numbers"
+        return (
+            f"{chains} chains of {steps} steps, {self.num_warmup} of them warm-up, {self.acceptance_rate:.0%} accepted"
+        )
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Return the draws of one parameter after the warm-up, (chain, draw, ...)."""
+        if name not in self.draws:
+            raise KeyError(f"there is no parameter {name!r}; there are {', '.join(self.draws)}")
+        return self.draws[name][:, self.num_warmup :]
+
+    @property
+    def model(self) -> FormulaModel | None:
+        """The model, where it is a formula's: built again from the settings, without the records."""
+        return self._built[0]
+
+    @cached_property
+    def _built(self) -> tuple[FormulaModel | None, str]:
+        """The model, or why there is none: draws that were paid for are not lost for a formula of another version."""
+        request = self.settings.get("request", {})
+        if "formula" not in request or "schema" not in request:
+            return None, (
+                "this posterior is not that of a formula that was fitted by `fit`, so it is not known how rows become "
+                "predictions; take `posterior.matrix()` or `posterior[name]` and your own model (a `FormulaModel` has "
+                "`predict`, NumPyro has infer.Predictive)"
+            )
+        try:
+            schema = Schema.from_dict(request["schema"])
+            model = from_formula(request["formula"], schema, family=request["family"], priors=request["priors"])
+        except InvalidArgument as error:
+            return None, f"the formula of this posterior is not understood by this version: {error}"
+        return model, ""
+
+    @property
+    def fitted(self) -> Fitted:
+        """The formula's model with its draws; refused where there is no formula."""
+        return self._fitted
+
+    @cached_property
+    def _fitted(self) -> Fitted:
+        model, problem = self._built
+        if model is None:
+            raise InvalidArgument(problem)
+        pooled = {name: self[name].reshape(-1, *self.draws[name].shape[2:]) for name in self.draws}
+        return Fitted(model, Schema.from_dict(self.settings["request"]["schema"]), pooled)
+
+    @property
+    def quality(self) -> Quality:
+        """How good it is: a verdict with its reasons, for the whole and for each parameter."""
+        return self._quality
+
+    @cached_property
+    def _quality(self) -> Quality:
+        if "quality" in self.settings:
+            return Quality.from_plain(self.settings["quality"])
+        return judge_chains({name: self[name] for name in self.draws})
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether the draws are independent ones: then R-hat and effective sizes say nothing."""
+        return any(grade.shares for grade in self.quality.parameters.values())
+
+    @property
+    def acceptance_rate(self) -> float:
+        """The share of the steps after the warm-up that moved."""
+        return float(np.mean(self.is_accepted[:, self.num_warmup :]))
+
+    def matrix(self) -> np.ndarray:
+        """Return all draws after the warm-up, chains pooled, one row a draw and one column a coordinate."""
+        parts = [self[name].reshape(-1, int(np.prod(self.draws[name].shape[2:], dtype=int))) for name in self.draws]
+        return np.concatenate(parts, axis=1)
+
+    @cached_property
+    def datasets(self) -> dict[str, xr.Dataset]:
+        """The draws and what the chains told as xarray, in ArviZ's groups."""
+        classes, response = ((), "") if self.model is None else (self.model.classes[1:], self.model.response)
+        steps = {"posterior": slice(self.num_warmup, None), "warmup_posterior": slice(0, self.num_warmup)}
+        groups = {group: dataset(self.draws, kept, classes, response) for group, kept in steps.items()}
+        moved = {"accepted": self.is_accepted}
+        groups["sample_stats"] = dataset(moved, steps["posterior"])
+        groups["warmup_sample_stats"] = dataset(moved, steps["warmup_posterior"])
+        if self.prior:
+            groups["prior"] = dataset(self.prior, slice(None), classes, response)
+        return groups
+
+    def to_arviz(self, rows: Any = None, *, seed: int | None = None) -> Any:
+        """Return the draws in ArviZ's own structure: a DataTree from version 1 on, InferenceData before.
+
+        The coefficients of a category are one variable, with its levels as a coordinate.
+
+        Args:
+            rows: public rows, as for `predict`, for which there is then a group ``posterior_predictive``, with
+                ``constant_data``, and ``observed_data`` where they have the response.
+            seed: fixes the predictive draws; others each time unless stated.
+        """
+        groups = {name: group for name, group in self.datasets.items() if group.sizes["draw"]}
+        predicted = {} if rows is None else predictive_groups(self.fitted, rows, self._shape, seed)
+        return diagnostics.to_arviz({**groups, **predicted})
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        chains, steps = self.is_accepted.shape
+        return chains, steps - self.num_warmup
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row a draw after the warm-up: its chain, its number, and a column for each number in it.
+
+        The columns are named as the rows of `summary`: ``age``, ``beta[0]``, ``beta[1, 2]``.
+        """
+        chain, draw = np.indices(self._shape)
+        columns = {"chain": chain, "draw": draw, **self._columns()}
+        return pd.DataFrame({label: values.reshape(-1) for label, values in columns.items()})
+
+    def summary(
+        self, *, prob: float = PROB, exponentiate: bool = False, var_names: str | Sequence[str] | None = None
+    ) -> SummaryTable:
+        """Return mean, standard deviation and interval of every number, and its verdict, in the order of the formula.
+
+        Of chains also the effective sample size and R-hat; of independent draws, for which these are good whatever they
+        are draws of, the share of the variance that comes from the data, from the noise of privacy and from the prior.
+        The table prints the digits that mean something; its cells have all of them.
+
+        Args:
+            prob: how much the intervals hold.
+            exponentiate: show odds ratios, or for counts ratios of means, in the place of the coefficients.
+            var_names: which parameters: their names, or those of terms (``"ward"`` for all its categories).
+        """
+        return summaries.summary(self, prob, exponentiate, var_names)
+
+    def plot_forest(
+        self,
+        *,
+        var_names: str | Sequence[str] | None = None,
+        exponentiate: bool = False,
+        per: Mapping[str, float] | None = None,
+        prob: float = PROB,
+    ) -> "Figure":
+        """Draw a line for each parameter: the interval, within it that of half the draws, and the mean.
+
+        Parameters whose verdict is not good are grey. The intercept, and parameters that are no coefficients, are left
+        out unless `var_names` has them. Returns a matplotlib Figure.
+
+        Args:
+            var_names: which parameters, as for `summary`.
+            exponentiate: draw odds ratios, or ratios of means, on a logarithmic axis.
+            per: by how many units numbers change, one unless stated: ``per={"age": 10}``.
+            prob: how much the outer intervals hold.
+        """
+        return summaries.forest(self, prob, exponentiate, var_names, per)
+
+    def compare(self, other: "Posterior", *, rows: Any = None, prob: float = PROB) -> SummaryTable:
+        """Set another posterior beside this one, and tell by how much they differ; free, since both were paid for.
+
+        Differences are those of independent draws of the two. If both came from the same records they are more alike
+        than that, and the intervals are too wide.
+
+        Args:
+            other: the other posterior; parameters that both have are compared.
+            rows: instead of parameters, compare what they predict for these rows, as for `predict`.
+            prob: how much the intervals of the differences hold.
+        """
+        return summaries.compare(self, other, rows, prob)
+
+    def combine(self, earlier: "Posterior", *, seed: int | None = None) -> "Posterior":
+        """Return the posterior of both runs' records together: what `earlier` found is the prior of this one.
+
+        For the same formula on the records of other persons, last year's say; for the same persons it would count them
+        twice. Free: both were paid for. Both are taken to be normal in the coordinates of the sampler, so models with
+        random intercepts are refused. The certificate is that of both runs for a person who is in both tables; whoever
+        is in one is protected by that run's own.
+
+        Args:
+            earlier: the other posterior.
+            seed: fixes the draws; others each time unless stated.
+        """
+        return Posterior(**combine.combine(self, earlier, seed))
+
+    def _columns(self) -> dict[str, np.ndarray]:
+        """Return the draws of every number by its label, (chain, draw)."""
+        return diagnostics.coordinates({name: self[name] for name in self.draws})
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write a run folder, which must be new: draws, summary, certificate, settings and the page.
+
+        The draws are in draws.nc for ArviZ, and in draws.parquet and draws.csv for R and others. The folder is written
+        beside its place and moved there when it is complete. What is not needed to read it, the page and the copies, is
+        left out with a warning if it cannot be made; `report` and ``dpmcmc report`` make the page later.
+        """
+        return files.save(self, folder)
+
+    def report(self, path: str | os.PathLike[str], *, known: Mapping[str, float] | None = None) -> Path:
+        """Write the page that people read: one HTML file that needs nothing else, made of what may be published.
+
+        Args:
+            path: the file.
+            known: where the records are simulated, the values that made them, by the summary's names; drawn in.
+        """
+        from dpmcmc.report.page import write_report  # with what draws pictures, for which a fit does not wait
+
+        return write_report(self, path, known=known)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> "Posterior":
+        """Read a run folder; the certificate is checked by computing its epsilon again.
+
+        Warns where something became known of the version that made the run and weakens what the certificate claims.
+        """
+        return cls(**files.load(folder))

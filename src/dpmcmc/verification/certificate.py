@@ -1,0 +1,253 @@
+"""A certificate, computed again: is everything in it what its event gives, and which interval holds each number?
+
+Two things are checked. *Consistency*: a certificate of the same event, adjacency and delta is made again by the
+library, and everything that follows from them must agree, in words to the letter and in numbers to a relative 1e-9.
+*Enclosures*: every number is computed in ball arithmetic, by code that shares no function with the accountants, and
+none may be stated below the interval that holds it. What cannot be told from the file alone is a consistent change of
+all of it: hold it against the ledger for that.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpmcmc.accounting import accountants, documents
+from dpmcmc.accounting.certificate import Certificate
+from dpmcmc.accounting.event import Event
+from dpmcmc.accounting.parallel import dearest
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.verification import curves
+from dpmcmc.verification.balls import BITS, Ball, ball, ends, largest, least, precision
+
+WIDTH = 1e-6
+"""How wide an enclosure may be, relative to its number where that is above one."""
+
+ENCLOSED = frozenset(
+    [
+        "AcceptBit",
+        "BarkerTest",
+        "FixedBatchGaussian",
+        "Gaussian",
+        "LogisticBit",
+        "PoissonGaussian",
+        "RatioApproximation",
+        "Selected",
+    ]
+)
+"""The kinds of events that have enclosures."""
+
+_SAME = 1e-9
+_BELOW = (
+    1e-6  # what a number may lie below its enclosure, as `Certificate.from_json` allows: printed figures are rounded
+)
+_FREE = frozenset({"library_version", "paths", "device", "assumptions", "unit"})
+"""Statements that follow from nothing else in a certificate."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of a certificate, as it is stated, and an interval that is proved to hold its true value."""
+
+    name: str
+    stated: float | None
+    lower: float
+    upper: float
+
+    @property
+    def is_sharp(self) -> bool:
+        """Whether the interval is as narrow as promised."""
+        return self.lower == self.upper or self.upper - self.lower <= WIDTH * max(1.0, abs(self.upper))
+
+    @property
+    def is_too_low(self) -> bool:
+        """Whether less is stated than the number surely is."""
+        return self.stated is not None and self.stated < self.lower - _BELOW * abs(self.lower)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A certificate that was found consistent, with the enclosures of its numbers."""
+
+    certificate: Certificate
+    figures: tuple[Figure, ...]
+    event_hash: str
+    """SHA-256 of the event, as a ledger stores it."""
+
+
+def verify(document: str) -> Verified:
+    """Compute every number of a certificate again, and refuse one in which anything does not agree.
+
+    Raises:
+        InvalidArgument: what is inconsistent, in words.
+    """
+    certificate = Certificate.from_json(document)
+    check_consistent(documents.read_json(document, "the certificate"), certificate)
+    with precision(BITS):
+        figures = tuple(_figures(certificate))
+    for figure in figures:
+        if figure.is_too_low:
+            raise InvalidArgument(f"{figure.name} is stated as {figure.stated!r}, but is at least {figure.lower!r}")
+    return Verified(certificate, figures, event_hash(certificate.event))
+
+
+def event_hash(event: Event) -> str:
+    """Return the SHA-256 of an event, as it is written into a ledger."""
+    return hashlib.sha256(event.to_json().encode()).hexdigest()
+
+
+def check_consistent(stated: Mapping[str, Any], certificate: Certificate) -> None:
+    """Refuse a certificate with an entry that is missing, is not known, or is not what its event gives."""
+    made = json.loads(certificate.to_json())  # as it is written
+    old = {"format", "paths", "device", "unit"} if certificate.format == 1 else set[str]()
+    if missing := set(made) - set(stated) - old:
+        raise InvalidArgument(f"the certificate lacks {', '.join(sorted(missing))}")
+    if unknown := set(stated) - set(made):
+        raise InvalidArgument(f"the certificate has entries that no certificate has: {', '.join(sorted(unknown))}")
+    for name, value in stated.items():
+        if name not in _FREE and not _agree(value, made[name]):
+            raise InvalidArgument(
+                f"{name} of the certificate is not what its event gives: {_shown(value)} is stated, and it is "
+                f"{_shown(made[name])}; the file was changed after it was written"
+            )
+
+
+def _agree(stated: Any, made: Any) -> bool:
+    if isinstance(made, bool) or isinstance(stated, bool):
+        return stated is made
+    if isinstance(made, int | float) and isinstance(stated, int | float):
+        return math.isclose(stated, made, rel_tol=_SAME, abs_tol=0.0)
+    if isinstance(made, dict) and isinstance(stated, dict):
+        return set(made) == set(stated) and all(_agree(stated[name], made[name]) for name in made)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(made, list) and isinstance(stated, list):
+        return len(made) == len(stated) and all(map(_agree, stated, made))  # pyright: ignore[reportUnknownArgumentType]
+    return type(stated) is type(made) and stated == made
+
+
+def _shown(value: Any) -> str:
+    words = repr(value)
+    return words if len(words) <= 120 else f"{words[:100]}... (and {len(words) - 100} characters)"
+
+
+def _figures(certificate: Certificate) -> Iterable[Figure]:
+    """Yield every number of a certificate with its enclosure."""
+    claimed = float(certificate.epsilon)
+    private, _ = accountants.without_approximations(certificate.event)
+    if private is None or not math.isfinite(claimed):
+        yield Figure(f"epsilon at delta {certificate.delta:g}", claimed, math.inf, math.inf)
+        return
+    cases = [_Case.of(case) for case in dearest(certificate.event)]
+    for case in cases:
+        yield from case.parameters()
+    bounds = [case.epsilon(certificate.delta, claimed) for case in cases]
+    for case, found in zip(cases, bounds, strict=True):
+        for accountant, value in found.items():
+            yield _figure(f"epsilon at delta {certificate.delta:g}, {accountant}{case.words}", None, value)
+    whole = largest([least(list(found.values())) for found in bounds])
+    yield _figure(f"epsilon at delta {certificate.delta:g}", claimed, whole)
+    yield from _words(certificate, whole)
+    for epsilon, delta in certificate.curve:
+        value = largest([case.delta(epsilon) for case in cases])
+        yield _figure(f"delta at epsilon {epsilon:g}", delta, value)
+
+
+def _words(certificate: Certificate, epsilon: Ball) -> Iterable[Figure]:
+    """Yield the numbers of the statement, which are rounded up."""
+    printed = re.match(r"\(([^,]+),", certificate.statement)
+    if printed:
+        yield _figure("epsilon in the statement", float(printed[1]), epsilon)
+    factor = re.search(r"e\^epsilon = (\S+)", certificate.statement)
+    if factor:
+        yield _figure("e^epsilon in the statement", float(factor[1]), epsilon.exp())
+
+
+def _figure(name: str, stated: float | None, value: Ball) -> Figure:
+    return Figure(name, stated, *ends(value))
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What may concern one neighbour: its curves, and how far the samplers are from them."""
+
+    slack: accountants.Slack
+    ideal: tuple[curves.Named, ...]
+    words: str
+
+    @classmethod
+    def of(cls, event: Event) -> "_Case":
+        private, slack = accountants.without_approximations(event)
+        if private is None:
+            raise InvalidArgument("the event holds an exact release, and the certificate a finite epsilon")
+        if unknown := {kind.__name__ for kind in private.held} - ENCLOSED:
+            raise InvalidArgument(f"{', '.join(sorted(unknown))} cannot be enclosed in ball arithmetic yet")
+        return cls(slack, tuple(curves.asked(private)), "")
+
+    def parameters(self) -> Iterable[Figure]:
+        for one in self.ideal:
+            for name, value in one.parameters.items():
+                yield _figure(name, None, value)
+        if self.slack.total_variation:
+            yield _figure("total variation of the samplers", None, ball(self.slack.total_variation))
+        if self.slack.log_ratio:
+            yield _figure("log ratio of the samplers", None, ball(self.slack.log_ratio))
+
+    def epsilon(self, delta: float, near: float) -> dict[str, Ball]:
+        """Return, for each accountant, the smallest epsilon at which delta is met."""
+        found = {one.accountant: curves.with_slack(one.delta, self.slack) for one in self.ideal}
+        return {name: _root(curve, ball(delta), near) for name, curve in found.items()}
+
+    def delta(self, epsilon: float) -> Ball:
+        """Return the smallest delta at an epsilon, or at a smaller one where the slack weighs less."""
+        found = [curves.with_slack(one.delta, self.slack) for one in self.ideal]
+
+        def at(place: float) -> Ball:
+            return least([curve(ball(place)) for curve in found]).min(ball(1))
+
+        value = at(epsilon)
+        return value if not self.slack.total_variation else value.min(at(self._lower_place(epsilon)))
+
+    def _lower_place(self, epsilon: float) -> float:
+        """Return the epsilon, at most the one given, at which what the samplers add is as much as the rest."""
+        ratio = accountants.Slack(0.0, self.slack.log_ratio)
+        ideal = [curves.with_slack(one.delta, ratio) for one in self.ideal]
+
+        def weighs_more(place: float) -> bool:
+            added = ball(self.slack.total_variation) * (1 + ball(place).exp())
+            return bool(least([curve(ball(place)) for curve in ideal]) < added)
+
+        low, high = 0.0, epsilon
+        if not weighs_more(high) or weighs_more(low):
+            return high if not weighs_more(high) else low
+        while high - low > 1e-10 * (1 + high):
+            middle = (low + high) / 2
+            low, high = (low, middle) if weighs_more(middle) else (middle, high)
+        return high
+
+
+def _root(curve: curves.Curve, delta: Ball, near: float) -> Ball:
+    """Return a ball around the epsilon at which a falling curve meets delta: first around a guess, then wider."""
+
+    def is_above(epsilon: float) -> bool | None:
+        value = curve(ball(epsilon))
+        return True if value > delta else False if value <= delta else None
+
+    if is_above(0.0) is False:
+        return ball(0)
+    step = 1e-7 * max(near, 1.0)
+    low, high = max(near - step, 0.0), near + step
+    while is_above(low) is not True:
+        low, step = max(low - step, 0.0), 2 * step
+    while is_above(high) is not False:
+        if high > 1e6:
+            return ball(math.inf)
+        high, step = high + step, 2 * step
+    while high - low > WIDTH / 4 * max(high, 1.0):
+        middle = (low + high) / 2
+        above = is_above(middle)
+        if above is None:
+            break
+        low, high = (middle, high) if above else (low, middle)
+    return ball(low).union(ball(high))

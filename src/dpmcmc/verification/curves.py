@@ -1,0 +1,107 @@
+"""The curves delta(epsilon) of the accountants, in balls. docs/accounting.md has the formulas."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dpmcmc.accounting.accountants import Slack
+from dpmcmc.accounting.event import AcceptBit, Event, Gaussian, LogisticBit, counts
+from dpmcmc.verification import losses, renyi
+from dpmcmc.verification.balls import Ball, ball, least, sharp
+
+Curve = Callable[[Ball], Ball]
+"""From epsilon >= 0 to delta."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A curve with the name of its accountant, and the one number that it is made of, where there is one."""
+
+    accountant: str
+    delta: Curve
+    parameters: Mapping[str, Ball]
+
+
+def gaussian_mean(event: Event) -> Ball:
+    """Return the mean privacy loss of Gaussian releases, hidden ones included: the sum of count / (2 z^2)."""
+    parts = [(part, times) for part, times in counts(event).items() if isinstance(part, Gaussian | AcceptBit)]
+    return sum((ball(times) / (2 * ball(part.noise_multiplier) ** 2) for part, times in parts), start=ball(0))
+
+
+def gaussian_delta(mean: Ball, epsilon: Ball) -> Ball:
+    """Return (erfc(a) - e^epsilon erfc(b)) / 2, a = (epsilon - m) / (2 sqrt(m)), b = a + sqrt(m)."""
+
+    def compute() -> Ball:
+        root = mean.sqrt()
+        start = (epsilon - mean) / (2 * root)
+        return (start.erfc() - epsilon.exp() * (start + root).erfc()) / 2
+
+    return sharp(compute) if mean > 0 else ball(0)
+
+
+def exact(event: Event) -> Named | None:
+    """Return the curve of composed Gaussians; None if another event is there."""
+    if not event.held <= {Gaussian, AcceptBit}:
+        return None
+    mean = gaussian_mean(event)
+    numbers = {"mean privacy loss": mean, "mu of Gaussian privacy": (2 * mean).sqrt()}
+    return Named("exact", lambda epsilon: gaussian_delta(mean, epsilon), numbers)
+
+
+def concentrated(event: Event) -> Named | None:
+    """Return the curve of rho-zCDP; None if an event in it has no rho."""
+    if not event.held <= {Gaussian, AcceptBit, LogisticBit}:
+        return None
+    bits = [(part, times) for part, times in counts(event).items() if isinstance(part, LogisticBit)]
+    rho = gaussian_mean(event) + sum((times * ball(bit.sensitivity) ** 2 / 8 for bit, times in bits), start=ball(0))
+
+    def delta(epsilon: Ball) -> Ball:
+        above = (epsilon - rho).max(ball(0))
+        return (-above * above / (4 * rho)).exp() if rho > 0 else ball(0)
+
+    return Named("zcdp", delta, {"rho": rho})
+
+
+def by_renyi(event: Event) -> Named | None:
+    """Return the curve of Renyi divergences, at the orders of the accountant; None if an event has none."""
+    found = renyi.composed(event)
+    if found is None:
+        return None
+    orders = [ball(order) for order in found]
+    pairs = [
+        (alpha - 1, (alpha - 1) * (r + (-1 / alpha).log1p()) - alpha.log())
+        for alpha, r in zip(orders, found.values(), strict=True)
+    ]
+
+    def delta(epsilon: Ball) -> Ball:
+        return least([ball(0), *(constant - slope * epsilon for slope, constant in pairs)]).exp()
+
+    return Named("rdp", delta, {})
+
+
+def by_losses(event: Event) -> Named | None:
+    """Return the curve of composed privacy loss distributions; None if an event has none."""
+    found = losses.composed(event)
+    return None if found is None else Named("pld", found, {})
+
+
+def asked(event: Event) -> list[Named]:
+    """Return the curves among which the tightest accountant chooses, for an event without approximations."""
+    if not event.held:
+        return [Named("exact", lambda _: ball(0), {"mean privacy loss": ball(0)})]
+    first = exact(event)
+    if first is not None and AcceptBit not in event.held:
+        return [first]
+    found = [first if first is not None else by_losses(event), by_renyi(event), concentrated(event)]
+    return [one for one in found if one is not None]
+
+
+def with_slack(curve: Curve, slack: Slack) -> Curve:
+    """Return the curve of samplers that are so far from their ideal laws (docs/accounting.md)."""
+    ratio, variation = ball(slack.log_ratio), ball(slack.total_variation)
+
+    def delta(epsilon: Ball) -> Ball:
+        found = curve((epsilon - 2 * ratio).max(ball(0)))
+        missing = (2 * ratio - epsilon).max(ball(0))
+        return ratio.exp() * found + epsilon.exp() * missing.expm1() + variation * (1 + epsilon.exp())
+
+    return delta

@@ -1,0 +1,82 @@
+"""A fit that reads all rows once, from the vault to the ledger: charged once, streamed, stopped and resumed."""
+
+import secrets
+
+import numpy as np
+import pytest
+from test_fit import SCHEMA, TABLE
+
+import dpmcmc as dp
+from dpmcmc.accounting import Parallel
+from dpmcmc.enclave.resume.session import ResumableRun
+from dpmcmc.errors import RunInterrupted
+from dpmcmc.fitting import prepare_fit
+
+FIT = {"family": "bernoulli", "epsilon": 6.0, "passes": 1, "even_if_useless": True}
+FORMULA = "readmitted ~ smoker"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with a table and a schema, to be in; runs in it have the same noise, so that they can be compared."""
+    monkeypatch.chdir(tmp_path)
+    usual = secrets.token_bytes
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: bytes(range(32)) if count == 32 else usual(count))
+    monkeypatch.setattr(secrets, "randbits", lambda _: 5)
+    TABLE.to_parquet("patients.parquet")
+    (tmp_path / "patients.toml").write_text(SCHEMA.to_toml())
+    return tmp_path
+
+
+def vault(ledger: str, **options):
+    return dp.PrivateData.from_table(
+        "patients.parquet",
+        schema="patients.toml",
+        ledger=f"sqlite:///{ledger}",
+        dataset="patients",
+        budget=dp.Budget(8.0, 1e-6),
+        **options,
+    )
+
+
+@pytest.mark.usefixtures("place")
+def test_a_run_is_charged_what_its_dearest_rows_were_asked() -> None:
+    data = vault("one.db")
+    prepared = prepare_fit(FORMULA, data, **FIT)
+    assert isinstance(prepared.event, Parallel)
+    posterior = prepared.run(progress=False)
+    spent = dp.Ledger("sqlite:///one.db").account("patients").epsilon_spent
+    assert 5.9 < spent <= 6.0
+    assert posterior.certificate.epsilon == pytest.approx(spent)
+    assert posterior.settings["request"]["description"].count("All rows are read once") == 1
+
+
+def test_a_run_that_is_stopped_in_the_middle_goes_on_with_the_same_blocks(place, monkeypatch) -> None:
+    whole = dp.fit(FORMULA, vault("one.db"), **FIT, output=place / "whole", progress=False)
+    execute, asked = ResumableRun._execute, []
+
+    def stopping(self, ready):
+        asked.append(ready)
+        if len(asked) == 5:
+            raise OSError(28, "No space left on device")
+        return execute(self, ready)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ResumableRun, "_execute", stopping)
+        with pytest.raises(RunInterrupted):
+            dp.fit(FORMULA, vault("two.db"), **FIT, output=place / "stopped", progress=False)
+    monkeypatch.setattr(secrets, "randbits", lambda _: 6)  # blocks are those of the run, and are not drawn again
+    resumed = dp.resume(place / "stopped", vault("two.db"), progress=False)
+    assert all(np.array_equal(whole.draws[name], resumed.draws[name]) for name in whole.draws)
+    assert dp.Ledger("sqlite:///two.db").account("patients").epsilon_spent <= 6.0
+
+
+@pytest.mark.usefixtures("place")
+def test_rows_that_are_read_chunk_by_chunk_are_asked_the_same_at_the_same_price() -> None:
+    in_memory, streamed = (prepare_fit(FORMULA, vault(f"{kept}.db", in_memory=kept), **FIT) for kept in (True, False))
+    assert not streamed.data.is_in_memory
+    assert streamed.event == in_memory.event
+    posterior = streamed.run(progress=False)
+    assert 5.9 < dp.Ledger("sqlite:///False.db").account("patients").epsilon_spent <= 6.0
+    assert "streamed" in posterior.certificate.paths
+    assert all(np.isfinite(values).all() for values in posterior.draws.values())
