@@ -125,7 +125,7 @@ def segments() -> int | None:
 
 
 OPEN_GATE = with_change(gate.MovableBall, "passes", ("<= self.limit", "<= np.uint32(2**32 - 1)"))
-SMALLER = "scale if isinstance(scale, Law) else scale * {}"
+SMALLER = "scale if isinstance(scale, tuple) else scale * {}"
 
 
 def less_noise(factor: float) -> Callable[[], Any]:

@@ -144,7 +144,12 @@ def test_a_search_spends_with_every_fit_until_the_book_refuses() -> None:
         (lambda: regressor(), X, Y[:-1], r"y has the shape \(3999,\)"),
         (lambda: regressor(), X, np.stack([Y, Y], axis=1), r"y has the shape \(4000, 2\)"),
         (lambda: regressor(target_bounds=(1, 1)), X, Y, "target_bounds: lower=1.0 is upper=1.0"),
-        (lambda: regressor(family="bernoulli"), X, Y, "family='bernoulli' must be one of gaussian"),
+        (
+            lambda: regressor(family="bernoulli"),
+            X,
+            Y,
+            "family='bernoulli' must be one of beta, exponential, gamma, gaussian",
+        ),
         (lambda: classifier(classes=("well",)), X, LABELS, "at least two"),
         (lambda: regressor(epsilon=0), X, Y, "epsilon=0 must be > 0"),
     ],

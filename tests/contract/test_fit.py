@@ -130,7 +130,7 @@ def test_a_prepared_fit_charges_nothing_and_knows_its_price() -> None:
     assert 0 < prepared.expected_error < 1
     again = prepare_fit(FORMULA, vault(book), family="bernoulli", epsilon=2.0, num_steps=20)
     assert again.event == prepared.event, "settings follow from public facts alone"
-    assert again.strategy.pilot == prepared.strategy.pilot
+    assert again.strategy.questions.pilot == prepared.strategy.questions.pilot
     with pytest.warns(UserWarning, match=r"delta = 0\.001 is not below one over"), pytest.raises(BudgetExceeded):
         dp.fit(MODEL, vault(ledger(1.0)), epsilon=2.0, delta=1e-3, **SMALL)
     careless = prepare_fit(MODEL, vault(), epsilon=2.0, delta=1e-3, num_steps=20)
@@ -172,7 +172,7 @@ def test_persons(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"family": None}, InvalidArgument, "family=None must be stated"),
+        ({"model": "age ~ smoker", "family": None}, InvalidArgument, "family=None must be stated"),
         ({"model": MODEL}, InvalidArgument, "family= and priors= are for formulas"),
         ({"model": "readmitted ~ agee"}, InvalidArgument, "agee"),
         ({"priors": {"height": "normal(0, 1)"}}, InvalidArgument, "priors has height"),
@@ -376,7 +376,7 @@ def test_a_dry_run_leaves_no_trace(command, tmp_path) -> None:
     [
         ((FORMULA, *RUN, *FAMILY), "--output is missing"),
         ((FORMULA, *RUN, *FAMILY, "--output", "patients.csv/run"), "cannot be written"),
-        ((FORMULA, *RUN, *OUTPUT), "--family must be stated with a formula, for example --family 'bernoulli'"),
+        (("age ~ smoker", *RUN, *OUTPUT), "--family must be stated"),
         ((FORMULA, *RUN, *OUTPUT, "--family", "gauss"), "--family 'gauss' must be one of"),
         (("readmitted ~ agee", *RUN, *OUTPUT, *FAMILY), "agee"),
         (("readmitted", *RUN, *OUTPUT, *FAMILY), "readmitted"),

@@ -22,6 +22,7 @@ from dpmcmc.enclave import (
     PenaltyTest,
     PrivateData,
     RemainderTest,
+    SphericalLaplaceSum,
     SubsampledGradientSum,
     Sum,
 )
@@ -62,6 +63,7 @@ BATCH = SubsampledGradientSum.without_replacement(CLIP, 2.0, 50)
 CASES = {  # the question, the model and the path that it takes
     "sum": (total(Sum(CLIP, 2.0)), Mixture(), "reference"),
     "count": (total(NoisyCount(CLIP, 0.5)), Mixture(), "reference"),
+    "spherical Laplace": (total(SphericalLaplaceSum(CLIP, 2.0)), Mixture(), "reference"),
     "gradient": (force(GradientSum(CLIP, 2.0)), Mixture(), "reference"),
     "gradient of a linear predictor": (force(GradientSum(CLIP, 2.0)), Logistic(), "linear rows"),
     "curvature": (curvature(CurvatureSum(CLIP, 2.0)), Mixture(), "reference"),
@@ -156,7 +158,7 @@ def test_another_capacity_is_another_program():
 def test_all_mechanisms_with_a_price_are_here():
     asked = {
         *("Sum", "NoisyCount", "GradientSum", "CurvatureSum", "LogRatio", "PenaltyTest", "RemainderTest"),
-        *("BarkerBit", "BarkerTest", "MinibatchLogRatio", "SubsampledGradientSum"),
+        *("BarkerBit", "BarkerTest", "MinibatchLogRatio", "SubsampledGradientSum", "SphericalLaplaceSum"),
     }
     assert {name.split(".")[1] for name in CERTIFIED if not name.startswith("exact.")} == asked
 

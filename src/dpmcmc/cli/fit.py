@@ -3,7 +3,9 @@
 import importlib.util
 import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -154,7 +156,8 @@ def read_model(stated: str) -> Any:
         raise InvalidArgument(f"{str(file)!r} is no Python file")
     module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        with _without_bytecode():
+            spec.loader.exec_module(module)
     except Exception as error:  # whatever the file raises is what is wrong with it; no record was read yet
         raise InvalidArgument(f"{str(file)!r} cannot be imported: {type(error).__name__}: {error}") from error
     if not hasattr(module, name):
@@ -165,6 +168,16 @@ def read_model(stated: str) -> Any:
     if not (callable(found) or isinstance(found, Model)):
         raise InvalidArgument(f"{name!r} in {str(file)!r} is a {type(found).__name__}; expected a NumPyro model")
     return found
+
+
+@contextmanager
+def _without_bytecode() -> Generator[None]:
+    """Leave nothing beside a file that is imported."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def _book(url: str, dataset: str, is_for_show: bool) -> "accounting.Ledger | str":

@@ -1,5 +1,6 @@
 """`PrivateData`: the vault with what people do around it, tables, runs that can be resumed, selections, and words."""
 
+import os
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -69,12 +70,15 @@ class PrivateData(Vault):
         adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
         capacity: int | None = None,
         chunk_size: int = CHUNK_SIZE,
+        in_memory: bool | None = None,
+        scratch: str | os.PathLike[str] | None = None,
     ) -> "PrivateData":
         """Put a table into a vault. What pays for it is found, or refused, before a row is read.
 
         Args:
-            source: the path of a CSV, Parquet or Arrow file or of a folder of Parquet, a DataFrame of pandas or polars,
-                a Table of pyarrow, or a DuckDB connection and a query.
+            source: the path of a CSV, Parquet or Arrow file or of a folder of Parquet, a pattern such as
+                ``lake/*.parquet``, a URL, a list of these, a DataFrame of pandas or polars, a Table of pyarrow, or a
+                DuckDB connection and a query.
             schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file.
             ledger: the ledger that pays, or its URL.
             dataset: the name of the table in the ledger; for a file, if left out, its name without the ending.
@@ -83,6 +87,9 @@ class PrivateData(Vault):
             adjacency: which data sets are neighbours: of rows or, where the schema names persons, of persons.
             capacity: the stated number of slots for records, required under ``add_or_remove_one``.
             chunk_size: how many records a mechanism holds at once at most.
+            in_memory: whether all rows are held in memory, or read chunk by chunk in every pass. If None, files that
+                would take more than a part of the machine's memory are read chunk by chunk; docs/scale.md says more.
+            scratch: a folder in which rows that are read chunk by chunk are staged once, in private.
         """
         from dpmcmc.enclave.tables.vault import from_table
 
@@ -95,6 +102,8 @@ class PrivateData(Vault):
             adjacency=adjacency,
             capacity=capacity,
             chunk_size=chunk_size,
+            in_memory=in_memory,
+            scratch=scratch,
         )
 
     @property

@@ -5,6 +5,7 @@ where that is public, and how much memory the machine has.
 """
 
 import os
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Any
 
@@ -72,12 +73,16 @@ def contents(
     if scratch is not None and (in_memory or not may_stream):
         raise InvalidArgument("scratch= stages rows that are read chunk by chunk; leave it out, or say in_memory=False")
     wanted = in_memory is False or scratch is not None
-    if may_stream and (wanted or not is_plain(source) or _says_its_rows(source)):
+    if may_stream and (wanted or not is_plain(source)):
         opened = _opened(source, schema)
         if wanted or (in_memory is None and not _fits(opened)):
             return (opened if scratch is None else Scratch(opened, scratch)), None
-        if not is_plain(source):
-            return _whole(opened), opened.bounds
+        return _whole(opened), opened.bounds
+    if may_stream and in_memory is None and _says_its_rows(source):
+        with suppress(InvalidArgument):  # what cannot be read is refused below, as the owner named it
+            opened = _opened(source, schema)
+            if not _fits(opened):
+                return opened, None
     if not is_plain(source):
         if schema.person is not None:
             raise InvalidArgument(
