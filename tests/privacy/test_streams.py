@@ -532,7 +532,7 @@ def test_a_pattern_in_memory_has_the_records_of_its_files(lake):
 
 
 REFUSED = {
-    "an empty folder": (lambda tmp: _folder(tmp / "empty"), {}, "is a folder without files"),
+    "an empty folder": (lambda tmp: _folder(tmp / "empty"), {}, "is a folder without"),
     "a pattern without a match": (lambda tmp: tmp / "lake" / "*.arrow", {}, "matches no file"),
     "an empty list": (lambda _: [], {}, "must be a path"),
     "no such file": (lambda tmp: tmp / "nowhere.parquet", {"in_memory": False}, "no such file"),
