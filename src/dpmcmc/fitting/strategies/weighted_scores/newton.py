@@ -78,14 +78,20 @@ def information_of_records(regression: Regression, point: Floats, moments: Momen
     return np.sum([weight * regression.scores.information(one, shapes) for one, weight in each], axis=0)
 
 
+RELATED = 0.4
+"""The correlation of the scores of location and shape from which on the one is not known without the other: of a share
+of zeros and a rate, say."""
+
+
 def with_known_shapes(regression: Regression, information: Floats, point: Floats, moments: Moments) -> Floats:
     """Return an information with that of the shape parameters as the model has it, where it has it."""
     found, place = information.copy(), regression.num_linear
     if isinstance(regression.scores, TabledScores) and regression.free and not regression.num_of_scale:
         each = information_of_records(regression, point, moments)
-        kept = 1 + np.array(regression.free)
-        found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know nothing of each other, or little
-        found[place:, place:] = moments.size * each[np.ix_(kept, kept)]
+        kept, roots = 1 + np.array(regression.free), np.sqrt(np.maximum(np.diag(each), 1e-30))
+        if np.abs(each[0, kept] / (roots[0] * roots[kept])).max() < RELATED:
+            found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know little of each other
+            found[place:, place:] = moments.size * each[np.ix_(kept, kept)]
     return found
 
 
