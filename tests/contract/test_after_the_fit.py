@@ -301,7 +301,8 @@ def test_predictive_groups(made) -> None:
     assert "readmitted" not in tree["constant_data"]
     assert "observed_data" not in list(made.to_arviz(ROW))
     costs = {"age": np.linspace(20, 80, 30), "cost": np.linspace(100, 900, 30)}
-    assert arviz.plot_ppc(posterior("cost ~ age", "gaussian").to_arviz(costs, seed=1), num_pp_samples=5) is not None
+    shown = posterior("cost ~ age", "gaussian").to_arviz(costs, seed=1)
+    assert arviz.plot_ppc(shown, num_pp_samples=5, kind="cumulative") is not None  # no densities: all may be at a bound
 
 
 def test_predicting_at_the_shell(made, folder, tmp_path, monkeypatch, capsys) -> None:
