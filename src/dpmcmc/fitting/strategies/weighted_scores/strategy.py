@@ -168,7 +168,8 @@ class WeightedScores:
         weights = verdict.other_weights(joined, before, bounds, moments.size, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         checks = verdict.Checks(arrived, fits, weights, bounds.bias, unseen)
-        noise = releases[-2].score_variance if len(releases) > 1 else refined.score_variance + times - 1
+        step_before, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
+        noise = verdict.noise_of_step(step_before, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
         if len(releases) > 1:  # how they agree is tested
             return result

@@ -296,6 +296,12 @@ def _error(parts: Variances, jacobian: Floats) -> float:
     return float(np.sqrt(max(data + privacy - exact, privacy) / exact))
 
 
+def noise_of_step(before: Release, point: Floats) -> float:
+    """Return the variance of the noise with which a release led to a point: its scores', and its slope's on the way."""
+    step = before.whitening.inverse @ (point - before.point)
+    return before.score_variance + before.slope_sd**2 * float(step @ step)
+
+
 def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
     """Return how long a whitened move from the last point is, in lengths that the noise of the release before makes."""
     release = joined.release
