@@ -27,6 +27,9 @@ PROPOSALS = 4
 AGREE = 0.05
 """Of the last releases the first ones are kept if they agree with those after them better than this."""
 
+RARE = 1e-3
+"""How rarely two releases that agree are told to disagree."""
+
 LEAST_SEEN = 0.4
 """Directions that a released slope sees are at least so many noise levels steep in the slopes drawn around it."""
 
@@ -42,6 +45,8 @@ class Joined:
     release: Release
     disagreement: float
     """The squared difference of the two in variances of its noise: chi-square with as many degrees as parameters."""
+    is_alone: bool = False
+    """Whether it is the second alone: the answers are not linear between the two points."""
 
     @property
     def p_value(self) -> float:
@@ -104,6 +109,14 @@ def join_all(releases: Sequence[Release], moved: Callable[[Release, Release], Fl
         together = joined(earlier, one)
         one = together.release if together.p_value > AGREE else one
     return joined(one, last)
+
+
+def join_or_last(releases: Sequence[Release]) -> Joined:
+    """Join releases, or return the last one if it disagrees with those before: they led to where it was asked."""
+    joined = join_all(releases)
+    if joined.p_value >= RARE:
+        return joined
+    return Joined(releases[-1], joined.disagreement, is_alone=True)
 
 
 class Drawn(NamedTuple):
