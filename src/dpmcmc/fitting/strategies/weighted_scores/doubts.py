@@ -1,9 +1,9 @@
 """How uncertain a symmetric matrix is in every direction, and the average of two such matrices.
 
-The doubt of a matrix M is a matrix C with the standard deviation u^T C u of u^T M u for every direction u: that of B Z B^T
-with C = B B^T and Z of independent entries, those off the diagonal a root of two smaller. In other coordinates it is
-what M is, A^T C A: a direction that is stretched stays as uncertain as it was beside what is known of it. The standard
-deviations of the entries alone would not do: once turned, entries depend on each other.
+The doubt of a matrix M is a matrix C: u^T M u has the standard deviation u^T C u, whatever the direction u. That is the
+law of B Z B^T with C = B B^T and Z of independent entries, those off the diagonal a root of two smaller. In other
+coordinates it becomes A^T C A, as M does: a direction that is stretched stays as uncertain as it was beside what is
+known of it. Standard deviations of the entries would not do: once turned, entries depend on each other.
 """
 
 import numpy as np

@@ -297,8 +297,8 @@ class Steps:
         """
         regression, place = self.regression, self.regression.num_linear
         found = with_known_shapes(regression, release.information(), point, self.moments)
-        found[:place, :place] *= self._change(release.point, point)
-        return found
+        root = np.append(np.full(place, np.sqrt(self._change(release.point, point))), np.ones(len(found) - place))
+        return root[:, None] * found * root  # scaled by blocks alone it could become indefinite
 
     def _change(self, before: Floats, point: Floats) -> float:
         """Return by how much a usual record knows more of its predictors at a point than at one before."""

@@ -171,8 +171,8 @@ def judge(
     if joined.is_alone:
         verdicts.append("fair")
         reasons.append(
-            "Two releases of the scores disagree by more than their noise: the answers are not linear between them, and "
-            "the result rests on the last one alone."
+            "Two releases of the scores disagree by more than their noise: the answers are not linear between them. "
+            "The result rests on the last one alone."
         )
     elif not joined.p_value >= RARE:
         verdicts.append("bad")
