@@ -44,7 +44,7 @@ UNSEEN = 2.0
 """In so many standard deviations of the noise of one look residuals that are far out are not seen in two."""
 
 DOUBTFUL = 2.0
-"""Directions whose slope is within so many noise levels are taken to be as steep as that: the last step is short there."""
+"""Directions whose slope is within so many noise levels are taken to be as steep as that by the last step."""
 
 SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.07, 0.015
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in; a single last release is
