@@ -117,7 +117,7 @@ class CentredScores:
         except DpmcmcError:
             raise  # the vault's own refusals are no matter of numbers
         except NUMERICAL as error:
-            drawn = prior_draws_instead(self.model, self._shape, self._settings(paid, {}), error, self.begin)
+            drawn = prior_draws_instead(self.model, self._shape, self._settings(paid, {}), error, seed, self.begin)
         watcher.update(self.num_steps, 1.0)
         return drawn
 
@@ -132,7 +132,9 @@ class CentredScores:
         last = self._last(paid, prior, found, radius)  # line 4
         joined = last.joined(prior)
         fits = self.questions.fits(paid, joined.release.point)  # line 5
-        drawn = draws.draw(self.model, self.layout, joined.release, last.from_end(prior), self._shape, seed)  # line 6
+        care = draws.USUAL if last.chart is None else draws.ALONG_CURVES
+        moved = last.from_end(prior)
+        drawn = draws.draw(self.model, self.layout, joined.release, moved, self._shape, seed, care)  # line 6
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
         distance = verdict.distance(joined, drawn.move, last.releases[-2].score_variance)
