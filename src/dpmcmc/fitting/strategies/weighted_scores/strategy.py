@@ -133,7 +133,7 @@ class WeightedScores:
             raise  # the vault's own refusals are no matter of numbers
         except NUMERICAL as error:
             shape = (self.num_chains, self.num_steps)
-            drawn = prior_draws_instead(self.model, shape, self._settings(paid, {}), error)
+            drawn = prior_draws_instead(self.model, shape, self._settings(paid, {}), error, seed)
         watcher.update(self.num_steps, 1.0)
         return drawn
 
