@@ -11,6 +11,7 @@ from dpmcmc.enclave.core.cells import Cells
 from dpmcmc.enclave.core.places import tile_rows
 from dpmcmc.enclave.engines.partial import PartialProgram, as_integers
 from dpmcmc.enclave.sources.contract import changed
+from dpmcmc.enclave.sources.opening import memory
 from dpmcmc.errors import InvalidArgument
 
 MOST_ROWS, CHUNK_BYTES = 2**18, 2**25
@@ -19,16 +20,28 @@ MOST_ROWS, CHUNK_BYTES = 2**18, 2**25
 _SHORTER, _ASIDE = tuple(2**bits for bits in range(13, 18)), 2**13
 """Other lengths of chunks, for cells that are short, and how many rows a chunk costs beside its own."""
 
+_LEAST_ROOM, _PART = 2**28, 64
+"""How many bytes the rows of cells may take up at least, and which part of the machine's memory."""
+
 _UNDER_WAY = 2
 """How many chunks the processor is given before the first is waited for."""
 
 
 def rows_of_chunk(size: int, record: Any) -> int:
     """Return how many slots a chunk has, which is public: a power of two, or as many tiles as are needed."""
-    width = sum(leaf.dtype.itemsize * max(int(np.prod(leaf.shape)), 1) for leaf in jax.tree.leaves(record))
     tile = tile_rows()
-    most = max(2 ** (min(MOST_ROWS, CHUNK_BYTES // width).bit_length() - 1), tile)
+    most = max(2 ** (min(MOST_ROWS, CHUNK_BYTES // width_of(record)).bit_length() - 1), tile)
     return min(most, max(-(-size // tile), 1) * tile)
+
+
+def width_of(record: Any) -> int:
+    """Return how many bytes a record takes."""
+    return sum(leaf.dtype.itemsize * max(int(np.prod(leaf.shape)), 1) for leaf in jax.tree.leaves(record))
+
+
+def _room() -> int:
+    """Return how many bytes the rows of cells may take up, from the memory that the machine has."""
+    return max(_LEAST_ROOM, memory() // _PART)
 
 
 class Shape:
@@ -66,7 +79,9 @@ class Shape:
 
 
 class LocalEngine:
-    """Adds up over a source, chunk by chunk of one shape; memory holds a few chunks.
+    """Adds up over a source, chunk by chunk of one shape; memory holds a few chunks, and those of the last cells.
+
+    Cells that lead the way of a fit are asked several times and are few rows: they are read once, if they have room.
 
     Args:
         source: where the records come from.
@@ -79,6 +94,7 @@ class LocalEngine:
         self.bounds: dict[str, tuple[float, float]] = source.bounds
         self.record: dict[str, jax.ShapeDtypeStruct] = source.record
         self._shape = Shape(self.num_records, self.record, rows)
+        self._kept: tuple[Cells | None, list[Any]] = (None, [])
 
     def rows(self, cells: Cells | None) -> int:
         """Return how many slots a chunk has in a pass over these cells."""
@@ -95,9 +111,27 @@ class LocalEngine:
 
     def chunks(self, cells: Cells | None) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
         """Yield the leaves of each chunk that has a place that counts, in its order, and which slots count."""
-        rows, intervals = self.rows(cells), self._shape.intervals(cells)
-        yield from chunks_of(self._source, rows, runs_of(intervals, rows), intervals)
+        if cells is not None and self._kept[0] == cells:
+            yield from self._kept[1]
+        else:
+            yield from self._read(cells)
         self._source.confirm()
+
+    def _read(self, cells: Cells | None) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
+        rows, intervals = self.rows(cells), self._shape.intervals(cells)
+        runs, kept = runs_of(intervals, rows), list[Any]()
+        has_room = cells is not None and rows * self._width * sum(end - first for first, end in runs) <= _room()
+        self._kept = (None, [])
+        for chunk in chunks_of(self._source, rows, runs, intervals):
+            if has_room:
+                kept.append(chunk)
+            yield chunk
+        if has_room:
+            self._kept = cells, kept
+
+    @property
+    def _width(self) -> int:
+        return width_of(self.record)
 
 
 def add_up(program: PartialProgram, chunks: Iterable[Any], public: Sequence[Any]) -> list[np.ndarray]:
