@@ -72,7 +72,7 @@ def test_a_run_that_is_stopped_in_the_middle_goes_on_with_the_same_blocks(place,
 
 
 @pytest.mark.usefixtures("place")
-def test_rows_that_are_read_chunk_by_chunk_are_asked_the_same_at_the_same_price() -> None:
+def test_rows_that_are_read_chunk_by_chunk_are_asked_the_same_at_the_same_price_and_give_the_same_draws() -> None:
     in_memory, streamed = (prepare_fit(FORMULA, vault(f"{kept}.db", in_memory=kept), **FIT) for kept in (True, False))
     assert not streamed.data.is_in_memory
     assert streamed.event == in_memory.event
@@ -80,3 +80,7 @@ def test_rows_that_are_read_chunk_by_chunk_are_asked_the_same_at_the_same_price(
     assert 5.9 < dp.Ledger("sqlite:///False.db").account("patients").epsilon_spent <= 6.0
     assert "streamed" in posterior.certificate.paths
     assert all(np.isfinite(values).all() for values in posterior.draws.values())
+    expected = in_memory.run(progress=False)
+    assert expected.draws
+    for name, values in expected.draws.items():  # the same noise, and chunks of one shape
+        np.testing.assert_array_equal(posterior.draws[name], values)

@@ -49,7 +49,7 @@ def demo(
     try:
         fit(
             FORMULA,
-            data=data,
+            data=str(data),
             schema=schema,
             ledger=ledger,
             epsilon=EPSILON,

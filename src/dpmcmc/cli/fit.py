@@ -32,7 +32,9 @@ IN_A_FILE = re.compile(r"(?P<file>[^~]+\.py):(?P<name>\w+)")
 @names_options
 def fit(
     model: Annotated[str, typer.Argument(help='A formula, "y ~ a + b", or a NumPyro model in a file, model.py:name.')],
-    data: Annotated[Path, typer.Option(help="The table: CSV, Parquet, Arrow, or a folder of Parquet.")],
+    data: Annotated[
+        str, typer.Option(help="The table: CSV, Parquet, Arrow; a folder, a pattern such as 'l/*.parquet', a URL.")
+    ],
     schema: Annotated[Path, typer.Option(help="What is stated of its columns, a TOML file (`dpmcmc schema new`).")],
     ledger: Annotated[str, typer.Option(help="The book that pays: sqlite:///FILE or postgresql://...")],
     epsilon: Annotated[float, typer.Option(help="What this run may spend.")],
@@ -44,6 +46,12 @@ def fit(
     sampler: Annotated[str, typer.Option(help="auto, or a sampler of docs/fit.md by its name.")] = "auto",
     chains: Annotated[int, typer.Option(help="Chains, all of which are paid for.")] = 2,
     steps: Annotated[int | None, typer.Option(help="Steps a chain; what suits the sampler unless stated.")] = None,
+    passes: Annotated[
+        int | None, typer.Option(help="Of a formula: how many times all rows may be read at most.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="A Dask scheduler whose workers hold the rows: tcp://HOST:PORT or tls://...")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="The run folder to write, which must be new.")] = None,
     dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger, if not the file's.")] = None,
     grant_epsilon: Annotated[float | None, typer.Option(help="Grant the table this budget if it has none.")] = None,
@@ -61,13 +69,14 @@ def fit(
     priors = _priors(prior)
     grant = _grant(grant_epsilon, grant_delta)
     chosen = read_model(model)
-    if not data.exists():  # a grant to the name of no file would stay in the book
-        raise InvalidArgument(f"--data {str(data)!r} cannot be read: no such file or folder")
-    dataset = data.stem if dataset is None else dataset
+    name = _name(data, scheduler)
+    dataset = name if dataset is None else dataset
     book = _book(ledger, dataset, is_for_show=dry_run and grant is not None)
     # JAX and the rest take a second to load; the other commands do without
     from dpmcmc.enclave.tables import from_table
     from dpmcmc.fitting import prepare_fit, run_in_folder
+
+    client = connected(scheduler)
 
     records = from_table(
         data,
@@ -77,6 +86,7 @@ def fit(
         budget=grant,
         adjacency=adjacency,
         capacity=capacity,
+        client=client,
     )
     prepared = prepare_fit(
         chosen,
@@ -88,6 +98,7 @@ def fit(
         sampler=sampler,
         num_chains=chains,
         num_steps=steps,
+        passes=passes,
         even_if_useless=even_if_useless,
     )
     typer.echo(prepared.describe())
@@ -100,14 +111,35 @@ def fit(
     command: dict[str, Any] = {
         "directory": str(Path.cwd()),
         "model": model,
-        "data": str(data),
+        "data": data,
         "schema": str(schema),
         "ledger": ledger,
         "dataset": dataset,
         "adjacency": adjacency.value,
         "capacity": capacity,
+        "scheduler": scheduler,
     }
     show(run_or_say_how_to_resume(folder, lambda: run_in_folder(prepared, folder, command=command)), folder)
+
+
+def _name(data: str, scheduler: str | None) -> str:
+    """Return the name of a table in the book; a file of this machine that is not there is refused."""
+    from dpmcmc.enclave.sources.opening import check_there, is_plain, name_of  # PyArrow takes a while to load
+
+    if scheduler is None and is_plain(data) and not Path(data).exists():  # a grant to no file would stay in the book
+        raise InvalidArgument(f"--data {data!r} cannot be read: no such file or folder")
+    if scheduler is None:
+        check_there(data)
+    return name_of(data)
+
+
+def connected(scheduler: str | None) -> Any:
+    """Return a client of a Dask scheduler, if one is named."""
+    if scheduler is None:
+        return None
+    from dpmcmc.enclave.engines.dask import connect
+
+    return connect(scheduler)
 
 
 def _new_folder(output: Path | None) -> Path:

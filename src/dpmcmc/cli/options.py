@@ -14,9 +14,12 @@ Result = TypeVar("Result")
 OPTIONS = {
     "even_if_useless": "--even-if-useless",
     "family": "--family",
+    "client": "--scheduler",
     "num_chains": "--chains",
     "num_steps": "--steps",
+    "passes": "--passes",
     "priors": "--prior",
+    "scheduler": "--scheduler",
     "capacity": "--capacity",
     "sampler": "--sampler",
     "schema": "--schema",

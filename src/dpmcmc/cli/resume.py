@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpmcmc.cli.fit import read_model, run_or_say_how_to_resume, show
+from dpmcmc.cli.fit import connected, read_model, run_or_say_how_to_resume, show
 from dpmcmc.errors import InvalidArgument, ResumeRefused
 
 
@@ -15,6 +15,9 @@ def resume(
     stop: Annotated[
         bool, typer.Option("--stop", help="Finish it where it is, and give back what was not used.")
     ] = False,
+    scheduler: Annotated[
+        str | None, typer.Option(help="The Dask scheduler, where it has another address than when the run was begun.")
+    ] = None,
 ) -> None:
     """Go on with a run that was stopped, by Ctrl-C or otherwise; it is not charged again."""
     if not folder.is_dir():
@@ -41,12 +44,13 @@ def resume(
         raise ResumeRefused(f"{command['directory']!r}, where the run was begun, is gone: {error.strerror}") from error
     model = read_model(command["model"])
     records = from_table(
-        Path(command["data"]),
+        command["data"],
         schema=Path(command["schema"]),
         ledger=command["ledger"],
         dataset=command["dataset"],
         adjacency=command["adjacency"],
         capacity=command["capacity"],
+        client=connected(scheduler or command.get("scheduler")),
     )
     chosen = None if isinstance(model, str) else model
     posterior = run_or_say_how_to_resume(folder, lambda: fitting.resume(folder, records, chosen, stop=stop))

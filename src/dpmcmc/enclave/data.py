@@ -72,6 +72,7 @@ class PrivateData(Vault):
         chunk_size: int = CHUNK_SIZE,
         in_memory: bool | None = None,
         scratch: str | os.PathLike[str] | None = None,
+        client: Any = None,
     ) -> "PrivateData":
         """Put a table into a vault. What pays for it is found, or refused, before a row is read.
 
@@ -90,6 +91,7 @@ class PrivateData(Vault):
             in_memory: whether all rows are held in memory, or read chunk by chunk in every pass. If None, files that
                 would take more than a part of the machine's memory are read chunk by chunk; docs/scale.md says more.
             scratch: a folder in which rows that are read chunk by chunk are staged once, in private.
+            client: a `dask.distributed.Client`: the workers of its cluster read the files, hold the rows and add up.
         """
         from dpmcmc.enclave.tables.vault import from_table
 
@@ -104,6 +106,7 @@ class PrivateData(Vault):
             chunk_size=chunk_size,
             in_memory=in_memory,
             scratch=scratch,
+            client=client,
         )
 
     @property
@@ -183,7 +186,9 @@ class PrivateData(Vault):
         if type(journal) is not Journal:  # it says what the noise is, and what was spent
             raise InvalidArgument(f"journal is a {type(journal).__name__}; expected a dpmcmc.enclave.Journal, as it is")
         event, leaves = genuine(event, with_cells=True), self._in_order()
-        journal.recognise(leaves, _stated(self._facts, self.unit), self._placement.words)
+        journal.recognise(
+            leaves, _stated(self._facts, self.unit), getattr(self._placement, "machines", self._placement.words)
+        )
         if self._is_shuffled and self._seed != journal.places:
             before = self._facts.places
             self._stand(leaves, journal.places)

@@ -115,6 +115,7 @@ class Pass:
         asked = [_asked(equation, audited, facts) for equation in together.equations]
         self._releases = _Releases(asked, together.repetitions)
         self._partial, self._finish = _programs(self._releases, engine.rows(self._cells), facts)
+        getattr(engine, "prepare", lambda _: None)(self._partial)
 
     def __call__(self, keys: jax.Array, operands: list[list[Any]], repetition: int) -> list[list[Any]]:
         """Return the results of the releases, given a key for each release of the program."""

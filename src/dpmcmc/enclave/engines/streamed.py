@@ -29,7 +29,14 @@ class Streamed(Placement):
 
     def __init__(self, records: Any) -> None:
         self.engine: Engine = records if hasattr(type(records), "partial_sum") else LocalEngine(records)
-        self.words = f", streamed={self.engine.rows(None)}"
+        own: tuple[str, ...] = getattr(self.engine, "paths", ())
+        self.words, self.paths = "".join(f", {name}" for name in own), (*own, "streamed")
+        self.words += f", streamed={self.engine.rows(None)}"
+
+    @property
+    def machines(self) -> str:
+        """Where sums are computed, in words by which a resumed run knows it again."""
+        return f"{self.words}{getattr(self.engine, 'where', '')}"
 
     def check(self, adjacency: Adjacency, unit: str, devices: Any, bounds: Any) -> None:
         """Refuse what cannot be read chunk by chunk, before anything is charged."""
