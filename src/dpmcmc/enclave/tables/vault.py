@@ -31,6 +31,7 @@ def from_table(
     chunk_size: int = CHUNK_SIZE,
     in_memory: bool | None = None,
     scratch: str | os.PathLike[str] | None = None,
+    rows_keep_place: bool = False,
 ) -> PrivateData:
     """Put a table into a vault. What pays for it is found, or refused, before a row is read.
 
@@ -49,6 +50,7 @@ def from_table(
             persons. If None, files of Parquet and Arrow that would take more than a part of the machine's memory, by
             their number of rows, are read chunk by chunk, and everything else is held. docs/scale.md says more.
         scratch: a folder, on a disk, in which the rows are staged once, in private, and read from in every pass.
+        rows_keep_place: the statement that no value of a row decides where rows stand, as for `PrivateData.from_table`.
     """
     from dpmcmc.enclave.sources.opening import contents
 
@@ -64,6 +66,7 @@ def from_table(
         adjacency=adjacency,
         capacity=capacity,
         chunk_size=chunk_size,
+        rows_keep_place=rows_keep_place,
     )
 
 
@@ -78,6 +81,7 @@ def open_vault(
     adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
     capacity: int | None = None,
     chunk_size: int = CHUNK_SIZE,
+    rows_keep_place: bool = False,
 ) -> PrivateData:
     """Find what pays for a source, then read it, and put what was read into a vault.
 
@@ -91,6 +95,7 @@ def open_vault(
         adjacency: which data sets are neighbours.
         capacity: the stated number of slots.
         chunk_size: how many records are held at once.
+        rows_keep_place: whether no value of a row decides where rows stand.
     """
     relation = Adjacency.parse("adjacency", adjacency)
     if relation is Adjacency.ADD_OR_REMOVE_ONE and capacity is None:
@@ -116,6 +121,7 @@ def open_vault(
         budget=budget,
         chunk_size=chunk_size,
         schema=schema,
+        rows_keep_place=rows_keep_place,
     )
 
 
