@@ -94,9 +94,9 @@ class PrivateData(Vault):
                 would take more than a part of the machine's memory are read chunk by chunk; docs/scale.md says more.
             scratch: a folder in which rows that are read chunk by chunk are staged once, in private.
             rows_keep_place: the owner's statement that no value of a row decides where rows stand in the source: one
-                that is replaced leaves all others in place. So it is where rows are appended as they come or ordered by
-                a key, and not where they are sorted by a column that can change. Shards of rows that are read chunk by
-                chunk need it; rows in memory are shuffled.
+                that is replaced leaves all others in place. So it is where rows are appended as they come, and not where
+                they are sorted by age or by name. Shards of rows that are read chunk by chunk need it; rows in memory
+                are shuffled.
         """
         from dpmcmc.enclave.tables.vault import from_table
 
