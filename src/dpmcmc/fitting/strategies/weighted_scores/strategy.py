@@ -101,8 +101,14 @@ class WeightedScores:
         return (
             f"histograms of the columns, {PILOT_STEPS} private scoring steps for {self.dimension} parameters, "
             f"{self.split.schedule.shares.num_final} releases of weighted scores, then {self.num_chains} x "
-            f"{self.num_steps} independent draws. {self.split.schedule.words(self.data.facts.size)}"
+            f"{self.num_steps} independent draws. {self.split.schedule.words(self.data.facts.size)}{self._why_all}"
         )
+
+    @property
+    def _why_all(self) -> str:
+        """Why no blocks of rows lead the way, where they might."""
+        may_move = self.data.facts.places is None
+        return ": nobody has stated that rows keep their place (rows_keep_place=True), so no blocks lead" * may_move
 
     @property
     def reason(self) -> str:
