@@ -39,7 +39,7 @@ def demo(
     """Make up a table, fit a model to it as `dpmcmc fit` does, and write the report. All demos spend one budget."""
     data, schema, ledger = output / "patients.csv", output / "patients.toml", f"sqlite:///{output / 'ledger.db'}"
     try:
-        _write_table(data, schema)
+        write_table(data, schema)
         folder = next(place for number in count(1) if not (place := output / "runs" / str(number)).exists())
     except OSError as error:
         raise InvalidArgument(f"--output {str(output)!r} is no folder that can be written: {error.strerror}") from error
@@ -73,7 +73,7 @@ def demo(
     typer.echo(f"\nOpen {page}")
 
 
-def _write_table(data: Path, schema: Path) -> None:
+def write_table(data: Path, schema: Path) -> None:
     """Write the table and its schema. The patients are made up, and the same every time: the seed is no secret."""
     import numpy as np  # what takes a while to load is loaded where it is needed
     import pandas as pd
