@@ -9,16 +9,13 @@ import typer
 from rich.console import Console
 
 from dpmcmc.cli.fit import read_model
-from dpmcmc.cli.options import names_options
+from dpmcmc.cli.options import EXIT_BROKEN, names_options
 from dpmcmc.cli.output import print_table
 from dpmcmc.cli.report import Open, open_page
 from dpmcmc.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from dpmcmc.audits.models import ModelAudit
-
-BROKEN = 6
-"""The exit code where more was seen than is claimed."""
 
 
 @names_options
@@ -52,7 +49,7 @@ def audit(
     if show:
         open_page(page)
     if found.is_broken:
-        raise typer.Exit(BROKEN)
+        raise typer.Exit(EXIT_BROKEN)
 
 
 def _with_records(chosen: Any, schema: Path | None, family: str | None) -> tuple[Any, Any, Any]:

@@ -57,6 +57,7 @@ def demo(
             output=folder,
             grant_epsilon=BUDGET.epsilon,
             grant_delta=BUDGET.delta,
+            yes=True,
         )
     except (BudgetExceeded, DatasetExists) as refusal:
         raise type(refusal)(

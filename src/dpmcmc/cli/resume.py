@@ -1,4 +1,4 @@
-"""``dpmcmc resume``: go on with a run that was stopped."""
+"""``dpmcmc resume``: resume an interrupted run."""
 
 import os
 from pathlib import Path
@@ -16,12 +16,13 @@ def resume(
         bool, typer.Option("--stop", help="Finish it where it is, and give back what was not used.")
     ] = False,
 ) -> None:
-    """Go on with a run that was stopped, by Ctrl-C or otherwise; it is not charged again."""
+    """Resume an interrupted run, stopped by Ctrl-C or otherwise; it is not charged again."""
     if not folder.is_dir():
         raise InvalidArgument(f"{str(folder)!r} is no run folder: no such folder")
     folder = folder.resolve()
     # JAX and the rest take a second to load; the other commands do without
     from dpmcmc import fitting
+    from dpmcmc.cli.budget import account_now
     from dpmcmc.enclave import Journal
     from dpmcmc.enclave.tables import from_table
     from dpmcmc.posterior import Posterior
@@ -50,4 +51,4 @@ def resume(
     )
     chosen = None if isinstance(model, str) else model
     posterior = run_or_say_how_to_resume(folder, lambda: fitting.resume(folder, records, chosen, stop=stop))
-    show(posterior, folder)
+    show(posterior, folder, account_now(command["ledger"], command["dataset"]))
