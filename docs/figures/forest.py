@@ -66,7 +66,11 @@ def intervals(draws: dict[str, np.ndarray]) -> pd.DataFrame:
     """Return the mean and the ends of the 90 % interval of each coefficient."""
     return pd.DataFrame(
         {
-            name: {"mean": draws[name].mean(), "q5": np.quantile(draws[name], 0.05), "q95": np.quantile(draws[name], 0.95)}
+            name: {
+                "mean": draws[name].mean(),
+                "q5": np.quantile(draws[name], 0.05),
+                "q95": np.quantile(draws[name], 0.95),
+            }
             for name in TITLES
         }
     ).T.rename_axis("parameter")

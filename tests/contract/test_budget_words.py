@@ -52,7 +52,10 @@ def test_the_largest_run_fits_and_a_larger_one_does_not(tmp_path, spent, adaptiv
 def test_a_budget_that_is_used_up_has_no_room(ledger):
     ledger.reserve("patients", gaussian(4.0), what="a run").settle()
     assert room_in_words(ledger.account("patients")) == "no further run fits"
-    with pytest.raises(errors.BudgetExceeded, match="; no further run fits$"), explained("sqlite:///ledger.db", "patients"):
+    with (
+        pytest.raises(errors.BudgetExceeded, match="; no further run fits$"),
+        explained("sqlite:///ledger.db", "patients"),
+    ):
         ledger.reserve("patients", gaussian(1.0), what="another")
 
 
@@ -74,7 +77,9 @@ def test_history_is_one_line_an_entry_with_the_total(ledger, monkeypatch, capsys
     both = float(epsilon(gaussian(2.0) + gaussian(0.5), DELTA))
     assert code == 0
     assert len(lines) == 5
-    assert re.match(r"#1 \d{4}-\d\d-\d\d \d\d:\d\d \S+ register patients: budget granted, epsilon 4 at delta 1e-06", lines[0])
+    assert re.match(
+        r"#1 \d{4}-\d\d-\d\d \d\d:\d\d \S+ register patients: budget granted, epsilon 4 at delta 1e-06", lines[0]
+    )
     assert lines[1].endswith("private_laplace, epsilon 2 -> spent 2 of 4")
     assert lines[4].endswith(f"another, epsilon 0.5 -> spent {both:.4g} of 4")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def audit(
     model: Annotated[str | None, typer.Option(help="A model in a file, model.py:name.")] = None,
     formula: Annotated[str | None, typer.Option(help='A formula, "y ~ a + b", with --schema and --family.')] = None,
-    schema: Annotated[Path | None, typer.Option(help="What is stated of the columns, a TOML file.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="Schema file (TOML): bounds and categories.")] = None,
     family: Annotated[str | None, typer.Option(help="Of a formula: bernoulli, gaussian, poisson, ...")] = None,
     epsilon: Annotated[float, typer.Option(help="What one release claims.")] = 1.0,
     delta: Annotated[float, typer.Option(help="At which delta.")] = 1e-6,

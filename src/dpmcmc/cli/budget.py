@@ -60,7 +60,7 @@ def charged_in_words(charged: float, account: "DatasetAccount") -> str:
 
 
 def account_now(ledger: str, dataset: str) -> "DatasetAccount | None":
-    """Return an account, or nothing if the ledger does not answer: a result that was paid for is shown all the same."""
+    """Return an account, or nothing if the ledger does not answer: a result that was paid for is shown anyway."""
     try:
         return accounting.Ledger(ledger).account(dataset)
     except LedgerError:

@@ -32,13 +32,13 @@ def fit(
     schema: Annotated[Path, typer.Option(help="What is stated of its columns, a TOML file (`dpmcmc schema new`).")],
     ledger: Annotated[str, typer.Option(help="Ledger to charge: a file, sqlite:///FILE or postgresql://...")],
     epsilon: Annotated[float, typer.Option(help="What this run may spend.")],
-    delta: Annotated[float | None, typer.Option(help="At which delta; that of the budget unless stated.")] = None,
+    delta: Annotated[float | None, typer.Option(help="At which delta (default: that of the budget).")] = None,
     family: Annotated[
         str | None, typer.Option(help="Of a formula: gaussian, gamma, poisson, ... (docs/formulas.md).")
     ] = None,
     prior: Annotated[list[str] | None, typer.Option(help='Of a formula: "age=normal(0, 1)"; may be repeated.')] = None,
     sampler: Annotated[str, typer.Option(help="auto, or a sampler of docs/fit.md by its name.")] = "auto",
-    chains: Annotated[int, typer.Option(help="Chains, all of which are paid for.")] = 2,
+    chains: Annotated[int, typer.Option(help="Chains; each is charged.")] = 2,
     steps: Annotated[int | None, typer.Option(help="Steps a chain; what suits the sampler unless stated.")] = None,
     output: Annotated[Path | None, typer.Option(help="The run folder to write, which must be new.")] = None,
     dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger, if not the file's.")] = None,

@@ -17,7 +17,7 @@ from dpmcmc.schema import Schema
 if TYPE_CHECKING:
     from dpmcmc.enclave.tables.names import Comparison
 
-app = typer.Typer(help="What is stated about the columns of a table, in a TOML file.", no_args_is_help=True)
+app = typer.Typer(help="Schemas: bounds and categories of a table's columns, in a TOML file.", no_args_is_help=True)
 app.command(name="audit")(schema_audit.audit)
 
 Output: TypeAlias = Annotated[
