@@ -53,7 +53,7 @@ def test_a_budget_that_is_used_up_has_no_room(ledger):
     ledger.reserve("patients", gaussian(4.0), what="a run").settle()
     assert room_in_words(ledger.account("patients")) == "no further run fits"
     with (
-        pytest.raises(errors.BudgetExceeded, match="; no further run fits$"),
+        pytest.raises(errors.BudgetExceeded, match=r"; no further run fits$"),
         explained("sqlite:///ledger.db", "patients"),
     ):
         ledger.reserve("patients", gaussian(1.0), what="another")

@@ -9,7 +9,7 @@ import pytest
 from dpmcmc.cli.main import run
 from dpmcmc.schema import Schema
 
-SECRET = "Zdenka"
+CELL = "Zdenka"
 
 
 @pytest.fixture
@@ -33,12 +33,12 @@ def uncommented(text: str) -> str:
 
 
 def test_a_skeleton_has_the_names_and_no_cell(command):
-    Path("a.csv").write_text(f'age,name of patient,"a ""quoted"" one"\n34,{SECRET},1\n')
+    Path("a.csv").write_text(f'age,name of patient,"a ""quoted"" one"\n34,{CELL},1\n')
     code, out, _ = command("--from-header", "a.csv", "--output", "a.toml")
     text = Path("a.toml").read_text()
     assert code == 0
     assert "No row was read." in out
-    assert SECRET not in text + out
+    assert CELL not in text + out
     assert "34" not in text
     assert list(Schema.read(_write(uncommented(text))).columns) == ["age", "name of patient", 'a "quoted" one']
 
@@ -53,12 +53,12 @@ def test_semicolons_and_decimal_commas_are_stated(command):
 
 def test_stored_types_propose_kinds(command):
     table = pd.DataFrame({"age": [1.5], "number": [1], "smoker": [True], "day": [pd.Timestamp("2024-01-01")]})
-    table.assign(ward=pd.Categorical([SECRET])).to_parquet("a.parquet")
+    table.assign(ward=pd.Categorical([CELL])).to_parquet("a.parquet")
     _, out, _ = command("--from-header", "a.parquet")
     schema = Schema.read(_write(uncommented(out)))
     kinds = {name: column.kind for name, column in schema.columns.items()}
     assert kinds == {"age": "number", "number": "integer", "smoker": "boolean", "day": "date", "ward": "category"}
-    assert SECRET not in out
+    assert CELL not in out
 
 
 @pytest.mark.parametrize("first", ["34,north,1", "age,,ward", "age,age", ""])

@@ -190,7 +190,7 @@ def _without_bytecode() -> Generator[None]:
 
 
 def _book(url: str, dataset: str, is_for_show: bool) -> "accounting.Ledger | str":
-    """Return the ledger to charge; where a grant is only for show and nothing is known yet, one that leaves no trace."""
+    """Return the ledger to charge; where a grant is only for show and nothing is known, one that leaves no trace."""
     if not is_for_show:
         return url
     try:

@@ -9,7 +9,7 @@ from dpmcmc.accounting import Budget
 from dpmcmc.errors import BudgetExceeded, BudgetUnreachable, DpmcmcError, InvalidArgument
 
 EXIT_REFUSED, EXIT_BUDGET, EXIT_USELESS, EXIT_BAD, EXIT_BROKEN = 2, 3, 4, 5, 6
-"""Exit codes: refused or failed with a message, no budget, a useless plan, a bad verdict, a claim that an audit broke."""
+"""Exit codes: refused or failed with a message, no budget, a useless plan, a bad verdict, a broken claim."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
