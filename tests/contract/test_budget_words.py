@@ -71,7 +71,7 @@ def test_history_is_one_line_an_entry_with_the_total(ledger, monkeypatch, capsys
     monkeypatch.setenv("COLUMNS", "40")
     first = ledger.reserve("patients", gaussian(2.0), what="fit of readmitted ~ age + smoker + ward, private_laplace")
     first.settle()
-    ledger.reserve("patients", gaussian(1.0), what="another").settle(gaussian(0.5))
+    ledger.reserve("patients", gaussian(0.5) * 2, what="another").settle(gaussian(0.5))
     code, out = call("ledger history ledger.db", monkeypatch, capsys)
     lines = out.splitlines()
     both = float(epsilon(gaussian(2.0) + gaussian(0.5), DELTA))
