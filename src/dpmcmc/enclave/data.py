@@ -96,9 +96,9 @@ class PrivateData(Vault):
             scratch: a folder in which rows that are read chunk by chunk are staged once, in private.
             client: a `dask.distributed.Client`: the workers of its cluster read the files, hold the rows and add up.
             rows_keep_place: the owner's statement that no value of a row decides where rows stand in the source: one
-                that is replaced leaves all others in place. So it is where rows are appended as they come, and not where
-                they are sorted by age or by name. Shards of rows that are read chunk by chunk need it; rows in memory
-                are shuffled.
+                that is replaced leaves all others in place. So it is where rows are appended as they come, and not
+                where they are sorted by age or by name. Shards of rows that are read chunk by chunk need it; rows in
+                memory are shuffled.
         """
         from dpmcmc.enclave.tables.vault import from_table
 
