@@ -1,4 +1,4 @@
-"""``dpmcmc resume``: go on with a run that was stopped."""
+"""``dpmcmc resume``: resume an interrupted run."""
 
 import os
 from pathlib import Path
@@ -19,12 +19,13 @@ def resume(
         str | None, typer.Option(help="The Dask scheduler, where it has another address than when the run was begun.")
     ] = None,
 ) -> None:
-    """Go on with a run that was stopped, by Ctrl-C or otherwise; it is not charged again."""
+    """Resume an interrupted run, stopped by Ctrl-C or otherwise; it is not charged again."""
     if not folder.is_dir():
         raise InvalidArgument(f"{str(folder)!r} is no run folder: no such folder")
     folder = folder.resolve()
     # JAX and the rest take a second to load; the other commands do without
     from dpmcmc import fitting
+    from dpmcmc.cli.budget import account_now
     from dpmcmc.enclave import Journal
     from dpmcmc.enclave.tables import from_table
     from dpmcmc.posterior import Posterior
@@ -54,4 +55,4 @@ def resume(
     )
     chosen = None if isinstance(model, str) else model
     posterior = run_or_say_how_to_resume(folder, lambda: fitting.resume(folder, records, chosen, stop=stop))
-    show(posterior, folder)
+    show(posterior, folder, account_now(command["ledger"], command["dataset"]))

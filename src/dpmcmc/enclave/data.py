@@ -54,6 +54,8 @@ class PrivateData(Vault):
         accelerate: whether faster ways to add records up may be taken, which certificates name; else the reference.
         extra_mechanisms: classes of mechanisms without a proof of this library that the owner accepts; for tests.
         schema: what the owner stated of the columns, where the records come from a table (`from_table`).
+        rows_keep_place: of records that are read chunk by chunk, the owner's statement that no value of a row decides
+            where rows stand: one that is replaced leaves all others in place. Shards of such records need it.
     """
 
     __slots__ = ()
@@ -73,6 +75,7 @@ class PrivateData(Vault):
         in_memory: bool | None = None,
         scratch: str | os.PathLike[str] | None = None,
         client: Any = None,
+        rows_keep_place: bool = False,
     ) -> "PrivateData":
         """Put a table into a vault. What pays for it is found, or refused, before a row is read.
 
@@ -92,6 +95,10 @@ class PrivateData(Vault):
                 would take more than a part of the machine's memory are read chunk by chunk; docs/scale.md says more.
             scratch: a folder in which rows that are read chunk by chunk are staged once, in private.
             client: a `dask.distributed.Client`: the workers of its cluster read the files, hold the rows and add up.
+            rows_keep_place: the owner's statement that no value of a row decides where rows stand in the source: one
+                that is replaced leaves all others in place. So it is where rows are appended as they come, and not
+                where they are sorted by age or by name. Shards of rows that are read chunk by chunk need it; rows in
+                memory are shuffled.
         """
         from dpmcmc.enclave.tables.vault import from_table
 
@@ -107,6 +114,7 @@ class PrivateData(Vault):
             in_memory=in_memory,
             scratch=scratch,
             client=client,
+            rows_keep_place=rows_keep_place,
         )
 
     @property
@@ -124,6 +132,8 @@ class PrivateData(Vault):
         facts, stated = self._facts, list[str]()
         if facts.adjacency is Adjacency.ADD_OR_REMOVE_ONE:
             stated.append(f"the table has at most {facts.size} records, whatever happens")
+        if not self.is_in_memory:
+            stated.append("no value of a row decides where rows stand: one that is replaced leaves all others in place")
         if facts.extra_mechanisms:
             names = ", ".join(sorted(kind.__name__ for kind in facts.extra_mechanisms))
             stated.append(f"mechanisms without a proof of this library do what they say: {names}")
@@ -189,9 +199,10 @@ class PrivateData(Vault):
         journal.recognise(
             leaves, _stated(self._facts, self.unit), getattr(self._placement, "machines", self._placement.words)
         )
-        if self._is_shuffled and self._seed != journal.places:
+        seed = None if self._seed is None else journal.places(self._seed)
+        if seed != self._seed:
             before = self._facts.places
-            self._stand(leaves, journal.places)
+            self._stand(leaves, seed)
             event = _at_places(event, before, self._facts.places)
         reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
         paid = ResumableRun(event, self._ready, journal, reservation=reservation)
@@ -277,9 +288,9 @@ def _stated(facts: Facts, unit: str) -> str:
     return repr((names, nested, *stated))
 
 
-def _at_places(event: Event, before: str, now: str) -> Event:
+def _at_places(event: Event, before: str | None, now: str | None) -> Event:
     """Return what was to be asked of slots that were drawn, of the slots that records stand in now."""
-    if not isinstance(event, Parallel):
+    if now is None or not isinstance(event, Parallel):
         return event
     moved = [replace(one, places=now) if one.places == before else one for one in event.partitions]
     return compose([Parallel.of_cells(moved, enumerate(event.cells))]) if len(moved) == 1 else event

@@ -32,6 +32,7 @@ def from_table(
     in_memory: bool | None = None,
     scratch: str | os.PathLike[str] | None = None,
     client: Any = None,
+    rows_keep_place: bool = False,
 ) -> PrivateData:
     """Put a table into a vault. What pays for it is found, or refused, before a row is read.
 
@@ -51,6 +52,7 @@ def from_table(
             their number of rows, are read chunk by chunk, and everything else is held. docs/scale.md says more.
         scratch: a folder, on a disk, in which the rows are staged once, in private, and read from in every pass.
         client: a `dask.distributed.Client`: the workers of its cluster read the files, hold the rows and add up.
+        rows_keep_place: the statement that no value of a row decides where rows stand, as for `PrivateData.from_table`.
     """
     from dpmcmc.enclave.sources.opening import contents
 
@@ -68,6 +70,7 @@ def from_table(
         capacity=capacity,
         chunk_size=chunk_size,
         is_there=held is not None,
+        rows_keep_place=rows_keep_place,
     )
 
 
@@ -98,6 +101,7 @@ def open_vault(
     capacity: int | None = None,
     chunk_size: int = CHUNK_SIZE,
     is_there: bool = False,
+    rows_keep_place: bool = False,
 ) -> PrivateData:
     """Find what pays for a source, then read it, and put what was read into a vault.
 
@@ -112,6 +116,7 @@ def open_vault(
         capacity: the stated number of slots.
         chunk_size: how many records are held at once.
         is_there: whether it was found already, by machines that see other files than this one.
+        rows_keep_place: whether no value of a row decides where rows stand.
     """
     relation = Adjacency.parse("adjacency", adjacency)
     if relation is Adjacency.ADD_OR_REMOVE_ONE and capacity is None:
@@ -139,6 +144,7 @@ def open_vault(
         budget=budget,
         chunk_size=chunk_size,
         schema=schema,
+        rows_keep_place=rows_keep_place,
     )
 
 

@@ -105,7 +105,9 @@ class PilotedChains:
             made = {"num_chains": self.num_chains, "temperature": self.model.temperature}
             made |= {"stages": [{"kernel": self.name, "num_steps": self.num_steps}], "pilot": self.pilot.settings}
             begin = Begin(self.pilot.start.centre, self.pilot.approach.scales)
-            return prior_draws_instead(self.model, shape, {**made, **surroundings(self.data, paid.entry)}, error, begin)
+            return prior_draws_instead(
+                self.model, shape, {**made, **surroundings(self.data, paid.entry)}, error, seed, begin
+            )
 
     def _drawn(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
         sampling, facts, reasons, bias = self._found(paid, seed)

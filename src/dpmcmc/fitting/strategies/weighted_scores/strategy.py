@@ -101,8 +101,14 @@ class WeightedScores:
         return (
             f"histograms of the columns, {PILOT_STEPS} private scoring steps for {self.dimension} parameters, "
             f"{self.split.schedule.shares.num_final} releases of weighted scores, then {self.num_chains} x "
-            f"{self.num_steps} independent draws. {self.split.schedule.words(self.data.facts.size)}"
+            f"{self.num_steps} independent draws. {self.split.schedule.words(self.data.facts.size)}{self._why_all}"
         )
+
+    @property
+    def _why_all(self) -> str:
+        """Why no blocks of rows lead the way, where they might."""
+        may_move = self.data.facts.places is None
+        return ": nobody has stated that rows keep their place (rows_keep_place=True), so no blocks lead" * may_move
 
     @property
     def reason(self) -> str:
@@ -133,7 +139,7 @@ class WeightedScores:
             raise  # the vault's own refusals are no matter of numbers
         except NUMERICAL as error:
             shape = (self.num_chains, self.num_steps)
-            drawn = prior_draws_instead(self.model, shape, self._settings(paid, {}), error)
+            drawn = prior_draws_instead(self.model, shape, self._settings(paid, {}), error, seed)
         watcher.update(self.num_steps, 1.0)
         return drawn
 
@@ -158,17 +164,18 @@ class WeightedScores:
         point, refined = self._step(paid, moments, point, last, (bounds.bound, bounds.radius), spreads)
         last = refined if schedule.has_blocks else last
         releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
-        joined = draws.join_all(at_result(self.regression, releases, moments))
-        last_look = self._excess(paid, moments, joined.release.point)  # line 5
-        fits = p_value_of_looks(*last_look, look[0])
+        joined = draws.join_or_last(at_result(self.regression, releases, moments))
         number = self.num_chains * self.num_steps
-        drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 6
+        drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 5
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
+        last_look = self._excess(paid, moments, drawn.vectors.mean(axis=0))  # line 6
+        fits = p_value_of_looks(*last_look, look[0])
         weights = verdict.other_weights(joined, before, bounds, moments.size, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         checks = verdict.Checks(arrived, fits, weights, bounds.bias, unseen)
-        noise = releases[-2].score_variance if len(releases) > 1 else refined.score_variance + times - 1
+        step_before, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
+        noise = verdict.noise_of_step(step_before, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
         if len(releases) > 1:  # how they agree is tested
             return result
@@ -237,7 +244,7 @@ class WeightedScores:
                 told, factor = releases[-1].likelihood(), whitening.factor
                 precision = told.precision + factor.T @ bend @ factor
                 move = factor @ np.linalg.solve(precision, told.tilt + factor.T @ gradient)
-                trusted = steps.trusted(move, 0.5)
+                trusted = steps.trusted(move)
                 point, arrived = point + trusted, bool(np.allclose(move, trusted))
         return releases, arrived
 

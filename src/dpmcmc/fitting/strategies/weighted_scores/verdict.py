@@ -9,13 +9,10 @@ from scipy import linalg, stats
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
-from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
+from dpmcmc.fitting.strategies.weighted_scores.draws import RARE, Joined
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-
-RARE = 1e-3
-"""How rarely two releases that agree are told to disagree."""
 
 TOO_WIDE = 6.0
 """The predicted error up to which a wide result is fair, if all else is in order: its intervals hold as stated."""
@@ -171,7 +168,13 @@ def judge(
     if not moved <= (FAR if checks.arrived else FAR / 2):
         verdicts.append("bad")
         reasons.append("The steps did not arrive: the result is far from where the last scores were released.")
-    if not joined.p_value >= RARE:
+    if joined.is_alone:
+        verdicts.append("fair")
+        reasons.append(
+            "Two releases of the scores disagree by more than their noise: the answers are not linear between them. "
+            "The result rests on the last one alone."
+        )
+    elif not joined.p_value >= RARE:
         verdicts.append("bad")
         reasons.append(
             "Two releases of the scores disagree by more than their noise: the answers are not linear between them."
@@ -294,6 +297,12 @@ def _error(parts: Variances, jacobian: Floats) -> float:
         float(np.sum(jacobian @ part * jacobian)) for part in (parts.data, parts.privacy, parts.exact)
     )
     return float(np.sqrt(max(data + privacy - exact, privacy) / exact))
+
+
+def noise_of_step(before: Release, point: Floats) -> float:
+    """Return the variance of the noise with which a release led to a point: its scores', and its slope's on the way."""
+    step = before.whitening.inverse @ (point - before.point)
+    return before.score_variance + before.slope_sd**2 * float(step @ step)
 
 
 def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
