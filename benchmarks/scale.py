@@ -61,7 +61,7 @@ def vault(arguments: Any, rows: int, in_memory: bool = False, is_seeded: bool = 
         source = FileSource(files(arguments.folder, rows, "parquet"), schema)
     if is_seeded:
         return dp.PrivateData.without_guarantee(LocalEngine(source), schema=schema)
-    return dp.PrivateData(source, budget=dp.Budget(EPSILON, delta), schema=schema)
+    return dp.PrivateData(source, budget=dp.Budget(EPSILON, delta), schema=schema, rows_keep_place=True)
 
 
 def fitted(data: Any, rows: int, **options: Any) -> Any:
