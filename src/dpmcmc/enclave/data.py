@@ -94,7 +94,7 @@ class PrivateData(Vault):
                 would take more than a part of the machine's memory are read chunk by chunk; docs/scale.md says more.
             scratch: a folder in which rows that are read chunk by chunk are staged once, in private.
             rows_keep_place: the owner's statement that no value of a row decides where rows stand in the source: one
-                that is replaced leaves all others in place. So it is where rows are appended as they come, and not where
+                that is replaced leaves all others in place. So it is where rows are appended as they come, and not if
                 they are sorted by age or by name. Shards of rows that are read chunk by chunk need it; rows in memory
                 are shuffled.
         """
@@ -178,7 +178,7 @@ class PrivateData(Vault):
             compiling: dict[Any, Future[Any]] = {}
             for one in priced:
                 if one.compile not in compiling:  # some share an executable
-                    one.text()
+                    one.lower()
                     compiling[one.compile] = pool.submit(one.compile)
             for each in compiling.values():
                 each.result()
@@ -280,7 +280,8 @@ def _stated(facts: Facts, unit: str) -> str:
     """Return what is stated of records, in words, to know them again by."""
     names, nested = leaf_names(facts.record), str(jax.tree.structure(facts.record))
     stated = facts.adjacency.value, unit, facts.size, sorted(facts.bounds.items()), facts.noise
-    return repr((names, nested, *stated))
+    ways = facts.chunk_size, [path.__qualname__ for path in facts.paths], facts.share is not None, facts.places is None
+    return repr((names, nested, *stated, *ways))
 
 
 def _at_places(event: Event, before: str | None, now: str | None) -> Event:
