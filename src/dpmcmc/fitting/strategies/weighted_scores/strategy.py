@@ -44,6 +44,9 @@ DRAWS = 1000
 UNSEEN = 2.0
 """In so many standard deviations of the noise of one look residuals that are far out are not seen in two."""
 
+DOUBTFUL = 2.0
+"""Directions whose slope is within so many noise levels are taken to be as steep as that by the last step."""
+
 SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.07, 0.015
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in; a single last release is
 further away from where it leads."""
@@ -243,7 +246,7 @@ class WeightedScores:
             releases.append(steps.pooled(release, last, number))
             if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
-                told, factor = releases[-1].likelihood(), whitening.factor
+                told, factor = releases[-1].step(DOUBTFUL), whitening.factor
                 precision = told.precision + factor.T @ bend @ factor
                 move = factor @ np.linalg.solve(precision, told.tilt + factor.T @ gradient)
                 trusted = steps.trusted(move)
