@@ -24,6 +24,9 @@ LENGTH = float(np.sqrt(3.0))
 FAR = 4.0
 """Residuals beyond so many standard deviations are counted together as well: a few in many bins are seen in none."""
 
+ALIKE = 2.0
+"""Two looks at the same records that differ by more standard deviations of their noise were asked at other places."""
+
 RARE = 1e-3
 """How rarely residuals that have the family's law are told not to."""
 
@@ -95,9 +98,10 @@ def p_value_of_looks(excess: Floats, noise: float, size: float, probabilities: F
         noise: its standard deviation.
         size: the number of records.
         probabilities: of the bins.
-        before: the excess of the look before, which tells as much of residuals that are far out.
+        before: the excess of the look before, which tells as much of residuals that are far out if it saw as many.
     """
-    far = (excess[0] + before[0]) / 2
-    sd = np.sqrt(noise**2 / 2 + size * probabilities[0])
+    is_alike = abs(excess[0] - before[0]) <= ALIKE * np.sqrt(2) * noise  # else the one before was asked too far away
+    far = (excess[0] + before[0]) / 2 if is_alike else excess[0]
+    sd = np.sqrt(noise**2 / (2 if is_alike else 1) + size * probabilities[0])
     in_bins = p_value(excess[1:], noise, size, probabilities[1:])
     return min(1.0, 2 * min(float(special.ndtr(-far / sd)), in_bins))
