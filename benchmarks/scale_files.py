@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def write(folder: Path, rows: int, kind: str, processes: int) -> None:
     """Write so many rows, of which a file is what its number says: more rows are more files."""
     folder.mkdir(parents=True, exist_ok=True)
     starts = range(0, rows, ROWS_IN_FILE)
-    with ProcessPoolExecutor(processes) as pool:
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         list(pool.map(partial(_write_file, folder, rows, kind), starts))
 
 

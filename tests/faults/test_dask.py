@@ -270,7 +270,7 @@ def command(book, output, *more):
     return (
         *("fit", FORMULA, "--family", "bernoulli", "--data", "lake/*.parquet", "--schema", "lake.toml"),
         *("--ledger", f"sqlite:///{book}.db", "--grant-epsilon", "8", "--grant-delta", "1e-6", "--epsilon", "6"),
-        *("--passes", "1", "--even-if-useless", "--output", output, *more),
+        *("--passes", "1", "--rows-keep-place", "--even-if-useless", "--output", output, *more),
     )
 
 

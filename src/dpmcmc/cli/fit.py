@@ -57,6 +57,9 @@ def fit(
         int | None,
         typer.Option(help="Under add_or_remove_one: a stated number of rows, never below the true one."),
     ] = None,
+    rows_keep_place: Annotated[
+        bool, typer.Option("--rows-keep-place", help="State that no value of a row decides where rows stand.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and what it costs.")] = False,
     even_if_useless: Annotated[
         bool, typer.Option("--even-if-useless", help="Run even if the expected error is above 1 posterior SD.")
@@ -84,7 +87,6 @@ def fit(
     from dpmcmc.fitting import prepare_fit, run_in_folder
 
     client = connected(scheduler)
-
     records = from_table(
         data,
         schema=schema,
@@ -94,6 +96,7 @@ def fit(
         adjacency=adjacency,
         capacity=capacity,
         client=client,
+        rows_keep_place=rows_keep_place,
     )
     prepared = prepare_fit(
         chosen,
@@ -125,6 +128,7 @@ def fit(
         "adjacency": adjacency.value,
         "capacity": capacity,
         "scheduler": scheduler,
+        "rows_keep_place": rows_keep_place,
     }
     with explained(ledger, dataset):
         posterior = run_or_say_how_to_resume(folder, lambda: run_in_folder(prepared, folder, command=command))

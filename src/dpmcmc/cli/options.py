@@ -22,6 +22,7 @@ OPTIONS = {
     "num_steps": "--steps",
     "passes": "--passes",
     "priors": "--prior",
+    "rows_keep_place": "--rows-keep-place",
     "scheduler": "--scheduler",
     "capacity": "--capacity",
     "sampler": "--sampler",

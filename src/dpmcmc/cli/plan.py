@@ -53,6 +53,7 @@ def fit(
     sampler: Annotated[str, typer.Option(help="A sampler of docs/fit.md by its name.")] = "private_laplace",
     chains: Chains = 2,
     adjacency: Relation = Adjacency.REPLACE_ONE,
+    passes: Annotated[int | None, typer.Option(help="How many times all rows may be read at most.", min=1)] = None,
     json: AsJson = False,
 ) -> None:
     """What `dpmcmc fit` would do with a budget, from the numbers of records and parameters alone."""
@@ -66,6 +67,7 @@ def fit(
         num_parameters=parameters,
         num_chains=chains,
         adjacency=adjacency,
+        passes=passes,
     )
     if answer is None:
         raise BudgetUnreachable(f"no noise keeps {sampler} within epsilon = {epsilon:g}, delta = {delta:g}")

@@ -52,6 +52,7 @@ def resume(
         adjacency=command["adjacency"],
         capacity=command["capacity"],
         client=connected(scheduler or command.get("scheduler")),
+        rows_keep_place=command.get("rows_keep_place", False),
     )
     chosen = None if isinstance(model, str) else model
     posterior = run_or_say_how_to_resume(folder, lambda: fitting.resume(folder, records, chosen, stop=stop))

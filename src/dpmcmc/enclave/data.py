@@ -181,7 +181,7 @@ class PrivateData(Vault):
             compiling: dict[Any, Future[Any]] = {}
             for one in priced:
                 if one.compile not in compiling:  # some share an executable
-                    one.text()
+                    one.lower()
                     compiling[one.compile] = pool.submit(one.compile)
             for each in compiling.values():
                 each.result()
@@ -285,7 +285,8 @@ def _stated(facts: Facts, unit: str) -> str:
     """Return what is stated of records, in words, to know them again by."""
     names, nested = leaf_names(facts.record), str(jax.tree.structure(facts.record))
     stated = facts.adjacency.value, unit, facts.size, sorted(facts.bounds.items()), facts.noise
-    return repr((names, nested, *stated))
+    ways = facts.chunk_size, [path.__qualname__ for path in facts.paths], facts.share is not None, facts.places is None
+    return repr((names, nested, *stated, *ways))
 
 
 def _at_places(event: Event, before: str | None, now: str | None) -> Event:

@@ -167,6 +167,14 @@ def rows_may_move() -> InvalidArgument:
     )
 
 
+def changed_settings(names: Sequence[str]) -> OperationRefused:
+    """Return the refusal of a program that changes settings while it is traced."""
+    return OperationRefused(
+        f"the program changes {', '.join(names)} while it is traced, which changes what the compiler makes of it; set "
+        "what you want before the program is handed over, and leave it alone inside"
+    )
+
+
 def batch_of_cells() -> ReleaseRefused:
     """Return the refusal of a release that draws a batch from cells."""
     return ReleaseRefused(

@@ -165,7 +165,7 @@ def chunks_of(
                 chunk = next(chunks, None)
                 if chunk is None:
                     raise changed("source")
-                yield _slots(chunk, rows, [(low - number * rows, high - number * rows) for low, high in intervals])
+                yield slots(chunk, rows, [(low - number * rows, high - number * rows) for low, high in intervals])
         finally:
             getattr(chunks, "close", lambda: None)()
 
@@ -177,7 +177,7 @@ def _run(source: Any, rows: int, first: int, end: int) -> Iterator[Any]:
     return source.chunks(rows, first)
 
 
-def _slots(chunk: Any, rows: int, intervals: Sequence[tuple[int, int]]) -> tuple[list[np.ndarray], np.ndarray]:
+def slots(chunk: Any, rows: int, intervals: Sequence[tuple[int, int]]) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the rows of a chunk in all its slots, and who counts: who is there, in these intervals of its slots."""
     leaves = [chunk[name] for name in sorted(chunk)]  # as pytrees have them
     there, occupied = len(leaves[0]), np.zeros(rows, np.bool_)

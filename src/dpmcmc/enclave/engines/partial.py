@@ -42,10 +42,15 @@ class PartialProgram:
         return cls(tuple(reads), jax.jit(function), shapes)
 
     @cached_property
+    def lowered(self) -> Any:
+        """The program as XLA is given it."""
+        with jax.disable_jit(False):
+            return self.function.lower(*self.shapes)
+
+    @cached_property
     def compiled(self) -> Any:
         """The executable, in which the gate was found as it was meant."""
-        with jax.disable_jit(False):
-            compiled = self.function.lower(*self.shapes).compile()
+        compiled = self.lowered.compile()
         check_compiled(compiled.as_text())
         return compiled
 

@@ -1,6 +1,7 @@
 """A vault whose records are read chunk by chunk: programs are executed release by release, on the host."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,18 @@ from dpmcmc.enclave.engines.local import LocalEngine
 from dpmcmc.enclave.engines.passes import Pass, check_sums
 from dpmcmc.enclave.engines.steps import Steps, Together
 from dpmcmc.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What executes a program release by release, and the texts of everything that it executes."""
+
+    execute: Callable[..., list[Any]]
+    text: str
+
+    def __call__(self, *given: Any) -> list[Any]:
+        """Execute it."""
+        return self.execute(*given)
 
 
 class Streamed(Placement):
@@ -62,12 +75,12 @@ class Streamed(Placement):
         }
         return Slots(rows, jax.ShapeDtypeStruct((length,), np.bool_), jax.ShapeDtypeStruct((), np.int32))
 
-    def stepwise(self, traced: Any, audited: Audit, facts: Facts) -> Callable[[], Callable[..., list[Any]]]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def stepwise(self, traced: Any, audited: Audit, facts: Facts) -> Callable[[], "Executed"]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Return what compiles an audited program; one that cannot be executed so is refused here."""
         check_sums(audited)
         return partial(self._compile, traced, audited, facts)
 
-    def _compile(self, traced: Any, audited: Audit, facts: Facts) -> Callable[..., list[Any]]:
+    def _compile(self, traced: Any, audited: Audit, facts: Facts) -> "Executed":
         steps = Steps(traced, audited)
         passes = {together: Pass(together, audited, facts, self.engine) for together in steps.all_together()}
 
@@ -79,7 +92,7 @@ class Streamed(Placement):
 
             return [jax.numpy.asarray(one) for one in steps.run(arguments, perform)]
 
-        return execute
+        return Executed(execute, "".join([*steps.texts(), *(one.text for one in passes.values())]))
 
 
 def streamed(records: Any) -> Streamed | None:

@@ -204,8 +204,8 @@ class Journal:
     def _check(self, place: int, identity: bytes) -> None:
         if place < self.num_begun and not hmac.compare_digest(identity, self._begun[place][0]):
             raise ResumeRefused(
-                f"{str(self.folder)!r} was begun with another program: its model, its settings or this library have "
-                "changed since. Resume it with what it was begun with, or make a new run, which is charged"
+                f"{str(self.folder)!r} was begun with another program: its model, its settings, those of JAX or this "
+                "library have changed since. Resume it with what it was begun with, or make a new run, which is charged"
             )
 
     def _rows(self) -> list[tuple[bytes, str]]:

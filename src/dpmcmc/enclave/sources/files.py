@@ -1,17 +1,16 @@
 """Records from files: Parquet, Arrow, Feather and text, on a disk or wherever a URL leads."""
 
-import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
 
 import jax
 
 from dpmcmc.enclave.sources.ahead import read_ahead
-from dpmcmc.enclave.sources.chunking import confirmed
+from dpmcmc.enclave.sources.chunking import BLOCK, confirmed, digest_of, identity_of
 from dpmcmc.enclave.sources.contract import changed, refuse_persons, rows_before
 from dpmcmc.enclave.sources.fingerprints import Fingerprint, fingerprint
 from dpmcmc.enclave.sources.formats import FORMATS
@@ -73,14 +72,10 @@ class FileSource:
         """The shape and type of one record, by leaf."""
         return self._preparation.record
 
-    @property
+    @cached_property
     def identity(self) -> bytes:
-        """A digest of the fingerprints of the files and of what is stated of their columns. It is private."""
-        stated = {name: replace(column, unit="", description="") for name, column in self._schema.columns.items()}
-        digest = hashlib.sha256(repr(replace(self._schema, columns=stated)).encode())
-        for mark in self._marks:
-            digest.update(hashlib.sha256(mark.content).digest())
-        return digest.digest()
+        """A digest of all rows, for which they are read once. It is private."""
+        return identity_of(self.bounds, map(digest_of, self.chunks(BLOCK)))
 
     def confirm(self) -> None:
         """Make sure that all files are as they were."""

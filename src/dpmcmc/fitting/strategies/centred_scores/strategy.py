@@ -14,6 +14,7 @@ from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.centred_scores import draws, laws
 from dpmcmc.fitting.strategies.centred_scores.last import Last, last_releases
+from dpmcmc.fitting.strategies.centred_scores.one_law import one_law
 from dpmcmc.fitting.strategies.centred_scores.points import Points
 from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_STEPS, Questions, SummedLaws
 from dpmcmc.fitting.strategies.centred_scores.shown import hidden_directions
@@ -47,7 +48,7 @@ def centred_questions(
     """Return how centred scores of a model are asked for, if their means under it are known."""
     is_known = all(laws.is_known(site.example) for site in observed.sites)
     if is_known and is_one_term(observed, layout, data.facts.record):
-        return SummedLaws(observed, data, budget, layout)
+        return one_law(observed, data, budget, layout) or SummedLaws(observed, data, budget, layout)
     # terms that divide a radius between them are noisier than a record that is bounded as a whole
     found = simulated(observed, data, budget, layout, np.asarray(begin.centre, float))
     return SummedLaws(observed, data, budget, layout) if found is None and is_known else found
