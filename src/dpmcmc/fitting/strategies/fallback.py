@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from dpmcmc.diagnostics.quality import Grade, Quality
@@ -19,7 +18,12 @@ NUMERICAL = (np.linalg.LinAlgError, ValueError, OverflowError, FloatingPointErro
 
 
 def prior_draws_instead(
-    model: Model, shape: tuple[int, int], settings: Mapping[str, Any], said: object, begin: Begin | None = None
+    model: Model,
+    shape: tuple[int, int],
+    settings: Mapping[str, Any],
+    said: object,
+    seed: int,
+    begin: Begin | None = None,
 ) -> Drawn:
     """Return draws from the prior with the verdict bad.
 
@@ -28,17 +32,25 @@ def prior_draws_instead(
         shape: chains and steps.
         settings: how the run was made.
         said: what went wrong.
+        seed: of the fit, so that another one has other draws.
         begin: the centre and the widths of a prior that cannot be drawn from.
     """
-    number = shape[0] * shape[1]
-    named = {name: values[0][np.arange(number) % values.shape[1]] for name, values in prior_draws(model).items()}
-    if not named and begin is not None:
-        normal = np.asarray(jax.random.normal(jax.random.key(0), (number, len(begin.scales))))
+    number, rng = shape[0] * shape[1], np.random.default_rng(seed)
+    named = {name: values[0] for name, values in prior_draws(model).items()}
+    if named:
+        there = len(next(iter(named.values())))
+        chosen = rng.choice(there, number, replace=number > there)
+        named = {name: values[chosen] for name, values in named.items()}
+    elif begin is not None:
+        normal = rng.standard_normal((number, len(begin.scales)))
         vectors = np.asarray(begin.centre) + np.asarray(begin.scales) * normal
         found = parameters(model, Layout.of(model.position), vectors[None].astype(np.float32))
         named = {name: values[0] for name, values in found.items()}
     draws = {name: values.reshape(*shape, *values.shape[1:]) for name, values in named.items()}
     none = {"data": 0.0, "privacy": 0.0, "prior": 1.0}
     grades = {name: Grade("bad", ("It is the prior's.",), none) for name in coordinates(draws)}
-    reason = f"The releases cannot be used ({said}): these are draws from the prior."
+    reason = (
+        f"The releases cannot be used ({said}): these are draws from the prior. A larger epsilon, more records or a "
+        "narrower prior may help."
+    )
     return Drawn(draws, np.ones(shape, bool), 0, settings, Quality("bad", (reason,), grades))

@@ -19,8 +19,18 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
 
-WARMUP = 500
-THINNING = 2
+
+class Care(NamedTuple):
+    """How NUTS runs."""
+
+    warmup: int
+    thinning: int
+    accepted: float
+
+
+USUAL, ALONG_CURVES = Care(500, 2, 0.9), Care(1000, 4, 0.99)
+"""Where no law shows some directions the posterior is a thin curved ridge: longer steps leave its ends out."""
+
 MOST_DENSE = 50
 """The most parameters with a dense mass matrix."""
 
@@ -42,6 +52,7 @@ def draw(
     displacement: Displacement,
     shape: tuple[int, int],
     seed: int,
+    care: Care = USUAL,
 ) -> Draws:
     """Return draws from the posterior of a release and the prior of a model.
 
@@ -52,6 +63,7 @@ def draw(
         displacement: from the point of the release, in whitened coordinates.
         shape: chains and steps.
         seed: of the sampler.
+        care: how it runs.
     """
     values, vectors = np.linalg.eigh(release.data_variance(release.seen(release.slope)))
     turned = {
@@ -68,13 +80,13 @@ def draw(
     start = np.linalg.solve(normal.precision + np.eye(release.dimension), normal.tilt)
     begin = np.asarray(np.broadcast_to(start, (shape[0], len(start))) if shape[0] > 1 else start, np.float32)
     words = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
-    places, parameters, move = _sampler(model, layout, shape)(words, begin, given, displacement)
+    places, parameters, move = _sampler(model, layout, shape, care)(words, begin, given, displacement)
     found = release.point + np.asarray(places, float) @ release.whitening.factor.T
     return Draws(found, jax.tree.map(np.asarray, parameters), np.asarray(move, float))
 
 
 @lru_cache(maxsize=32)
-def _sampler(model: Model, layout: Layout, shape: tuple[int, int]) -> Callable[..., Any]:
+def _sampler(model: Model, layout: Layout, shape: tuple[int, int], care: Care) -> Callable[..., Any]:
     """Return what draws, compiled once for each model: what releases told is an argument."""
     from numpyro.infer import MCMC, NUTS  # others than fits of NumPyro models do not wait for it
 
@@ -94,13 +106,13 @@ def _sampler(model: Model, layout: Layout, shape: tuple[int, int]) -> Callable[.
         kernel = NUTS(
             potential_fn=lambda place: potential(given, displacement, place),
             dense_mass=layout.dimension <= MOST_DENSE,
-            target_accept_prob=0.9,
+            target_accept_prob=care.accepted,
         )
         sampler = MCMC(
             kernel,
-            num_warmup=WARMUP,
-            num_samples=THINNING * shape[1],
-            thinning=THINNING,
+            num_warmup=care.warmup,
+            num_samples=care.thinning * shape[1],
+            thinning=care.thinning,
             num_chains=shape[0],
             chain_method="vectorized",
             progress_bar=False,

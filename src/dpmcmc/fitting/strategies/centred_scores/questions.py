@@ -190,11 +190,15 @@ class SummedLaws:
 
     def fits(self, paid: Session, point: Floats) -> float:
         """Return how probable places of the responses in their laws like these are."""
-        excess, sd, expected = (np.asarray(each, float) for each in paid.run(self.places, *single(point)))
-        size = self.data.facts.size
-        usual = np.clip(expected / size, 1 / size, 1.0)
-        seen = usual * size > 10 * float(sd)
-        return p_value(excess[seen], float(sd), size, usual[seen]) if seen.any() else 1.0
+        return fit_of_places(paid, self.places, point, self.data.facts.size)
+
+
+def fit_of_places(paid: Session, places: Places, point: Floats, size: float) -> float:
+    """Return how probable places of so many responses in their laws like these are."""
+    excess, sd, expected = (np.asarray(each, float) for each in paid.run(places, *single(point)))
+    usual = np.clip(expected / size, 1 / size, 1.0)
+    seen = usual * size > 10 * float(sd)
+    return p_value(excess[seen], float(sd), size, usual[seen]) if seen.any() else 1.0
 
 
 def single(*values: Any) -> tuple[Any, ...]:

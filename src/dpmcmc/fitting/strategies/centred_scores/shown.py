@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from dpmcmc.fitting.strategies.centred_scores.points import Points, laws_at
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -63,12 +64,85 @@ def linear_displacement(point: Floats, whitening: Whitening) -> Displacement:
 
 
 def hidden_directions(points: Points, point: Floats, scales: Floats) -> Floats:
-    """Return the directions at a point that change no law, as rows of length one."""
+    """Return the directions at a point that change no law, as rows of length one, orthogonal in widths of the prior."""
+    found = _hidden(points, point, scales) * scales
+    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-30)
+
+
+def _hidden(points: Points, point: Floats, scales: Floats) -> Floats:
+    """Return the same in widths of the prior."""
     _, jacobian, kept = _at(points, point, scales)
     _, values, rows = np.linalg.svd(jacobian[kept].reshape(-1, len(point)), full_matrices=True)
     values = np.append(values, np.zeros(len(rows) - len(values)))
-    found = rows[values <= SMALLEST * values.max(initial=0.0)] * scales
-    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-30)
+    return rows[values <= SMALLEST * values.max(initial=0.0)]
+
+
+class Chart(NamedTuple):
+    """Whitened coordinates at a point, some of which change no law."""
+
+    whitening: Whitening
+    blind: Floats
+    """These coordinates, as columns that are orthogonal."""
+
+    @property
+    def visible(self) -> Floats:
+        """What projects on the others."""
+        return np.eye(len(self.blind)) - self.blind @ self.blind.T
+
+    def carried(self, points: Points, first: Floats, second: Floats, prior: Floats, scales: Floats) -> "Chart | None":
+        """Return the coordinates at another point in which laws change alike; None if more or less is hidden there.
+
+        Args:
+            points: of the model.
+            first: where the coordinates are those of this chart.
+            second: the other point.
+            prior: the precision of the prior there.
+            scales: its widths.
+        """
+        hidden = _hidden(points, second, scales)
+        if len(hidden) != self.blind.shape[1]:
+            return None
+        there = same_change(points, first, second, scales)
+        root, _ = _roots(hidden @ (scales[:, None] * prior * scales) @ hidden.T)
+        inverse = self.visible @ self.whitening.inverse @ there + self.blind @ root @ hidden / scales
+        return Chart(Whitening(np.asarray(np.linalg.inv(inverse), float), inverse), self.blind)
+
+
+def chart(points: Points, point: Floats, information: Floats, prior: Floats, scales: Floats) -> Chart:
+    """Return coordinates at a point in which what is known of the parameters is round, what no law shows apart.
+
+    As a point moves, the directions that change no law turn. In coordinates in which these are as wide as the prior
+    and the others as narrow as the posterior, a little of that turns one into the other: so those that laws show are
+    kept free of them.
+
+    Args:
+        points: of the model.
+        point: the centre.
+        information: of the records there.
+        prior: its precision there.
+        scales: its widths.
+    """
+    hidden = _hidden(points, point, scales)
+    shown = linalg.null_space(hidden).T if len(hidden) else np.eye(len(point))
+    prior, information = (scales[:, None] * each * scales for each in (prior, information))
+    of_shown, of_hidden = _roots(shown @ (information + prior) @ shown.T), _roots(hidden @ prior @ hidden.T)
+    inverse = (shown.T @ of_shown[0] @ shown + hidden.T @ of_hidden[0] @ hidden) / scales
+    factor = scales[:, None] * (shown.T @ of_shown[1] @ shown + hidden.T @ of_hidden[1] @ hidden)
+    return Chart(Whitening(factor, inverse), hidden.T)
+
+
+def same_change(points: Points, first: Floats, second: Floats, scales: Floats) -> Floats:
+    """Return the map of moves from one point to those from another, the first, that change the laws alike."""
+    (_, before, kept), (_, after, also) = (_at(points, point, scales) for point in (first, second))
+    before, after = (each[kept & also].reshape(-1, len(first)) for each in (before, after))
+    return scales[:, None] * (np.linalg.pinv(before, rcond=SMALLEST) @ after) / scales
+
+
+def _roots(matrix: Floats) -> tuple[Floats, Floats]:
+    """Return the root of a positive matrix, and its inverse."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    roots = np.sqrt(np.maximum(values, 1e-12 * values.max(initial=0.0)))
+    return (vectors * roots) @ vectors.T, (vectors / roots) @ vectors.T
 
 
 def _at(points: Points, point: Floats, scales: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:

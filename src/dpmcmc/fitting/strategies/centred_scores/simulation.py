@@ -154,8 +154,10 @@ class Simulated:
         point, factor = np.ones(size, np.float32), np.eye(size, dtype=np.float32)
         somewhere = Point(point, factor, np.float32(1), point)
         pilot, final = (self.data.price(one, somewhere) for one in (self.pilot, self.final))
-        edges = np.ones(len(PLACES), np.float32)
-        return self.data.price(self.lengths, point, factor, edges) + pilot * PILOT_STEPS + final * LAST
+        return self._price_of_check(point, factor) + pilot * PILOT_STEPS + final * LAST
+
+    def _price_of_check(self, point: Any, factor: Any) -> Event:
+        return self.data.price(self.lengths, point, factor, np.ones(len(PLACES), np.float32))
 
     @property
     def error(self) -> float:

@@ -4,7 +4,7 @@ Near the root every release is a normal likelihood of the parameters, as for wei
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -115,6 +115,23 @@ class Told(NamedTuple):
         return Likelihood((gain @ steep + (gain @ steep).T) / 2, gain @ release.score)
 
 
+def without_blind(release: Release, blind: Floats) -> Release:
+    """Return a release without what noise alone says of coordinates that no data can see."""
+    visible = np.eye(release.dimension) - blind @ blind.T
+    return replace(release, score=visible @ release.score, slope=visible @ release.slope @ visible, blind=blind)
+
+
+class Found(NamedTuple):
+    """Where the steps of the pilot led."""
+
+    point: Floats
+    information: Floats
+    """At the last release."""
+    last: Release
+    traces: Floats
+    """Of the last few."""
+
+
 def begin(first: First, scales: Floats, size: float) -> Floats:
     """Return what all records know at the start, from the first release in widths of the prior."""
     counts = np.where(np.asarray(first.levels) > SEEN * float(first.levels_sd), np.asarray(first.levels, float), 0.0)
@@ -143,14 +160,17 @@ class Steps:
         """The usual length of a record's score in whitened coordinates."""
         return float(np.sqrt(len(self.prior.scales) / self.size))
 
-    def release(self, point: Floats, whitening: Whitening, radius: float, slope_radius: float) -> Told:
-        """Ask at a point."""
+    def release(
+        self, point: Floats, whitening: Whitening, radius: float, slope_radius: float, blind: Floats | None = None
+    ) -> Told:
+        """Ask at a point; not in coordinates that no data can see, `blind`."""
+        visible = np.eye(len(point)) if blind is None else np.eye(len(point)) - blind @ blind.T
         asked = Asked(
             *(
                 np.asarray(each, np.float32)
                 for each in (
                     point,
-                    whitening.factor,
+                    whitening.factor @ visible,
                     radius,
                     slope_radius,
                     np.array(self.shares) / sum(self.shares),
@@ -175,7 +195,7 @@ class Steps:
             sd,
             roots,
         )
-        return Told(release, traces)
+        return Told(release if blind is None else without_blind(release, blind), traces)
 
     def trusted(self, move: Floats, information: Floats, share: float = 1.0) -> Floats:
         """Return a move, shortened where it would go further than a linear answer holds."""
@@ -183,10 +203,10 @@ class Steps:
         widths = float(np.max(np.abs(move) / self.prior.scales)) / WIDTHS
         return move * min(1.0, share / max(responses, widths, 1e-12))
 
-    def pilot(self, start: Floats, information: Floats, num_steps: int) -> tuple[Floats, Floats, Floats]:
-        """Return where the steps lead, the information there, and the traces of the last few."""
+    def pilot(self, start: Floats, information: Floats, num_steps: int) -> Found:
+        """Return where the steps lead."""
         point, known = start, np.zeros_like(information)
-        found: list[Floats] = []
+        found: list[Told] = []
         for number in range(num_steps):
             gradient, bend = self.prior.at(point)
             whitening = whiten(information + bend)
@@ -198,8 +218,9 @@ class Steps:
             information = told.information(Lengths.of(RADII * self.unit, told.traces))
             point = point + self.trusted(move, information)
             known = whitening.inverse.T @ normal.precision @ whitening.inverse + 0.5 * known
-            found.append(told.traces)
-        return point, information, np.mean(found[-POOLED:], axis=0)
+            found.append(told)
+        traces = np.mean([told.traces for told in found[-POOLED:]], axis=0)
+        return Found(point, information, found[-1].release, traces)
 
     def best_radius(self, traces: Floats, noise: float) -> tuple[float, float]:
         """Return the radius with the least variance of the estimate, and by how much it loses without the noise.

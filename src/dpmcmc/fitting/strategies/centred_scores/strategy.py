@@ -13,20 +13,19 @@ from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.centred_scores import draws, laws
+from dpmcmc.fitting.strategies.centred_scores.last import Last, last_releases
+from dpmcmc.fitting.strategies.centred_scores.one_law import one_law
 from dpmcmc.fitting.strategies.centred_scores.points import Points
 from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_STEPS, Questions, SummedLaws
-from dpmcmc.fitting.strategies.centred_scores.shown import displacement, hidden_directions, linear_displacement
+from dpmcmc.fitting.strategies.centred_scores.shown import hidden_directions
 from dpmcmc.fitting.strategies.centred_scores.simulation import is_one_term, simulated
-from dpmcmc.fitting.strategies.centred_scores.steps import Prior, Steps
+from dpmcmc.fitting.strategies.centred_scores.steps import Found, Prior, Steps
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import verdict
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import beside_prior
 from dpmcmc.fitting.strategies.weighted_scores.budget import USUAL_SLOPE
-from dpmcmc.fitting.strategies.weighted_scores.draws import Joined, join_all
-from dpmcmc.fitting.strategies.weighted_scores.release import Release
-from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
+from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
 from dpmcmc.fitting.whitening import Begin
 from dpmcmc.model import Model
 from dpmcmc.model.observed import Observed
@@ -49,7 +48,7 @@ def centred_questions(
     """Return how centred scores of a model are asked for, if their means under it are known."""
     is_known = all(laws.is_known(site.example) for site in observed.sites)
     if is_known and is_one_term(observed, layout, data.facts.record):
-        return SummedLaws(observed, data, budget, layout)
+        return one_law(observed, data, budget, layout) or SummedLaws(observed, data, budget, layout)
     # terms that divide a radius between them are noisier than a record that is bounded as a whole
     found = simulated(observed, data, budget, layout, np.asarray(begin.centre, float))
     return SummedLaws(observed, data, budget, layout) if found is None and is_known else found
@@ -119,8 +118,7 @@ class CentredScores:
         except DpmcmcError:
             raise  # the vault's own refusals are no matter of numbers
         except NUMERICAL as error:
-            shape = (self.num_chains, self.num_steps)
-            drawn = prior_draws_instead(self.model, shape, self._settings(paid, {}), error, self.begin)
+            drawn = prior_draws_instead(self.model, self._shape, self._settings(paid, {}), error, seed, self.begin)
         watcher.update(self.num_steps, 1.0)
         return drawn
 
@@ -129,61 +127,32 @@ class CentredScores:
         start, size = np.asarray(self.begin.centre, float), self.data.facts.size
         known = self.questions.begin(paid, start, prior)  # line 1
         steps = Steps(prior, size, self.questions.ask(paid, is_last=False), self.questions.shares[0])
-        point, information, traces = steps.pilot(start, known, PILOT_STEPS)  # line 2
+        found = steps.pilot(start, known, PILOT_STEPS)  # line 2
         noise = self.data.facts.clips_moved * noise_of_share(self.questions.shares[1][0], 1, self.questions.budget)
-        radius, loss = steps.best_radius(traces, noise)  # line 3
-        releases, arrived = self._last(paid, prior, point, information, radius)  # line 4
-
-        def apart(first: Release, second: Release) -> Floats:
-            moved = displacement(prior.points, first.point, first.whitening, prior.scales)
-            return moved.on_host(prior.points, second.point)
-
-        joined = join_all(releases, apart)
+        radius, loss = steps.best_radius(found.traces, noise)  # line 3
+        last = self._last(paid, prior, found, radius)  # line 4
+        joined = last.joined(prior)
         fits = self.questions.fits(paid, joined.release.point)  # line 5
-        last, shape = joined.release, (self.num_chains, self.num_steps)
-        moved = displacement(prior.points, last.point, last.whitening, prior.scales)
-        if self._shows_too_little(last, prior):
-            moved = linear_displacement(last.point, last.whitening)
-        drawn = draws.draw(self.model, self.layout, joined.release, moved, shape, seed)  # line 6
+        care = draws.USUAL if last.chart is None else draws.ALONG_CURVES
+        moved = last.from_end(prior)
+        drawn = draws.draw(self.model, self.layout, joined.release, moved, self._shape, seed, care)  # line 6
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
-        distance = verdict.distance(joined, drawn.move, releases[-2].score_variance)
-        return self._result(paid, joined, drawn, prior, radius, loss, arrived, fits, distance)
+        distance = verdict.distance(joined, drawn.move, last.releases[-2].score_variance)
+        return self._result(paid, joined, drawn, prior, last, radius, loss, fits, distance)
 
-    def _last(
-        self, paid: Session, prior: Prior, point: Floats, information: Floats, radius: float
-    ) -> tuple[list[Release], bool]:
-        """Return the last releases, and whether the steps between them were as long as they wanted to be."""
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return self.num_chains, self.num_steps
+
+    def _last(self, paid: Session, prior: Prior, found: Found, radius: float) -> Last:
+        """Make the last releases."""
         ask = self.questions.ask(paid, is_last=True)
         steps = Steps(prior, self.data.facts.size, ask, self.questions.shares[1])
-        whitening = whiten(information + prior.at(point)[1])
         least = USUAL_SLOPE * steps.unit**2
         most = SLOPE_NOISE / (np.sqrt(self.dimension) * max(self.questions.slope_noise, 1e-9))
         slope_radius = float(np.clip(2 * radius**2, least, max(least, most)))
-        releases: list[Release] = []
-        arrived = True
-        for _ in range(LAST):
-            release = steps.release(point, whitening, radius, slope_radius).release
-            releases.append(release)
-            gradient, bend = prior.at(point)
-            told, factor = release.likelihood(), whitening.factor
-            precision = told.precision + factor.T @ bend @ factor
-            values, vectors = np.linalg.eigh(release.slope)
-            seen = vectors[
-                :, values > release.noise_level
-            ]  # elsewhere nothing is told, and the prior leads along curves
-            move = factor @ seen @ seen.T @ np.linalg.solve(precision, told.tilt + factor.T @ gradient)
-            trusted = steps.trusted(move, information, 0.5)
-            arrived = bool(np.allclose(move, trusted))
-            point = point + trusted
-        return releases, arrived
-
-    def _shows_too_little(self, release: Release, prior: Prior) -> bool:
-        """Say whether the slope sees a direction that changes no law of a made-up record: then these miss something."""
-        hidden = hidden_directions(prior.points, release.point, prior.scales)
-        turned = hidden @ release.whitening.inverse.T
-        turned = turned / np.maximum(np.linalg.norm(turned, axis=1, keepdims=True), 1e-30)
-        return bool(np.any(np.sum(turned @ release.slope * turned, axis=1) > 3 * release.noise_level))
+        return last_releases(steps, found, radius, slope_radius, LAST)
 
     def _result(
         self,
@@ -191,9 +160,9 @@ class CentredScores:
         joined: Joined,
         drawn: draws.Draws,
         prior: Prior,
+        last: Last,
         radius: float,
         loss: float,
-        arrived: bool,
         fits: float,
         moved: float,
     ) -> Drawn:
@@ -210,9 +179,9 @@ class CentredScores:
         }
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
         hidden = hidden_directions(prior.points, mean, prior.scales)
-        full = joined.release.full_information(loss)
+        joined, full = last.at(prior, joined, mean), last.without_blind(joined.release.full_information(loss))
         parts, visible = (verdict.variances(joined, bend, full, known) for known in (np.zeros((0, len(mean))), hidden))
-        checks = verdict.Checks(arrived, fits)
+        checks = verdict.Checks(last.arrived, fits)
         quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, {}, checks, [], too_wide=TOO_WIDE)
         named = by_name(drawn.parameters)
         quality = beside_prior(quality, named, prior_draws(self.model))

@@ -32,22 +32,28 @@ class Likelihood:
         with jax.enable_x64(True):
             return np.asarray(self._log_priors(jnp.asarray(positions)))
 
-    def climb(self, start: Matrix, records: Any, weights: Matrix) -> tuple[Matrix, float]:
-        """Return the mode of the posterior of weighted records that a climb from the start ends at, and its height."""
+    def climb(self, start: Matrix, records: Any, weights: Matrix) -> tuple[Matrix, float] | None:
+        """Return the mode of the posterior of weighted records that a climb from the start ends at, and its height.
+
+        None if it leads to where the posterior is not finite: noise may let one rise without end.
+        """
 
         def falling(position: Matrix) -> tuple[float, Matrix]:
             value, slope = self._falling(position, records, weights)
             return float(value), np.asarray(slope, np.float64)
 
+        def curvature(position: Matrix) -> Matrix:
+            found = np.asarray(self._curvature(position, records, weights), np.float64)
+            if not np.isfinite(found).all():
+                raise ValueError("the climb led to where there is no curvature")
+            return found
+
         with jax.enable_x64(True):
-            found = scipy.optimize.minimize(
-                falling,
-                start,
-                jac=True,
-                hess=lambda position: np.asarray(self._curvature(position, records, weights), np.float64),
-                method="trust-exact",
-            )
-        return found.x, -float(found.fun)
+            try:
+                found = scipy.optimize.minimize(falling, start, jac=True, hess=curvature, method="trust-exact")
+            except (ValueError, np.linalg.LinAlgError):
+                return None
+        return (found.x, -float(found.fun)) if np.isfinite(found.x).all() and np.isfinite(found.fun) else None
 
     def curvatures(self, positions: Matrix, records: Any, weights: Matrix) -> Matrix:
         """Return the negative Hessian of the log-posterior of weighted records at each position."""

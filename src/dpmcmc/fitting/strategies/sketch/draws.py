@@ -98,10 +98,14 @@ class Sketched:
 
     def weigh(self, positions: Matrix, log_density: NDArray[np.float64], totals: Matrix) -> Points:
         """Return positions, drawn with that log-density, as points of the posteriors given such sums."""
-        likelihoods = self.sketch.basis(positions) @ np.column_stack([np.full(len(totals), self.num_records), totals]).T
+        sums = np.column_stack([np.full(len(totals), self.num_records), totals])
         fixed = self.sketch.likelihood.log_priors(positions) - log_density
-        values = likelihoods + fixed[:, None]
-        return Points(positions, softmax(np.where(np.isfinite(values), values, -np.inf), axis=0))
+        with np.errstate(over="ignore", invalid="ignore"):  # points far out, which get no weight
+            values = self.sketch.basis(positions) @ sums.T + fixed[:, None]
+        is_finite = np.isfinite(values)
+        if not is_finite.any(axis=0).all():
+            raise ValueError("with the noise of this budget the sketched posterior is nowhere finite")
+        return Points(positions, softmax(np.where(is_finite, values, -np.inf), axis=0))
 
     def _around_modes(self, positions: Matrix) -> tuple[Mixture, Matrix]:
         """Climb from some of the positions; return laws around the modes, and how wide the positions are."""
@@ -114,10 +118,16 @@ class Sketched:
         widest = np.cov(positions, rowvar=False).reshape(positions.shape[1], -1)
         found: list[tuple[float, Matrix, Matrix]] = []
         for start in starts:
-            mode, height = likelihood.climb(start, sketch.anchors, weights)
-            precision = _at_least(likelihood.curvatures(mode[None], sketch.anchors, weights)[0], widest)
+            ended = likelihood.climb(start, sketch.anchors, weights)
+            curvature = None if ended is None else likelihood.curvatures(ended[0][None], sketch.anchors, weights)[0]
+            if ended is None or curvature is None or not np.isfinite(curvature).all():
+                continue
+            mode, height = ended
+            precision = _at_least(curvature, widest)
             if all((mode - other) @ near @ (mode - other) > 1 for _, other, near in found):
                 found.append((height - 0.5 * float(np.linalg.slogdet(precision)[1]), mode, precision))
+        if not found:
+            raise ValueError("with the noise of this budget the sketched posterior has no mode")
         best = max(mass for mass, _, _ in found)
         kept = [(mode, precision) for mass, mode, precision in found if mass > best - FARTHEST]
         factors: list[Matrix] = []
@@ -134,6 +144,8 @@ class Sketched:
         centres = points.positions[_chosen(rng, levelled, CENTRES)]
         weights = np.append(self.num_records, self.total) @ self.sketch.skeleton.to_basis
         curvatures = self.sketch.likelihood.curvatures(centres, self.sketch.anchors, weights)
+        is_finite = np.isfinite(curvatures).all(axis=(1, 2))
+        centres, curvatures = centres[is_finite], curvatures[is_finite]
         widths = [np.linalg.inv(_at_least(curvature, widest)) for curvature in curvatures]
         return Mixture(centres, np.asarray(NARROWER * np.linalg.cholesky(np.stack(widths)), np.float64))
 

@@ -114,7 +114,7 @@ class SketchStrategy:
         except DpmcmcError:
             raise
         except NUMERICAL as error:
-            drawn = prior_draws_instead(self.stages.model, shape, self._settings(paid, {}), error)
+            drawn = prior_draws_instead(self.stages.model, shape, self._settings(paid, {}), error, seed)
         watcher.update(self.num_steps, 1.0)
         return drawn
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from scipy import linalg, stats
+from scipy import linalg, special
 
 from dpmcmc.fitting.strategies.weighted_scores.regression import Group, Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
@@ -51,7 +51,7 @@ class Joined:
     @property
     def p_value(self) -> float:
         """The probability of a larger disagreement, were the answers linear between the points."""
-        return float(stats.chi2.sf(self.disagreement, self.release.dimension))
+        return float(special.chdtrc(self.release.dimension, max(self.disagreement, 0.0)))
 
 
 def join(first: Release, second: Release, moved: Floats | None = None) -> Joined:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, stats
+from scipy import linalg, special
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
@@ -93,7 +93,7 @@ def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, siz
         bent = float(move @ move) ** 2 / size  # answers are linear up to about the square of a move
         noise = one.score_variance + one.slope_sd**2 * float(move @ move)
         covariance += (noise * gain @ gain.T + bent * np.eye(dimension)) / len(before) ** 2
-    return float(stats.chi2.sf(apart @ np.linalg.solve(covariance, apart), dimension))
+    return float(special.chdtrc(dimension, max(apart @ np.linalg.solve(covariance, apart), 0.0)))
 
 
 class Variances(NamedTuple):
