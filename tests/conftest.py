@@ -36,14 +36,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+PATCHING = {"faults", "privacy", "statistical"}
+"""Folders with tests that replace what programs are made of: there every test compiles its own."""
+
+
 @pytest.fixture(autouse=True)
-def own_executables() -> Iterator[None]:
-    """Share no executable between tests: some replace what programs are made of."""
+def own_executables(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Share no executable with tests that replace what programs are made of."""
     from dpmcmc.enclave.core import programs
 
-    programs.SHARED.clear()
+    is_patching = not PATCHING.isdisjoint(request.path.parts)
+    if is_patching:
+        programs.SHARED.clear()
     yield
-    programs.SHARED.clear()
+    if is_patching:
+        programs.SHARED.clear()
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Which tests are long: write tests/long.txt from the times of a whole run.
+"""Which tests are long: write tests/long.txt from the times of a run.
 
     pytest -m "slow or not slow" --junitxml=times.xml ...
     python tests/long.py times.xml
@@ -6,7 +6,8 @@
 `make test` keeps the quickest case of every test function, and all cases that take less than `CASE` seconds; of what
 guards privacy, where cases are mechanisms and attacks, those of less than `CASE_OF_PRIVACY`. The others run in `make
 test-slow`, and so do statistical tests of which even the quickest case takes more than `FUNCTION` seconds, unless they
-are the only ones of what they show. Seconds are those of an idle machine.
+are the only ones of what they show; of every file at least the quickest stays. Seconds are those of an idle machine.
+A run of `make test` alone will do, too: what it did not run stays as it was.
 """
 
 import sys
@@ -14,21 +15,25 @@ from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
 
-CASE, CASE_OF_PRIVACY, FUNCTION = 0.6, 1.2, 12.0
+CASE, CASE_OF_PRIVACY, FUNCTION = 0.4, 0.8, 6.0
 ONLY = ("test_everyday_tables", "test_misfit", "test_stress_rules")
 FOLDER = Path(__file__).parent
+LIST = FOLDER / "long.txt"
 
 
-def long_ones(times: Path) -> list[str]:
-    """Return the long tests of a run, as pytest names them."""
+def long_ones(times: Path, before: list[str]) -> list[str]:
+    """Return the long tests of a run, as pytest names them, and those of before that were not run."""
     functions: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for case in ElementTree.parse(times).iter("testcase"):  # noqa: S314 (pytest wrote it)
         name = f"{case.attrib['classname'].replace('.', '/')}.py::{case.attrib['name']}"
         functions[name.split("[")[0]].append((float(case.attrib["time"]), name))
-    found: list[str] = []
-    for name, cases in functions.items():
+    run = {name for cases in functions.values() for _, name in cases}
+    found = [name for name in before if name not in run]
+    quickest_of_files: dict[str, float] = {}
+    for name, cases in sorted(functions.items(), key=lambda item: min(item[1])):
         quickest, *others = sorted(cases)
-        if quickest[0] > FUNCTION and "/statistical/" in name and not any(only in name for only in ONLY):
+        may_go = quickest[0] > quickest_of_files.setdefault(name.split("::")[0], quickest[0])
+        if may_go and quickest[0] > FUNCTION and "/statistical/" in name and not any(only in name for only in ONLY):
             found.append(quickest[1])
         most = CASE_OF_PRIVACY if name.startswith(("tests/privacy/", "tests/faults/")) else CASE
         found += [case for seconds, case in others if seconds > most]
@@ -36,4 +41,4 @@ def long_ones(times: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    (FOLDER / "long.txt").write_text("\n".join(long_ones(Path(sys.argv[1]))) + "\n")
+    LIST.write_text("\n".join(long_ones(Path(sys.argv[1]), LIST.read_text().splitlines())) + "\n")

@@ -1,4 +1,4 @@
-"""Make the README's picture: the top of the posterior on the page that `make demo` leaves.
+"""Make the picture of docs/report.md: the top of the posterior on the page that `make demo` leaves.
 
     make demo && .venv/bin/python docs/figures/report.py demo/report.html
 

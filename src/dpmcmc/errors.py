@@ -11,6 +11,7 @@
     ├── RunInterrupted         a run was stopped and can be resumed; its charge stands
     ├── ResumeRefused          a run that was stopped cannot go on: other records, another program, no key
     ├── SourceChanged          files, or the answer to a query, are not what they were when they were opened
+    ├── EngineUnavailable      a cluster that holds rows does not answer, or has workers of another kind
     ├── SelectionFailed        no run of a selection gave a result; its charge stands
     ├── AuditError             a program was refused before it read a record; nothing was charged
     │   ├── RecordsRefused     records, or what looks like them, outside a release
@@ -75,6 +76,10 @@ class ResumeRefused(DpmcmcError):
 
 class SourceChanged(DpmcmcError):
     """A source gave other rows than before, or in another order. What was charged stands; nothing more is released."""
+
+
+class EngineUnavailable(DpmcmcError):
+    """A cluster that holds rows does not answer, or cannot go on. What was charged stands; nothing more is released."""
 
 
 class SelectionFailed(DpmcmcError):

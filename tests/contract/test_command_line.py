@@ -1,4 +1,4 @@
-"""The `dpmcmc` command: answers on stdout, errors on stderr with exit code 2 and no traceback."""
+"""The `dpmcmc` command: answers on stdout, errors on stderr with an exit code and no traceback."""
 
 import json
 import os
@@ -203,7 +203,7 @@ def test_demo_goes_from_a_table_to_a_report_until_the_budget_is_used_up(command,
     book.reserve("patients", Gaussian(2.5), what="someone else").settle()
     before = len(book.history())
     code, _, err = command(f"demo --output {target}")
-    assert code == 2
+    assert code == 3
     assert f"has spent epsilon={book.account('patients').epsilon_spent:.6g} of 4" in err
     assert f"{book.account('patients').epsilon_left:.6g} is left" in err
     assert f"delete the folder {str(target)!r} to start anew" in err

@@ -149,14 +149,22 @@ def test_different_placements_multiply() -> None:
     assert A + B in table.cells
 
 
-def test_more_than_64_cells_of_different_placements_are_refused() -> None:
+def test_of_more_than_64_cells_of_different_placements_the_dearest_of_each_are_added() -> None:
     four = [Parallel(Partition.with_random_id(4), {0: A}) for _ in range(4)]
     total = compose(four[:3])
     assert isinstance(total, Parallel)
     assert len(total.cells) == 64
     assert compose([*four[:3], four[0], C]) == total + four[0] + C  # known placements add no cells
-    with pytest.raises(InvalidArgument, match=r"4 different placements .* 256 cells together, more than 64"):
-        _ = total + four[3]
+    assert compose(four) == A * 4 == total + four[3]
+    assert compose([*four, *four, C]) == A * 8 + C
+
+
+def test_cells_that_cannot_be_compared_are_covered_together() -> None:
+    bit = LogisticBit(0.1)
+    mixed = [Parallel(Partition.with_random_id(9), {0: A * 2, 1: A + bit, 5: A}) for _ in range(2)]
+    assert compose(mixed) == (A * 2 + bit) * 2
+    alone = Parallel(mixed[0].partitions[0], {0: A, 1: bit * 2})
+    assert compose([mixed[0], alone, mixed[1]]) == A * 3 + bit * 3 + (A * 2 + bit)  # of one placement, place by place
 
 
 def test_adjacencies() -> None:

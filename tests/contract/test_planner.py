@@ -135,3 +135,17 @@ def test_in_a_shell(monkeypatch, capsys) -> None:
         run()
     assert ended.value.code == 0
     assert "--open" in capsys.readouterr().out
+
+
+def test_passes_are_part_of_the_plan():
+    """Few rows lead no way; many do, and the result is about as good as if every step reads them."""
+    terms = {"epsilon": 1.0, "delta": 1e-9, "num_parameters": 11}
+
+    def error(num_records, passes):
+        return plan_fit("private_laplace", num_records=num_records, passes=passes, **terms).error
+
+    assert error(10**6, None) < 1 < error(10**6, 1)
+    assert 0.9 < error(10**8, 1) / error(10**8, None) < 1.1
+    assert error(10**8, 50) == error(10**8, None)
+    with pytest.raises(InvalidArgument, match="passes=1 must be left out for 'dp_langevin'"):
+        plan_fit("dp_langevin", num_records=10**6, passes=1, **terms)

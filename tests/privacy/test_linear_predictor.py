@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -352,19 +352,21 @@ def extreme(name):
     return *path_of(contribution, facts, queries), queries
 
 
-PROBES = {name: extreme(name) for name in ("logistic", "Poisson", "softmax", "intercept and scale", "two predictors")}
+@cache
+def probes():
+    return [extreme(name) for name in ("logistic", "Poisson", "softmax", "intercept and scale", "two predictors")]
 
 
 @jax.jit
 def integers(slots):
-    return [path.sum(path.prepare(slots), queries, 2) for path, _, queries in PROBES.values()]
+    return [path.sum(path.prepare(slots), queries, 2) for path, _, queries in probes()]
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(VALUES, min_size=D, max_size=D), VALUES)
 def test_one_record_is_within_the_bound_exactly(x, y):
     table = {"x": np.array([x], np.float32), "y": np.array([y], np.float32), "c": np.array([1], np.int32)}
-    for total, (_, lattice, _) in zip(integers(slots_of(table)), PROBES.values(), strict=True):
+    for (_, lattice, _), total in zip(probes(), integers(slots_of(table)), strict=True):
         for chain in to_int64(total):
             assert sum(int(step) ** 2 for step in chain) <= lattice.bound**2
 

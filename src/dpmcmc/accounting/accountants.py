@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from scipy import optimize
 
 from dpmcmc import validation
-from dpmcmc.accounting import gaussian, pld, published, rdp, zcdp
+from dpmcmc.accounting import gaussian, published, rdp, zcdp
 from dpmcmc.accounting.event import (
     AcceptBit,
     Approximation,
@@ -86,11 +86,17 @@ def _by_cell(accountant: Callable[[Event], PrivacyCurve | None]) -> Callable[[Ev
     return curve
 
 
+def _pld_curve(event: Event) -> PrivacyCurve | None:
+    from dpmcmc.accounting import pld  # it loads dp-accounting, which Gaussian releases do without
+
+    return pld.curve(event)
+
+
 ACCOUNTANTS: Mapping[str, Callable[[Event], PrivacyCurve | None]] = {
     "exact": _by_cell(gaussian.curve),
     "zcdp": _by_cell(zcdp.curve),
     "rdp": _by_cell(rdp.curve),
-    "pld": _by_cell(pld.curve),
+    "pld": _by_cell(_pld_curve),
     "moments": _by_cell(published.moments),
     "barker_2019": _by_cell(published.barker_2019),
 }

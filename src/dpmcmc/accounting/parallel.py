@@ -14,7 +14,15 @@ from typing import Any, ClassVar, NamedTuple, cast
 from dpmcmc import validation
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.event import Approximation, Event, Gaussian, RatioApproximation, compose, counts
-from dpmcmc.accounting.partition import Partition, is_cut_from, locate, num_cells, refine
+from dpmcmc.accounting.partition import (
+    MOST_CELLS,
+    Partition,
+    are_too_many,
+    is_cut_from,
+    locate,
+    num_cells,
+    refine,
+)
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 
 _MOST_WORDS = 3
@@ -116,6 +124,8 @@ class Parallel(Event):
         partitions = refine(partition for event in kept for partition in _split(event)[0])
         if not partitions:
             return compose(kept)
+        if are_too_many(partitions):
+            return compose(map(_covering, _by_placement(kept)))
         made: dict[tuple[int, ...], Event] = {}
         rows = list(aligned(partitions, kept))
         for row in rows:
@@ -157,6 +167,9 @@ class Parallel(Event):
         partitions = tuple(Partition.from_dict(one) for one in cast(list[Any], stated))
         if not partitions or refine(partitions) != partitions:
             raise InvalidArgument("the partitions of a Parallel must be sorted, one for each way of numbering places")
+        if are_too_many(partitions):
+            found = num_cells(partitions)
+            raise InvalidArgument(f"the partitions of a Parallel have {found} cells together, more than {MOST_CELLS}")
         if not all(map(_is_group, cast(list[Any], items))):
             raise InvalidArgument("the cells of a Parallel have an 'event' and a list of 'numbers', and nothing else")
         groups = [(Event.from_dict(item["event"]), item["numbers"]) for item in cast(list[Any], items)]
@@ -177,6 +190,22 @@ class Parallel(Event):
 
     def __repr__(self) -> str:
         return f"Parallel({'; '.join(f'{self.words(numbers)}: {event!r}' for event, numbers in self.groups)})"
+
+
+def _by_placement(events: Sequence[Event]) -> Iterable[Event]:
+    """Return events, those that cut the places of one placement alone added up place by place."""
+    groups: dict[Any, list[Event]] = {}
+    for number, event in enumerate(events):
+        own = [partition.numbering for partition in _split(event)[0]]
+        groups.setdefault(own[0] if len(own) == 1 else number, []).append(event)
+    return map(compose, groups.values())
+
+
+def _covering(event: Event) -> Event:
+    """Return an event of all places that costs as much as any cell: its dearest one, or what covers several of them."""
+    cases = [counts(case) for case in dearest(event)]
+    parts = {part for case in cases for part in case}
+    return compose(part * max(case.get(part, 0) for case in cases) for part in parts)
 
 
 def _is_group(item: Any) -> bool:

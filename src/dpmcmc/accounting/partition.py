@@ -1,7 +1,7 @@
 """Public cuts of the places in which records stand.
 
-A place is where a record stands: its position in the table under replace-one, a secret slot elsewhere
-(docs/accounting.md). Neighbours differ in what one place holds, hence in one cell of every partition.
+A place is where a record stands in one placement: in the slots of one vault, say (docs/accounting.md). Neighbours
+differ in what one place holds, hence in one cell of every partition.
 """
 
 import math
@@ -27,10 +27,10 @@ class Partition:
 
     Attributes:
         cuts: 0, then ever larger places, and at last how many places there are.
-        places: which places are cut. Empty for positions in the table itself: they mean the same record in every run
-            under replace-one, and nothing under add-or-remove-one. Otherwise 32 random hexadecimal digits that stand
-            for one way of placing records, such as the slots of one vault: where a record stands under one id says
-            nothing about where it stands under another.
+        places: which places are cut: 32 random hexadecimal digits that stand for one way of placing records, such as
+            the slots of one vault. Where a record stands under one id says nothing about where it stands under another.
+            Empty for positions that whoever books them answers for: that they mean the same record in every run. No
+            vault does; they mean nothing under add-or-remove-one.
     """
 
     cuts: tuple[int, ...]
@@ -86,19 +86,17 @@ def refine(partitions: Iterable[Partition]) -> tuple[Partition, ...]:
     """Return the coarsest partitions of which all given ones are unions: one for each way of numbering places.
 
     Cuts of the same places are taken together. Partitions of different places are not: a record may stand in any cell
-    of each, so that their cells multiply, and soon there are too many.
+    of each, so that their cells multiply, and soon there are too many (`are_too_many`).
     """
     cuts: dict[tuple[str, int], set[int]] = {}
     for partition in partitions:
         cuts.setdefault(partition.numbering, set()).update(partition.cuts)
-    refined = tuple(Partition(tuple(sorted(cuts[which])), which[0]) for which in sorted(cuts))
-    if len(refined) > 1 and num_cells(refined) > MOST_CELLS:
-        raise InvalidArgument(
-            f"partitions of {len(refined)} different placements of the records have {num_cells(refined)} cells "
-            f"together, more than {MOST_CELLS}: a record may stand in any of them; release from all places at once "
-            "instead, which is an event without cells, or cut the same places again"
-        )
-    return refined
+    return tuple(Partition(tuple(sorted(cuts[which])), which[0]) for which in sorted(cuts))
+
+
+def are_too_many(partitions: Sequence[Partition]) -> bool:
+    """Say whether partitions of different places have more cells together than are told apart."""
+    return len(partitions) > 1 and num_cells(partitions) > MOST_CELLS
 
 
 def num_cells(partitions: Iterable[Partition]) -> int:

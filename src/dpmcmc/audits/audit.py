@@ -22,7 +22,7 @@ CONFIDENCE_ERROR = 1e-6
 MOST_CHAINS = 100_000
 """How many runs are made at once."""
 
-CHOSEN_ON = 5
+CHOSEN_ON = 10
 """One in so many rounds of runs is there to choose the set on that is counted in the others, and is not counted."""
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ FARTHEST, BINS = 9.0, 3600
 
 CURSE = 1.0
 """By how many standard deviations counts are taken to be worse than they look: the best of many sets looks too good."""
+
+NORMAL_SHARE = 0.9
+"""How much of the chance of error a set has that is chosen under a normal law; one chosen by counts has the rest."""
 
 
 def clopper_pearson(successes: int, trials: int, error: float) -> tuple[float, float]:
@@ -70,11 +74,24 @@ class Histogram:
         """How many lie at or above each edge between bins."""
         return np.cumsum(self.counts[::-1])[::-1][1:]
 
+    def as_normal(self, variance: float) -> "Expected":
+        """Return what a normal law with the mean of these releases would have, on average."""
+        edges = np.linspace(-FARTHEST, FARTHEST, BINS + 1)
+        return Expected(self.size * stats.norm.sf((edges - self.mean) / math.sqrt(variance)), self.size)
+
     def central(self, order: int) -> float:
         """Return a central moment, up to the fourth."""
         raw = self.moments / self.moments[0]
         signs = [math.comb(order, k) * (-raw[1]) ** (order - k) * raw[k] for k in range(order + 1)]
         return float(sum(signs))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How many releases of a law lie at or above each edge between bins, on average."""
+
+    above: NDArray[np.float64]
+    size: int
 
 
 @dataclass(frozen=True)
@@ -84,15 +101,15 @@ class Tails:
     right: int | None
     left: int | None
 
-    def rates(self, first: Histogram, second: Histogram) -> tuple[int, int, int]:
+    def rates(self, first: "Histogram | Expected", second: "Histogram | Expected") -> tuple[Any, Any, int]:
         """Return how often a guess was right, how often wrong, and of how many releases."""
         right = wrong = trials = 0
         if self.right is not None:
-            right, wrong = int(first.above[self.right]), int(second.above[self.right])
+            right, wrong = first.above[self.right], second.above[self.right]
             trials = min(first.size, second.size)
         if self.left is not None:
-            right += second.size - int(second.above[self.left])
-            wrong += first.size - int(first.above[self.left])
+            right = right + second.size - second.above[self.left]
+            wrong = wrong + first.size - first.above[self.left]
             trials += min(first.size, second.size)
         return right, wrong, trials
 
@@ -116,12 +133,14 @@ def lower_for(tails: Tails, first: Histogram, second: Histogram, delta: float, e
     binomial with the mean chance (Hoeffding 1956), so the same interval holds.
     """
     right, wrong, trials = tails.rates(first, second)
-    often, seldom = clopper_pearson(right, trials, error / 2)[0], clopper_pearson(wrong, trials, error / 2)[1]
+    often, seldom = clopper_pearson(int(right), trials, error / 2)[0], clopper_pearson(int(wrong), trials, error / 2)[1]
     return epsilon_from_rates(often, seldom, delta)  # of two tails both sides are halved, by the number of trials
 
 
-def choose_tails(first: Histogram, second: Histogram, delta: float, error: float, scale: float) -> Tails:
-    """Return the set that promises most, from releases that are not looked at again.
+def choose_tails(
+    first: Histogram | Expected, second: Histogram | Expected, curse: float, delta: float, error: float, scale: float
+) -> Tails:
+    """Return the set that promises most, by releases that are not looked at again or a law in their place.
 
     `scale` is how many times as many releases the bound will be made of: a rarer set is then worth it.
     """
@@ -129,8 +148,8 @@ def choose_tails(first: Histogram, second: Histogram, delta: float, error: float
 
     def promised(tails: Tails) -> float:
         right, wrong, trials = tails.rates(first, second)
-        likely = max(right - CURSE * math.sqrt(right), 0.0) * scale
-        unlikely = (wrong + CURSE * math.sqrt(wrong + 1)) * scale
+        likely = max(right - curse * math.sqrt(right), 0.0) * scale
+        unlikely = (wrong + curse * math.sqrt(wrong + 1)) * scale
         least = likely - quantile * math.sqrt(likely)
         most = unlikely + quantile * math.sqrt(unlikely) + quantile**2 / 2
         return epsilon_from_rates(max(least, 0.0) / (scale * trials), most / (scale * trials), delta)
@@ -141,9 +160,20 @@ def choose_tails(first: Histogram, second: Histogram, delta: float, error: float
 def lower_without_assumption(
     chosen_on: tuple[Histogram, Histogram], counted: tuple[Histogram, Histogram], delta: float, error: float
 ) -> float:
-    """Return a lower bound on epsilon at `delta`: a set chosen on some releases, and counted on others."""
+    """Return a lower bound on epsilon at `delta`: two sets chosen on some releases, and counted on others.
+
+    One is chosen by a normal law with the mean and the variance of these releases: far out, where sets are best, they
+    are too few to choose by. The other is chosen by counts, for whatever is not normal. That the first is chosen under
+    a law assumes nothing of what is then counted; the chances of error add up.
+    """
     scale = counted[0].size / max(chosen_on[0].size, 1)
-    return lower_for(choose_tails(*chosen_on, delta, error, scale), *counted, delta, error)
+    bounds: list[float] = []
+    variance = max((chosen_on[0].central(2) + chosen_on[1].central(2)) / 2, 1e-12)
+    normal = (chosen_on[0].as_normal(variance), chosen_on[1].as_normal(variance))
+    for sides, curse, share in ((normal, 0.0, NORMAL_SHARE), (chosen_on, CURSE, 1 - NORMAL_SHARE)):
+        tails = choose_tails(*sides, curse, delta, share * error, scale)
+        bounds.append(lower_for(tails, *counted, delta, share * error))
+    return max(bounds)
 
 
 def signal(first: Histogram, second: Histogram, error: float) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from dpmcmc.accounting import (
     Gaussian,
     LogisticBit,
     PoissonGaussian,
+    SphericalLaplace,
     noise_for,
 )
 from dpmcmc.audits.pairs import (
@@ -43,6 +44,7 @@ from dpmcmc.enclave.mechanisms import (
     minibatch_log_ratio,
     noisy_count,
     remainder_test,
+    spherical_laplace_sum,
     subsampled_gradient,
 )
 from dpmcmc.enclave.mechanisms import sum as plain
@@ -91,6 +93,24 @@ def sums(epsilon: float, delta: float, adjacency: Adjacency, noise: str, acceler
         accelerate=accelerate,
         path="numbers as arguments" if accelerate else "reference",
     )
+
+
+def spherical_sums(epsilon: float, delta: float, adjacency: Adjacency) -> Pair:
+    """`SphericalLaplaceSum` of the records themselves, seen along the direction in which the tables differ."""
+    coordinates, middle = DIRECTION.size, middle_of(adjacency)
+    spread = (coordinates + 1) ** 0.5  # standard deviation of a coordinate, in scales
+
+    def event(multiplier: float) -> Event:
+        return SphericalLaplace(coordinates, multiplier / spread)
+
+    mechanism = spherical_laplace_sum.SphericalLaplaceSum(1.0, noise_for(event, epsilon, delta) / spread)
+
+    def program(oracle: Any, query: jax.Array) -> jax.Array:
+        noisy = oracle.sum(mechanism, lambda scale, row: scale * row, query)
+        return standardised(noisy, DIRECTION, middle)
+
+    tables = tables_of(adjacency, DIRECTION, -DIRECTION, NOTHING)
+    return Pair("SphericalLaplaceSum", adjacency, tables, program, np.float32(1.0), Law(event))
 
 
 def twice(epsilon: float, delta: float, adjacency: Adjacency, noise: str, how: str) -> Pair:
@@ -318,6 +338,7 @@ def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
                 yield partial(make, epsilon, delta, adjacency, "exact", accelerate)
         for make in (ratios, counts, poisson):
             yield partial(make, epsilon, delta, adjacency, "exact")
+        yield partial(spherical_sums, epsilon, delta, adjacency)
         for how in ("loop", "chains"):
             yield partial(twice, epsilon, delta, adjacency, "exact", how)
         for remainder in (False, True):

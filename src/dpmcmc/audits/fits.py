@@ -31,7 +31,7 @@ class Seen:
             f"{self.runs} runs of each table; claimed epsilon {self.claimed:g} at delta {self.delta:g}\n"
             f"the tables are {self.signal:.3f} standard deviations apart in what the attacker looks at\n"
             f"epsilon is at least {self.lower_no_assumption:.3f} without assumption, {self.lower_trade_off:.3f} if "
-            f"what he looks at is Gaussian, at a confidence of 1 - {self.error:g}"
+            f"what they look at is Gaussian, at a confidence of 1 - {self.error:g}"
         )
 
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from dpmcmc.cli.fit import read_model
-from dpmcmc.cli.options import names_options
+from dpmcmc.cli.options import EXIT_BROKEN, names_options
 from dpmcmc.cli.output import print_table
 from dpmcmc.cli.report import Open, open_page
 from dpmcmc.errors import InvalidArgument
@@ -17,15 +17,12 @@ from dpmcmc.errors import InvalidArgument
 if TYPE_CHECKING:
     from dpmcmc.audits.models import ModelAudit
 
-BROKEN = 6
-"""The exit code where more was seen than is claimed."""
-
 
 @names_options
 def audit(
     model: Annotated[str | None, typer.Option(help="A model in a file, model.py:name.")] = None,
     formula: Annotated[str | None, typer.Option(help='A formula, "y ~ a + b", with --schema and --family.')] = None,
-    schema: Annotated[Path | None, typer.Option(help="What is stated of the columns, a TOML file.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="Schema file (TOML): bounds and categories.")] = None,
     family: Annotated[str | None, typer.Option(help="Of a formula: bernoulli, gaussian, poisson, ...")] = None,
     epsilon: Annotated[float, typer.Option(help="What one release claims.")] = 1.0,
     delta: Annotated[float, typer.Option(help="At which delta.")] = 1e-6,
@@ -52,7 +49,7 @@ def audit(
     if show:
         open_page(page)
     if found.is_broken:
-        raise typer.Exit(BROKEN)
+        raise typer.Exit(EXIT_BROKEN)
 
 
 def _with_records(chosen: Any, schema: Path | None, family: str | None) -> tuple[Any, Any, Any]:

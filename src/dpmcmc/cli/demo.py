@@ -19,7 +19,7 @@ EPSILON = 2.0
 NUM_PATIENTS = 100_000
 FORMULA = "readmitted ~ age + smoker + ward"
 TRUTH = {"intercept": -2.5, "age": 0.03, "smoker": 0.8, "ward[south]": -0.5}
-"""The coefficients by which the patients are made up."""
+"""The coefficients that the patients are simulated with."""
 
 SCHEMA = """\
 # What is known without looking at a row: bounds and categories.
@@ -36,20 +36,20 @@ def demo(
         "demo"
     ),
 ) -> None:
-    """Make up a table, fit a model to it as `dpmcmc fit` does, and write the report. All demos spend one budget."""
+    """Simulate a table, fit a model to it as `dpmcmc fit` does, and write the report. All demos share one budget."""
     data, schema, ledger = output / "patients.csv", output / "patients.toml", f"sqlite:///{output / 'ledger.db'}"
     try:
-        _write_table(data, schema)
+        write_table(data, schema)
         folder = next(place for number in count(1) if not (place := output / "runs" / str(number)).exists())
     except OSError as error:
         raise InvalidArgument(f"--output {str(output)!r} is no folder that can be written: {error.strerror}") from error
-    typer.echo(f"1. A table: {NUM_PATIENTS:,} patients, made up, in {data}; what is stated of it is in {schema}.")
+    typer.echo(f"1. A table: {NUM_PATIENTS:,} synthetic patients in {data}; their schema is {schema}.")
     typer.echo(f"2. A model, and epsilon = {EPSILON:g} of the table's budget, {BUDGET}. At a shell:\n")
     typer.echo(_command(data, schema, ledger, folder))
     try:
         fit(
             FORMULA,
-            data=data,
+            data=str(data),
             schema=schema,
             ledger=ledger,
             epsilon=EPSILON,
@@ -57,10 +57,11 @@ def demo(
             output=folder,
             grant_epsilon=BUDGET.epsilon,
             grant_delta=BUDGET.delta,
+            yes=True,
         )
     except (BudgetExceeded, DatasetExists) as refusal:
         raise type(refusal)(
-            f"{refusal}. A real table has one budget for good; these patients are made up: delete the folder "
+            f"{refusal}. A real table has one budget for good; these patients are synthetic: delete the folder "
             f"{str(output)!r} to start anew"
         ) from refusal
     from dpmcmc.posterior import Posterior
@@ -68,13 +69,13 @@ def demo(
     page = Posterior.load(folder).report(output / "report.html", known=TRUTH)
     spent = float(accounting.epsilon(accounting.Ledger(ledger).account("patients").spent, BUDGET.delta))
     typer.echo(
-        f"\n3. The ledger: epsilon = {spent:.3g} of {BUDGET.epsilon:g} is spent. The next demo goes on from there."
+        f"\n3. The ledger: epsilon = {spent:.3g} of {BUDGET.epsilon:g} is spent. The next demo continues from there."
     )
     typer.echo(f"\nOpen {page}")
 
 
-def _write_table(data: Path, schema: Path) -> None:
-    """Write the table and its schema. The patients are made up, and the same every time: the seed is no secret."""
+def write_table(data: Path, schema: Path) -> None:
+    """Write the table and its schema. The patients are simulated, and the same every time: the seed is no secret."""
     import numpy as np  # what takes a while to load is loaded where it is needed
     import pandas as pd
 

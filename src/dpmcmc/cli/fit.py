@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpmcmc import accounting
-from dpmcmc.accounting import Adjacency, Budget
-from dpmcmc.cli.options import names_options
-from dpmcmc.cli.output import print_table
+from dpmcmc.accounting import Adjacency
+from dpmcmc.cli.budget import account_now, confirm, explained
+from dpmcmc.cli.options import granted, ledger_url, names_options
+from dpmcmc.cli.output import AsJson
+from dpmcmc.cli.result import show, show_plan
 from dpmcmc.errors import InvalidArgument, LedgerUnavailable, RunInterrupted, UnknownDataset
 
 if TYPE_CHECKING:
     from dpmcmc.posterior import Posterior
-
-BAD = 5
-"""The exit code where the verdict is bad."""
-
-SOURCES = ("data", "privacy", "prior")
-"""Where the variance of a number comes from, as columns of a summary."""
 
 IN_A_FILE = re.compile(r"(?P<file>[^~]+\.py):(?P<name>\w+)")
 
@@ -32,18 +28,26 @@ IN_A_FILE = re.compile(r"(?P<file>[^~]+\.py):(?P<name>\w+)")
 @names_options
 def fit(
     model: Annotated[str, typer.Argument(help='A formula, "y ~ a + b", or a NumPyro model in a file, model.py:name.')],
-    data: Annotated[Path, typer.Option(help="The table: CSV, Parquet, Arrow, or a folder of Parquet.")],
-    schema: Annotated[Path, typer.Option(help="What is stated of its columns, a TOML file (`dpmcmc schema new`).")],
-    ledger: Annotated[str, typer.Option(help="The book that pays: sqlite:///FILE or postgresql://...")],
+    data: Annotated[
+        str, typer.Option(help="The table: CSV, Parquet, Arrow; a folder, a pattern such as 'l/*.parquet', a URL.")
+    ],
+    schema: Annotated[Path, typer.Option(help="Schema file (TOML): bounds and categories (`dpmcmc schema new`).")],
+    ledger: Annotated[str, typer.Option(help="Ledger to charge: a file, sqlite:///FILE or postgresql://...")],
     epsilon: Annotated[float, typer.Option(help="What this run may spend.")],
-    delta: Annotated[float | None, typer.Option(help="At which delta; that of the budget unless stated.")] = None,
+    delta: Annotated[float | None, typer.Option(help="At which delta (default: that of the budget).")] = None,
     family: Annotated[
         str | None, typer.Option(help="Of a formula: gaussian, gamma, poisson, ... (docs/formulas.md).")
     ] = None,
     prior: Annotated[list[str] | None, typer.Option(help='Of a formula: "age=normal(0, 1)"; may be repeated.')] = None,
     sampler: Annotated[str, typer.Option(help="auto, or a sampler of docs/fit.md by its name.")] = "auto",
-    chains: Annotated[int, typer.Option(help="Chains, all of which are paid for.")] = 2,
-    steps: Annotated[int | None, typer.Option(help="Steps a chain; what suits the sampler unless stated.")] = None,
+    chains: Annotated[int, typer.Option(help="Chains; each is charged.")] = 2,
+    steps: Annotated[int | None, typer.Option(help="Steps per chain (default: depends on the sampler).")] = None,
+    passes: Annotated[
+        int | None, typer.Option(help="Of a formula: how many times all rows may be read at most.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="A Dask scheduler whose workers hold the rows: tcp://HOST:PORT or tls://...")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="The run folder to write, which must be new.")] = None,
     dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger, if not the file's.")] = None,
     grant_epsilon: Annotated[float | None, typer.Option(help="Grant the table this budget if it has none.")] = None,
@@ -53,22 +57,36 @@ def fit(
         int | None,
         typer.Option(help="Under add_or_remove_one: a stated number of rows, never below the true one."),
     ] = None,
+    rows_keep_place: Annotated[
+        bool, typer.Option("--rows-keep-place", help="State that no value of a row decides where rows stand.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and what it costs.")] = False,
-    even_if_useless: Annotated[bool, typer.Option("--even-if-useless", help="Run it all the same.")] = False,
+    even_if_useless: Annotated[
+        bool, typer.Option("--even-if-useless", help="Run even if the expected error is above 1 posterior SD.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Spend without asking; asked on a terminal only.")] = False,
+    json: AsJson = False,
 ) -> None:
-    """Fit a model to private rows under a budget, and write a run folder that may be published."""
+    """Fit a model to private rows under a budget, and write a run folder that may be published.
+
+    Exit codes: 2 wrong usage, 3 the budget does not suffice, 4 the result would be useless, 5 its verdict is bad.
+    """
     folder = None if dry_run else _new_folder(output)
+    ledger = ledger_url(ledger)
     priors = _priors(prior)
-    grant = _grant(grant_epsilon, grant_delta)
+    grant = granted(grant_epsilon, grant_delta)
     chosen = read_model(model)
-    if not data.exists():  # a grant to the name of no file would stay in the book
-        raise InvalidArgument(f"--data {str(data)!r} cannot be read: no such file or folder")
-    dataset = data.stem if dataset is None else dataset
+    name = _name(data, scheduler)
+    dataset = name if dataset is None else dataset
     book = _book(ledger, dataset, is_for_show=dry_run and grant is not None)
+    if grant is None:
+        with explained(ledger, dataset):
+            accounting.Ledger(ledger).account(dataset)
     # JAX and the rest take a second to load; the other commands do without
     from dpmcmc.enclave.tables import from_table
     from dpmcmc.fitting import prepare_fit, run_in_folder
 
+    client = connected(scheduler)
     records = from_table(
         data,
         schema=schema,
@@ -77,6 +95,8 @@ def fit(
         budget=grant,
         adjacency=adjacency,
         capacity=capacity,
+        client=client,
+        rows_keep_place=rows_keep_place,
     )
     prepared = prepare_fit(
         chosen,
@@ -88,26 +108,51 @@ def fit(
         sampler=sampler,
         num_chains=chains,
         num_steps=steps,
+        passes=passes,
         even_if_useless=even_if_useless,
     )
-    typer.echo(prepared.describe())
+    if not json:
+        typer.echo(prepared.describe())
     if folder is None:
         account = (accounting.Ledger(book) if isinstance(book, str) else book).account(dataset)
-        typer.echo(f"{dataset!r} has spent epsilon = {account.epsilon_spent:.4g} of {account.budget.epsilon:g}.")
-        typer.echo("It fits." if account.admits(prepared.event) else "This run does NOT fit into what is left.")
-        typer.echo("Nothing was charged.")
+        show_plan(prepared, account, json)
         return
+    confirm(yes, epsilon, dataset)
     command: dict[str, Any] = {
         "directory": str(Path.cwd()),
         "model": model,
-        "data": str(data),
+        "data": data,
         "schema": str(schema),
         "ledger": ledger,
         "dataset": dataset,
         "adjacency": adjacency.value,
         "capacity": capacity,
+        "scheduler": scheduler,
+        "rows_keep_place": rows_keep_place,
     }
-    show(run_or_say_how_to_resume(folder, lambda: run_in_folder(prepared, folder, command=command)), folder)
+    with explained(ledger, dataset):
+        posterior = run_or_say_how_to_resume(folder, lambda: run_in_folder(prepared, folder, command=command))
+    show(posterior, folder, account_now(ledger, dataset), json)
+
+
+def _name(data: str, scheduler: str | None) -> str:
+    """Return the name of a table in the ledger; a file of this machine that is not there is refused."""
+    from dpmcmc.enclave.sources.opening import check_there, is_plain, name_of  # PyArrow takes a while to load
+
+    if scheduler is None and is_plain(data) and not Path(data).exists():  # a grant to no file would stay in the ledger
+        raise InvalidArgument(f"--data {data!r} cannot be read: no such file or folder")
+    if scheduler is None:
+        check_there(data)
+    return name_of(data)
+
+
+def connected(scheduler: str | None) -> Any:
+    """Return a client of a Dask scheduler, if one is named."""
+    if scheduler is None:
+        return None
+    from dpmcmc.enclave.engines.dask import connect
+
+    return connect(scheduler)
 
 
 def _new_folder(output: Path | None) -> Path:
@@ -131,14 +176,6 @@ def _priors(stated: list[str] | None) -> dict[str, str] | None:
     if wrong is not None:
         raise InvalidArgument(f'--prior {wrong!r} must be NAME=PRIOR, such as "age=normal(0, 1)"')
     return {name.strip(): prior.strip() for name, _, prior in parts} or None
-
-
-def _grant(epsilon: float | None, delta: float | None) -> Budget | None:
-    if epsilon is None and delta is None:
-        return None
-    if epsilon is None or delta is None:
-        raise InvalidArgument("a budget is granted with --grant-epsilon and --grant-delta together; give both")
-    return Budget(epsilon, delta)
 
 
 def read_model(stated: str) -> Any:
@@ -181,7 +218,7 @@ def _without_bytecode() -> Generator[None]:
 
 
 def _book(url: str, dataset: str, is_for_show: bool) -> "accounting.Ledger | str":
-    """Return the book that pays; where a grant is only for show and nothing is known yet, one that leaves no trace."""
+    """Return the ledger to charge; where a grant is only for show and nothing is known, one that leaves no trace."""
     if not is_for_show:
         return url
     try:
@@ -202,27 +239,3 @@ def run_or_say_how_to_resume(folder: Path, run: Callable[[], "Posterior"]) -> "P
     except KeyboardInterrupt:
         typer.echo(f"dpmcmc: stopped at once; `dpmcmc resume {folder}` goes on, and pays nothing further", err=True)
     raise typer.Exit(130)
-
-
-def show(posterior: "Posterior", folder: Path) -> None:
-    """Print the summary of a run, what it guarantees, and where it is."""
-    summary = posterior.summary()
-    if (summary["verdict"].to_numpy() == "good").all():
-        summary = summary.drop(columns="verdict")  # the last line says so
-    columns = [str(column) for column in summary.columns]
-    cells = zip(summary.index, summary.to_numpy(), strict=True)
-    rows = [[str(name), *(_cell(*each) for each in zip(columns, row, strict=True))] for name, row in cells]
-    print_table("Posterior", ["parameter", *columns], rows)
-    typer.echo(posterior.certificate.statement)
-    typer.echo(f"The run is in {folder}: draws, summary, certificate, settings, report.html.")
-    typer.echo(posterior.quality.words)
-    if posterior.quality.verdict == "bad":
-        raise typer.Exit(BAD)
-
-
-def _cell(column: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if column in SOURCES:
-        return f"{100 * value:.0f}%"
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

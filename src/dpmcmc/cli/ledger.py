@@ -1,17 +1,23 @@
-"""``dpmcmc ledger``: the book of privacy budgets."""
+"""``dpmcmc ledger``: the ledger of privacy budgets."""
 
-from typing import Annotated, TypeAlias
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from dpmcmc import accounting
-from dpmcmc.accounting import Adjacency, Budget
+from dpmcmc.accounting import Adjacency, Budget, Event
+from dpmcmc.cli.budget import largest_run, rounded_down
+from dpmcmc.cli.options import ledger_url
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.errors import InvalidArgument
 
-app = typer.Typer(help="The book of privacy budgets.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from dpmcmc.accounting.ledger.account import Entry
 
-Url: TypeAlias = Annotated[str, typer.Argument(help="sqlite:///FILE or postgresql://USER@HOST/DATABASE")]
+app = typer.Typer(help="The ledger of privacy budgets.", no_args_is_help=True)
+
+Url: TypeAlias = Annotated[str, typer.Argument(help="A file, sqlite:///FILE or postgresql://USER@HOST/DATABASE")]
 OneDataset: TypeAlias = Annotated[str | None, typer.Option("--dataset", help="Only this dataset.")]
 
 
@@ -27,9 +33,9 @@ def init(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Make a ledger, or add a dataset to one that is there."""
+    """Create a ledger, or add a dataset to an existing one."""
     budget = _budget(dataset, epsilon, delta)
-    ledger = accounting.Ledger.create(url)
+    ledger = accounting.Ledger.create(ledger_url(url))
     if dataset is not None and budget is not None:
         ledger.register(dataset, budget, adjacency, adaptive=adaptive)
     _show(ledger, dataset, json)
@@ -37,30 +43,39 @@ def init(
 
 @app.command()
 def show(url: Url, dataset: OneDataset = None, json: AsJson = False) -> None:
-    """What each dataset may spend, and what is left of it."""
-    _show(accounting.Ledger(url), dataset, json)
+    """What each dataset may spend, what is spent, and how large one more run may be."""
+    _show(accounting.Ledger(ledger_url(url)), dataset, json)
 
 
 @app.command()
 def history(url: Url, dataset: OneDataset = None, json: AsJson = False) -> None:
-    """Every entry: who did what when, and what it released."""
-    entries = accounting.Ledger(url).history(dataset)
+    """Every entry in one line: when, who, what, its epsilon, and what was spent in all after it."""
+    book = accounting.Ledger(ledger_url(url))
+    entries = book.history(dataset)
     if json:
         print_json([entry.to_dict() for entry in entries])
         return
-    rows = [
-        [
-            str(entry.number),
-            entry.when,
-            entry.who,
-            entry.kind,
-            entry.dataset,
-            entry.what,
-            str(entry.budget or entry.event),
-        ]
-        for entry in entries
-    ]
-    print_table("Ledger history", ["entry", "when (UTC)", "who", "kind", "dataset", "what", "terms"], rows)
+    budgets = {name: book.account(name).budget for name in {entry.dataset for entry in entries}}
+    for entry, total in zip(entries, totals(entries), strict=True):
+        typer.echo(_line(entry, total, budgets[entry.dataset]))
+
+
+def totals(entries: "list[Entry]") -> Iterator[Event]:
+    """Return what a dataset had spent or reserved after each entry; settling replaces what was reserved."""
+    charged: dict[tuple[str, str | None], Event] = {}
+    for entry in entries:
+        if entry.event is not None:
+            charged[entry.dataset, entry.run] = entry.event
+        yield accounting.compose(event for (dataset, _), event in charged.items() if dataset == entry.dataset)
+
+
+def _line(entry: "Entry", total: Event, budget: Budget) -> str:
+    when = entry.when[:16].replace("T", " ")
+    head = f"#{entry.number} {when} {entry.who} {entry.kind} {entry.dataset}: {entry.what}"
+    if entry.event is None:
+        return f"{head}, epsilon {budget.epsilon:g} at delta {budget.delta:g}, {entry.adjacency.words}"
+    own, spent = (float(accounting.epsilon(event, budget.delta)) for event in (entry.event, total))
+    return f"{head}, epsilon {own:.4g} -> spent {spent:.4g} of {budget.epsilon:g}"
 
 
 def _budget(dataset: str | None, epsilon: float | None, delta: float | None) -> Budget | None:
@@ -74,7 +89,7 @@ def _budget(dataset: str | None, epsilon: float | None, delta: float | None) -> 
 def _show(ledger: "accounting.Ledger", dataset: str | None, as_json: bool) -> None:
     accounts = [ledger.account(name) for name in ([dataset] if dataset is not None else ledger.datasets())]
     if as_json:
-        print_json([account.to_dict() for account in accounts])
+        print_json([{**account.to_dict(), "largest_run": largest_run(account)} for account in accounts])
         return
     rows = [
         [
@@ -84,9 +99,11 @@ def _show(ledger: "accounting.Ledger", dataset: str | None, as_json: bool) -> No
             account.adjacency.words,
             f"{account.epsilon_spent:.4g}",
             f"{account.epsilon_left:.4g}",
+            rounded_down(largest_run(account)),
             str(len(account.standing)),
         ]
         for account in accounts
     ]
-    columns = ["dataset", "epsilon", "delta", "adjacency", "spent", "left", "runs not settled"]
-    print_table("Ledger", columns, rows, caption="" if rows else "no dataset is registered yet")
+    columns = ["dataset", "epsilon", "delta", "adjacency", "spent", "left", "next run", "open"]
+    caption = "next run: about the largest epsilon that fits, for epsilons do not add up. open: runs not settled."
+    print_table("Ledger", columns, rows, caption=caption if rows else "no dataset is registered yet")

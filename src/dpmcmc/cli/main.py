@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from dpmcmc.cli import audit, demo, epsilon, fit, ledger, plan, predict, report, reproduce, resume, schema, verify
+from dpmcmc.cli.options import exit_code
 from dpmcmc.errors import DpmcmcError
 
 app = typer.Typer(
     help="Bayesian posterior sampling under differential privacy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 app.command(name="demo")(demo.demo)
 app.command(name="fit")(fit.fit)
@@ -45,9 +45,9 @@ def options(
 
 
 def run() -> None:
-    """Run the command; an error that dpmcmc raised on purpose is one line on stderr and exit code 2."""
+    """Run the command; an error that dpmcmc raised on purpose is one line on stderr and an exit code that says what."""
     try:
         app()
     except DpmcmcError as error:
         typer.echo(f"dpmcmc: {error}", err=True)
-        sys.exit(2)
+        sys.exit(exit_code(error))

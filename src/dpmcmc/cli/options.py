@@ -6,7 +6,10 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from dpmcmc.accounting import Budget
-from dpmcmc.errors import DpmcmcError, InvalidArgument
+from dpmcmc.errors import BudgetExceeded, BudgetUnreachable, DpmcmcError, InvalidArgument
+
+EXIT_REFUSED, EXIT_BUDGET, EXIT_USELESS, EXIT_BAD, EXIT_BROKEN = 2, 3, 4, 5, 6
+"""Exit codes: refused or failed with a message, no budget, a useless plan, a bad verdict, a broken claim."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -14,9 +17,13 @@ Result = TypeVar("Result")
 OPTIONS = {
     "even_if_useless": "--even-if-useless",
     "family": "--family",
+    "client": "--scheduler",
     "num_chains": "--chains",
     "num_steps": "--steps",
+    "passes": "--passes",
     "priors": "--prior",
+    "rows_keep_place": "--rows-keep-place",
+    "scheduler": "--scheduler",
     "capacity": "--capacity",
     "sampler": "--sampler",
     "schema": "--schema",
@@ -24,12 +31,28 @@ OPTIONS = {
 }
 """The options of the shell by the arguments that they become."""
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # of two letters or more: C: is a drive
+
+_FIRST_ARGUMENT = re.compile(r"^(epsilon|delta)=")
+
 _ARGUMENT = re.compile(rf"(?<![\w.'-])({'|'.join(OPTIONS)})=(True|None )?")
 
 
 def in_words_of_the_shell(message: str) -> str:
     """Name options where a message names arguments: ``num_chains=0`` becomes ``--chains 0``."""
     return _ARGUMENT.sub(lambda found: OPTIONS[found[1]] + ("" if found[2] == "True" else " "), message)
+
+
+def exit_code(error: DpmcmcError) -> int:
+    """Return the exit code for an error that was raised on purpose."""
+    if isinstance(error, BudgetExceeded):
+        return EXIT_BUDGET
+    return EXIT_USELESS if isinstance(error, BudgetUnreachable) else EXIT_REFUSED
+
+
+def ledger_url(stated: str) -> str:
+    """Return the URL of a ledger; a path is that of an SQLite file."""
+    return stated if _SCHEME.match(stated) else f"sqlite:///{stated}"
 
 
 def granted(epsilon: float | None, delta: float | None) -> Budget | None:
@@ -48,6 +71,9 @@ def names_options(command: Callable[Parameters, Result]) -> Callable[Parameters,
     def called(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
         try:
             return command(*arguments, **options)
+        except InvalidArgument as error:  # its message starts with the argument; others speak of budgets and prices
+            words = _FIRST_ARGUMENT.sub(lambda found: f"--{found[1]} ", str(error))
+            raise type(error)(in_words_of_the_shell(words)) from error
         except DpmcmcError as error:
             raise type(error)(in_words_of_the_shell(str(error))) from error
 

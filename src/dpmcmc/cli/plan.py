@@ -16,11 +16,11 @@ app = typer.Typer(help="What a budget buys: how many steps, how much noise, how 
 
 Epsilon: TypeAlias = Annotated[float, typer.Option(help="At least 0.")]
 Delta: TypeAlias = Annotated[float, typer.Option(help="Strictly between 0 and 1.")]
-Chains: TypeAlias = Annotated[int, typer.Option(help="Chains; each is paid for.", min=1)]
+Chains: TypeAlias = Annotated[int, typer.Option(help="Chains; each is charged.", min=1)]
 Relation: TypeAlias = Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")]
 NoiseRatio: TypeAlias = Annotated[float, typer.Option(help="Noise multiplier of the log-likelihood ratio.")]
 HideRatio: TypeAlias = Annotated[bool, typer.Option("--hide-ratio", help="Release only the accept decisions: cheaper.")]
-BatchSize: TypeAlias = Annotated[int, typer.Option(help="Records a batch.")]
+BatchSize: TypeAlias = Annotated[int, typer.Option(help="Records per batch.")]
 Population: TypeAlias = Annotated[int, typer.Option(help="Records in all.")]
 
 
@@ -53,6 +53,7 @@ def fit(
     sampler: Annotated[str, typer.Option(help="A sampler of docs/fit.md by its name.")] = "private_laplace",
     chains: Chains = 2,
     adjacency: Relation = Adjacency.REPLACE_ONE,
+    passes: Annotated[int | None, typer.Option(help="How many times all rows may be read at most.", min=1)] = None,
     json: AsJson = False,
 ) -> None:
     """What `dpmcmc fit` would do with a budget, from the numbers of records and parameters alone."""
@@ -66,6 +67,7 @@ def fit(
         num_parameters=parameters,
         num_chains=chains,
         adjacency=adjacency,
+        passes=passes,
     )
     if answer is None:
         raise BudgetUnreachable(f"no noise keeps {sampler} within epsilon = {epsilon:g}, delta = {delta:g}")
@@ -103,7 +105,7 @@ def dp_hmc(
     delta: Delta,
     noise_ratio: NoiseRatio,
     noise_gradient: Annotated[float, typer.Option(help="Noise multiplier of the gradients.")],
-    leapfrog: Annotated[int, typer.Option(help="Leapfrog steps a trajectory.", min=1)],
+    leapfrog: Annotated[int, typer.Option(help="Leapfrog steps per trajectory.", min=1)],
     reuse_gradients: Annotated[
         bool, typer.Option("--reuse-gradients", help="Keep the gradient where two trajectories meet.")
     ] = False,
@@ -179,7 +181,7 @@ def dp_sgld(
 def _answer(
     sampler: str, cost: Cost, epsilon: float, delta: float, chains: int, adjacency: Adjacency, as_json: bool
 ) -> None:
-    """Print the steps a chain under each accountant that can bound the sampler, and under the tight one."""
+    """Print the steps per chain under each accountant that can bound the sampler, and under the tight one."""
     per_step, once = cost.per_step * chains, cost.once * chains
     steps: dict[str, int] = {}
     for name in ("tight", *accounting.ACCOUNTANTS):

@@ -1,4 +1,4 @@
-"""``dpmcmc report``: the page of a run, made again from its folder."""
+"""``dpmcmc report``: the page of a run, rebuilt from its folder."""
 
 import webbrowser
 from pathlib import Path
@@ -11,9 +11,7 @@ Open: TypeAlias = Annotated[bool, typer.Option("--open", help="Show it in a brow
 
 def report(
     folder: Annotated[Path, typer.Argument(help="The run folder, as `dpmcmc fit --output` wrote it.")],
-    output: Annotated[
-        Path | None, typer.Option(help="The page to write; report.html in the folder unless stated.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="The page to write; default: report.html in the folder.")] = None,
     show: Open = False,
 ) -> None:
     """Write the page of a run: everything on it comes from the run folder, and may be published with it."""

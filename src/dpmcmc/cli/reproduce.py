@@ -1,4 +1,4 @@
-"""``dpmcmc reproduce``: the figures and tables of the literature, made again from a clone."""
+"""``dpmcmc reproduce``: reproduces figures and tables of the literature, from a clone."""
 
 import os
 import sys
@@ -16,16 +16,16 @@ def reproduce(
     targets: Annotated[list[str] | None, typer.Argument(help="A figure, dp-hmc/figure-1, or a paper, dp-hmc.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All figures and tables of all papers.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="At reduced size: does it run. Into a folder apart.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="List what can be made again.")] = False,
+    show: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what an earlier run has finished.")] = False,
     finished: Annotated[bool, typer.Option("--finished", help="Run nothing: show what is finished so far.")] = False,
-    workers: Annotated[int | None, typer.Option(help="Processes; as many as cores unless stated.", min=1)] = None,
-    minutes: Annotated[float | None, typer.Option(help="Give up then what is not finished.", min=0.0)] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes (default: one per core).", min=1)] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.", min=0.0)] = None,
     together: Annotated[
         int, typer.Option(help="Repeats of one setting that go into one program: for an accelerator.", min=1)
     ] = 1,
 ) -> None:
-    """Make figures and tables of the literature again: runs, goes on where it was stopped, and writes what it found."""
+    """Reproduce figures and tables of the literature: runs, resumes where it was stopped, and writes what it found."""
     catalogue = _machinery("catalogue")
     if show:
         rows = [[f"{paper.name}/{target.name}", target.title] for paper, target in _every(catalogue)]

@@ -1,4 +1,4 @@
-"""``dpmcmc resume``: go on with a run that was stopped."""
+"""``dpmcmc resume``: resume an interrupted run."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpmcmc.cli.fit import read_model, run_or_say_how_to_resume, show
+from dpmcmc.cli.fit import connected, read_model, run_or_say_how_to_resume, show
 from dpmcmc.errors import InvalidArgument, ResumeRefused
 
 
@@ -15,13 +15,17 @@ def resume(
     stop: Annotated[
         bool, typer.Option("--stop", help="Finish it where it is, and give back what was not used.")
     ] = False,
+    scheduler: Annotated[
+        str | None, typer.Option(help="The Dask scheduler, where it has another address than when the run was begun.")
+    ] = None,
 ) -> None:
-    """Go on with a run that was stopped, by Ctrl-C or otherwise; it is not charged again."""
+    """Resume an interrupted run, stopped by Ctrl-C or otherwise; it is not charged again."""
     if not folder.is_dir():
         raise InvalidArgument(f"{str(folder)!r} is no run folder: no such folder")
     folder = folder.resolve()
     # JAX and the rest take a second to load; the other commands do without
     from dpmcmc import fitting
+    from dpmcmc.cli.budget import account_now
     from dpmcmc.enclave import Journal
     from dpmcmc.enclave.tables import from_table
     from dpmcmc.posterior import Posterior
@@ -41,13 +45,15 @@ def resume(
         raise ResumeRefused(f"{command['directory']!r}, where the run was begun, is gone: {error.strerror}") from error
     model = read_model(command["model"])
     records = from_table(
-        Path(command["data"]),
+        command["data"],
         schema=Path(command["schema"]),
         ledger=command["ledger"],
         dataset=command["dataset"],
         adjacency=command["adjacency"],
         capacity=command["capacity"],
+        client=connected(scheduler or command.get("scheduler")),
+        rows_keep_place=command.get("rows_keep_place", False),
     )
     chosen = None if isinstance(model, str) else model
     posterior = run_or_say_how_to_resume(folder, lambda: fitting.resume(folder, records, chosen, stop=stop))
-    show(posterior, folder)
+    show(posterior, folder, account_now(command["ledger"], command["dataset"]))

@@ -9,6 +9,7 @@ import typer
 from dpmcmc.cli import schema_audit
 from dpmcmc.cli.options import names_options
 from dpmcmc.cli.output import AsJson, print_json, print_table
+from dpmcmc.cli.skeleton import skeleton
 from dpmcmc.column import Column
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
@@ -16,7 +17,7 @@ from dpmcmc.schema import Schema
 if TYPE_CHECKING:
     from dpmcmc.enclave.tables.names import Comparison
 
-app = typer.Typer(help="What is stated about the columns of a table, in a TOML file.", no_args_is_help=True)
+app = typer.Typer(help="Schemas: bounds and categories of a table's columns, in a TOML file.", no_args_is_help=True)
 app.command(name="audit")(schema_audit.audit)
 
 Output: TypeAlias = Annotated[
@@ -37,28 +38,37 @@ INFERRED = """\
 """
 WHY_NOT = (
     "schema infer reads bounds and categories off the rows, and what is read off private rows tells about them: the "
-    "highest income is somebody's. If the file is public (an earlier release, made-up rows) say so with "
+    "highest income is somebody's. If the file is public (an earlier release, synthetic rows) say so with "
     "--public-data FILE; if it is not, state what the data dictionary says with `dpmcmc schema new --columns ...`"
 )
 
 
 @app.command()
+@names_options
 def new(
     columns: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="name:number:LOWER:UPPER, name:integer:LOWER:UPPER, name:boolean or name:category:A|B|C, with commas "
             "between; further facts as :missing=indicator:fill=25:unit=kg, or :true=ja:false=nein."
         ),
-    ],
+    ] = None,
+    from_header: Annotated[
+        Path | None, typer.Option(help="Instead: a file whose column names, and no rows, become a schema to fill in.")
+    ] = None,
     output: Output = None,
     person: Person = None,
     max_rows: MaxRows = 1,
     delimiter: Delimiter = "",
     decimal: Decimal = "",
 ) -> None:
-    """Write a schema from a data dictionary. No data are opened."""
-    stated = [_column(each) for each in columns.split(",") if each.strip()]
+    """Write a schema from a data dictionary, without opening data; or one to fill in, from the names of a file."""
+    if (columns is None) == (from_header is None):
+        raise InvalidArgument("say what the columns are: --columns, or --from-header FILE for a schema to fill in")
+    if from_header is not None:
+        _write_skeleton(skeleton(from_header, delimiter, decimal), output)
+        return
+    stated = [_column(each) for each in str(columns).split(",") if each.strip()]
     names = [name for name, _ in stated]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -209,12 +219,25 @@ def _write(schema: Schema, output: Path | None, header: str) -> None:
     if output is None:
         typer.echo(text, nl=False)
         return
+    _write_new(output, text)
+    typer.echo(f"wrote {output}: {len(schema.columns)} columns")
+
+
+def _write_new(output: Path, text: str) -> None:
     _refuse_to_overwrite(output)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InvalidArgument(f"--output {str(output)!r} cannot be written: {error.strerror}") from error
-    typer.echo(f"wrote {output}: {len(schema.columns)} columns")
+
+
+def _write_skeleton(text: str, output: Path | None) -> None:
+    """Write a schema to fill in to a new file, or print it."""
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    _write_new(output, text)
+    typer.echo(f"wrote {output}: fill it in, then `dpmcmc schema check {output}`. No row was read.")
 
 
 def _facts(column: Column) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpmcmc.accounting import Adjacency
-from dpmcmc.cli.options import granted, names_options
+from dpmcmc.cli.options import granted, ledger_url, names_options
 from dpmcmc.cli.output import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def audit(
     schema: Annotated[Path, typer.Argument(help="The TOML file.")],
     data: Annotated[Path, typer.Option(help="The table: CSV, Parquet, Arrow, or a folder of Parquet.")],
-    ledger: Annotated[str, typer.Option(help="The ledger to charge: sqlite:///FILE or postgresql://...")],
+    ledger: Annotated[str, typer.Option(help="Ledger to charge: a file, sqlite:///FILE or postgresql://...")],
     epsilon: Annotated[float, typer.Option(help="What the audit may spend; 0.1 is enough for most tables.")],
-    delta: Annotated[float | None, typer.Option(help="At which delta; that of the budget unless stated.")] = None,
+    delta: Annotated[float | None, typer.Option(help="At which delta (default: that of the budget).")] = None,
     dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger, if not the file's.")] = None,
     grant_epsilon: Annotated[float | None, typer.Option(help="Grant the table this budget if it has none.")] = None,
     grant_delta: Annotated[float | None, typer.Option(help="The delta of that budget.")] = None,
@@ -38,7 +38,7 @@ def audit(
         schema,
         epsilon=epsilon,
         delta=delta,
-        ledger=ledger,
+        ledger=ledger_url(ledger),
         dataset=dataset,
         budget=grant,
         adjacency=adjacency,

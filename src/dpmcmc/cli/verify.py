@@ -1,4 +1,4 @@
-"""``dpmcmc verify``: every number of a certificate computed again, with proof."""
+"""``dpmcmc verify``: every number of a certificate recomputed, with proof."""
 
 import tomllib
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpmcmc import accounting
+from dpmcmc.cli.options import ledger_url
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.errors import InvalidArgument
 
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 def verify(
     certificate: Annotated[Path, typer.Argument(help="certificate.json, or the run folder that it is in.")],
     ledger: Annotated[
-        str | None, typer.Option(help="Hold it against this book as well: sqlite:///FILE or postgresql://...")
+        str | None, typer.Option(help="Compare with this ledger as well: a file, sqlite:///FILE or postgresql://...")
     ] = None,
     run: Annotated[
-        str | None, typer.Option(help="The run's name in the book; that of config.toml beside it unless stated.")
+        str | None, typer.Option(help="The run's name in the ledger (default: that of config.toml beside it).")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Compute every number of a certificate again in ball arithmetic; refuse it if anything does not agree."""
+    """Recompute every number of a certificate in ball arithmetic; refuse it if anything does not agree."""
     from dpmcmc import verification  # loads Arb, for which the other commands do not wait
 
     file = certificate / "certificate.json" if certificate.is_dir() else certificate
@@ -36,7 +37,7 @@ def verify(
     booked = None
     if ledger is not None:
         named = run if run is not None else _run_beside(file)
-        booked = verification.hold_against(found.certificate, accounting.Ledger(ledger), named)
+        booked = verification.hold_against(found.certificate, accounting.Ledger(ledger_url(ledger)), named)
     if json:
         print_json(_plain(found, booked))
         return

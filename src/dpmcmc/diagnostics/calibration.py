@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from dpmcmc import validation
 from dpmcmc.diagnostics.arguments import Array, Draws, Sample, generator, read
@@ -59,6 +58,8 @@ class Calibration:
 
     def uniformity(self) -> pd.Series:
         """Return for each coordinate the chance of ranks at least as far from uniform (Kolmogorov and Smirnov)."""
+        from scipy import stats
+
         found = [float(stats.kstest(ranks, "uniform").pvalue) for ranks in self.ranks.T]
         return pd.Series(found, index=list(self.labels), name="p_value")
 

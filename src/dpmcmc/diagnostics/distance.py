@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import wasserstein_distance
 
 from dpmcmc import validation
 from dpmcmc.diagnostics.arguments import Array, Draws, generator, read, read_pair
@@ -58,6 +57,8 @@ def sliced_wasserstein(draws: Draws, reference: Draws, num_projections: int, rng
     first, second = (sample.pooled for sample in read_pair(draws, reference))
     directions = rng.normal(size=(num_projections, first.shape[1]))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    from scipy.stats import wasserstein_distance
+
     return float(np.mean([wasserstein_distance(first @ u, second @ u) for u in directions]))
 
 

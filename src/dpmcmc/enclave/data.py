@@ -54,6 +54,8 @@ class PrivateData(Vault):
         accelerate: whether faster ways to add records up may be taken, which certificates name; else the reference.
         extra_mechanisms: classes of mechanisms without a proof of this library that the owner accepts; for tests.
         schema: what the owner stated of the columns, where the records come from a table (`from_table`).
+        rows_keep_place: of records that are read chunk by chunk, the owner's statement that no value of a row decides
+            where rows stand: one that is replaced leaves all others in place. Shards of such records need it.
     """
 
     __slots__ = ()
@@ -72,6 +74,8 @@ class PrivateData(Vault):
         chunk_size: int = CHUNK_SIZE,
         in_memory: bool | None = None,
         scratch: str | os.PathLike[str] | None = None,
+        client: Any = None,
+        rows_keep_place: bool = False,
     ) -> "PrivateData":
         """Put a table into a vault. What pays for it is found, or refused, before a row is read.
 
@@ -90,6 +94,11 @@ class PrivateData(Vault):
             in_memory: whether all rows are held in memory, or read chunk by chunk in every pass. If None, files that
                 would take more than a part of the machine's memory are read chunk by chunk; docs/scale.md says more.
             scratch: a folder in which rows that are read chunk by chunk are staged once, in private.
+            client: a `dask.distributed.Client`: the workers of its cluster read the files, hold the rows and add up.
+            rows_keep_place: the owner's statement that no value of a row decides where rows stand in the source: one
+                that is replaced leaves all others in place. So it is where rows are appended as they come, and not
+                where they are sorted by age or by name. Shards of rows that are read chunk by chunk need it; rows in
+                memory are shuffled.
         """
         from dpmcmc.enclave.tables.vault import from_table
 
@@ -104,6 +113,8 @@ class PrivateData(Vault):
             chunk_size=chunk_size,
             in_memory=in_memory,
             scratch=scratch,
+            client=client,
+            rows_keep_place=rows_keep_place,
         )
 
     @property
@@ -121,6 +132,8 @@ class PrivateData(Vault):
         facts, stated = self._facts, list[str]()
         if facts.adjacency is Adjacency.ADD_OR_REMOVE_ONE:
             stated.append(f"the table has at most {facts.size} records, whatever happens")
+        if not self.is_in_memory:
+            stated.append("no value of a row decides where rows stand: one that is replaced leaves all others in place")
         if facts.extra_mechanisms:
             names = ", ".join(sorted(kind.__name__ for kind in facts.extra_mechanisms))
             stated.append(f"mechanisms without a proof of this library do what they say: {names}")
@@ -168,7 +181,7 @@ class PrivateData(Vault):
             compiling: dict[Any, Future[Any]] = {}
             for one in priced:
                 if one.compile not in compiling:  # some share an executable
-                    one.text()
+                    one.lower()
                     compiling[one.compile] = pool.submit(one.compile)
             for each in compiling.values():
                 each.result()
@@ -182,11 +195,15 @@ class PrivateData(Vault):
         """
         if type(journal) is not Journal:  # it says what the noise is, and what was spent
             raise InvalidArgument(f"journal is a {type(journal).__name__}; expected a dpmcmc.enclave.Journal, as it is")
+        self._check_alone("a run that may be resumed")
         event, leaves = genuine(event, with_cells=True), self._in_order()
-        journal.recognise(leaves, _stated(self._facts, self.unit), self._placement.words)
-        if self._is_shuffled and self._seed != journal.places:
+        journal.recognise(
+            leaves, _stated(self._facts, self.unit), getattr(self._placement, "machines", self._placement.words)
+        )
+        seed = None if self._seed is None else journal.places(self._seed)
+        if seed != self._seed:
             before = self._facts.places
-            self._stand(leaves, journal.places)
+            self._stand(leaves, seed)
             event = _at_places(event, before, self._facts.places)
         reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
         paid = ResumableRun(event, self._ready, journal, reservation=reservation)
@@ -213,6 +230,7 @@ class PrivateData(Vault):
         The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
         secret. select.md has the proof.
         """
+        self._check_alone("a selection")
         attempts = [Attempt(genuine(attempt.event), attempt.run) for attempt in attempts]  # each is asked once
         price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
         charge = price if insecure_seed is None else price + NonPrivate()
@@ -227,6 +245,10 @@ class PrivateData(Vault):
         finally:
             settle(reservation, charge)
         return best
+
+    def _check_alone(self, what: str) -> None:
+        if self._placement.num_processes > 1:
+            raise InvalidArgument(f"{what} is for one process; leave out devices= of others, or make a plain run")
 
     def __repr__(self) -> str:
         facts = ", ".join(f"{name}={value}" for name, value in self._known())
@@ -269,12 +291,13 @@ def _stated(facts: Facts, unit: str) -> str:
     """Return what is stated of records, in words, to know them again by."""
     names, nested = leaf_names(facts.record), str(jax.tree.structure(facts.record))
     stated = facts.adjacency.value, unit, facts.size, sorted(facts.bounds.items()), facts.noise
-    return repr((names, nested, *stated))
+    ways = facts.chunk_size, [path.__qualname__ for path in facts.paths], facts.share is not None, facts.places is None
+    return repr((names, nested, *stated, *ways))
 
 
-def _at_places(event: Event, before: str, now: str) -> Event:
+def _at_places(event: Event, before: str | None, now: str | None) -> Event:
     """Return what was to be asked of slots that were drawn, of the slots that records stand in now."""
-    if not isinstance(event, Parallel):
+    if now is None or not isinstance(event, Parallel):
         return event
     moved = [replace(one, places=now) if one.places == before else one for one in event.partitions]
     return compose([Parallel.of_cells(moved, enumerate(event.cells))]) if len(moved) == 1 else event

@@ -20,6 +20,7 @@ from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.release import release
 from dpmcmc.enclave.lines import current_line
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum, symmetric
+from dpmcmc.enclave.refusals import rows_may_move
 from dpmcmc.errors import InvalidArgument, NoiseKeyRefused, ReleaseRefused
 
 
@@ -92,8 +93,11 @@ class Oracle:
     def partition(self, cuts: Sequence[int]) -> Partition:
         """Return cells of the places that records stand in, cut in front of these places: in order, within the table.
 
-        Under replace-one a place is a position in the table; elsewhere it is a slot, and who stands there is secret.
+        A place is a slot of this vault, and who stands there is secret; of rows that are read chunk by chunk it is a
+        position, if the owner states that rows keep their place.
         """
+        if self.facts.places is None:
+            raise rows_may_move()
         return Partition((0, *cuts, self.facts.size), self.facts.places)
 
     def shard(self, partition: Partition, cell: int | Sequence[int]) -> "Oracle":

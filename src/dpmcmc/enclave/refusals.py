@@ -149,12 +149,29 @@ def not_these_cells() -> ReleaseRefused:
     )
 
 
-def other_places(size: int, *, is_secret: bool) -> InvalidArgument:
+def other_places(size: int) -> InvalidArgument:
     """Return the refusal of a partition of other places than those in which records stand."""
-    which = "the secret slots that records stand in" if is_secret else "positions in the table"
     return InvalidArgument(
-        f"partition cuts other places than these records have: {size} of them, {which}; make it with "
-        "oracle.partition(cuts), of the oracle that the program was given, or data.partition(cuts)"
+        f"partition cuts other places than these records have: {size} of them, with a name of their own in each vault; "
+        "make it with oracle.partition(cuts), of the oracle that the program was given, or data.partition(cuts)"
+    )
+
+
+def rows_may_move() -> InvalidArgument:
+    """Return the refusal of cells of rows that are read in an order of which nothing is stated."""
+    return InvalidArgument(
+        "cells of rows that are read chunk by chunk are asked, and nobody has stated that rows keep their place: in a "
+        "table that is sorted by a value, a row that is replaced moves all others across the cuts. If no value decides "
+        "where rows stand, open the table with rows_keep_place=True; else ask all rows, or read them into memory, "
+        "where they are shuffled: in_memory=True"
+    )
+
+
+def changed_settings(names: Sequence[str]) -> OperationRefused:
+    """Return the refusal of a program that changes settings while it is traced."""
+    return OperationRefused(
+        f"the program changes {', '.join(names)} while it is traced, which changes what the compiler makes of it; set "
+        "what you want before the program is handed over, and leave it alone inside"
     )
 
 

@@ -223,7 +223,9 @@ def prepare_fit(
     num_chains = validation.integer("num_chains", num_chains, at_least=1)
     budget = Budget(validation.positive("epsilon", epsilon), delta_of(delta, data))
     seed = secrets.randbits(63) if insecure_seed is None else validation.integer("insecure_seed", insecure_seed, 0)
-    block_seed = secrets.randbits(63) if block_seed is None else validation.integer("block_seed", block_seed, 0)
+    if block_seed is None:
+        block_seed = secrets.randbits(63) if insecure_seed is None else seed
+    block_seed = validation.integer("block_seed", block_seed, 0)
     if passes is not None:
         passes = validation.integer("passes", passes, at_least=1)
     reading = Reading(passes, block_seed)

@@ -23,6 +23,14 @@ class Reading(NamedTuple):
         """Return how a regression divides its budget, and which rows it asks when."""
         facts = data.facts
         split = usual_split(regression, facts.clips_moved)
+        if facts.places is None:  # rows are not in memory, and may move: blocks of them cannot be asked
+            if self.passes is not None and self.passes < split.schedule.reads:
+                raise InvalidArgument(
+                    f"passes={self.passes} has blocks of rows lead the way. Rows are read chunk by chunk here, and "
+                    "nobody has stated that rows keep their place. If no value decides where rows stand, open the "
+                    f"table with rows_keep_place=True; else state passes={split.schedule.reads:.0f} or more, or none"
+                )
+            return split
         is_in_memory = data.is_in_memory
         return chosen(split, budget, facts.size, self.block_seed, passes=self.passes, is_in_memory=is_in_memory)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpmcmc.enclave import Journal, PrivateData
-from dpmcmc.errors import InvalidArgument, ResumeRefused, RunInterrupted, UnknownRun
+from dpmcmc.errors import EngineUnavailable, InvalidArgument, ResumeRefused, RunInterrupted, UnknownRun
 from dpmcmc.fitting.prepare import PreparedFit, prepare_fit
 from dpmcmc.model import Model
 from dpmcmc.posterior import Posterior
@@ -108,6 +108,10 @@ def _go_on(prepared: PreparedFit, journal: Journal, *, stop: bool, progress: boo
             run_folder.put(posterior, folder)
     except (OSError, sqlite3.Error) as error:
         raise RunInterrupted(f"stopped, for a file cannot be written: {error}; {_how_to_go_on(folder)}") from error
+    except EngineUnavailable as error:
+        if journal.is_over:  # nothing was executed, and nothing is charged
+            raise
+        raise RunInterrupted(f"stopped: {error}; {_how_to_go_on(folder)}") from error
     finally:
         if journal.is_over:
             run_folder.tidy(folder)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.problem_size import ProblemSize
@@ -95,7 +95,7 @@ class ScoreHistogram:
         counts, directions = np.asarray(long.counts, np.float64), np.asarray(long.directions, np.float64)
         variance, size = float(long.variance), self.facts.dimension
         is_seen = counts > BELIEVED * math.sqrt(variance)
-        is_seen |= np.sum(directions**2, axis=1) > variance * stats.chi2.isf(2 * stats.norm.sf(BELIEVED), size)
+        is_seen |= np.sum(directions**2, axis=1) > variance * special.chdtri(size, 2 * special.ndtr(-BELIEVED))
         lengths = CLIP_SCALES * math.sqrt(RATIO)
         lengths[-1] = LONGEST * CLIP_SCALES[-1]
         cut = np.maximum(lengths - clip_scale, 0.0) * self.facts.gradient_clip

@@ -25,7 +25,7 @@ from typing import Any
 from dpmcmc import accounting, validation
 from dpmcmc.accounting import Adjacency, Budget, Event, FixedBatchGaussian
 from dpmcmc.accounting.event import counts
-from dpmcmc.errors import BudgetUnreachable
+from dpmcmc.errors import BudgetUnreachable, InvalidArgument
 from dpmcmc.fitting import RECIPES
 from dpmcmc.fitting.budget_split import event_after, least_error, noise_after, pilot_event, usual
 from dpmcmc.fitting.problem_size import ProblemSize
@@ -33,6 +33,7 @@ from dpmcmc.fitting.recipes import Recipe
 from dpmcmc.fitting.strategies.centred_scores.questions import usual_variance
 from dpmcmc.fitting.strategies.centred_scores.strategy import NAME as WEIGHTED
 from dpmcmc.fitting.strategies.weighted_scores.budget import Split
+from dpmcmc.fitting.strategies.weighted_scores.one_pass import chosen, predicted_error
 
 WALK_EFFICIENCY = 0.083
 """Independent draws of a random walk on a round normal, in units of (mu / C)^2 / d; replace-one.
@@ -87,8 +88,14 @@ def plan_fit(
     num_parameters: int,
     num_chains: int = 2,
     adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+    passes: int | None = None,
 ) -> Answer | None:
-    """Return what `fit` would do, or None if no noise would keep the sampler within the budget."""
+    """Return what `fit` would do, or None if no noise would keep the sampler within the budget.
+
+    `passes` is how many times all rows may be read at most; every step reads them, if None.
+    """
+    if passes is not None and sampler != WEIGHTED:
+        raise InvalidArgument(f"passes={passes} must be left out for {sampler!r}; it is for {WEIGHTED!r}")
     recipe = RECIPES[validation.choice("sampler", sampler, RECIPES)]
     facts = ProblemSize(
         validation.integer("num_records", num_records, at_least=1),
@@ -102,12 +109,21 @@ def plan_fit(
         return None
     noise, by_accountant = found
     if sampler == WEIGHTED:
-        error = Split(facts.dimension, facts.clips_moved, True, usual_variance).error(budget, facts.num_records)
+        error = _weighted_error(facts, budget, passes)
         return Answer(recipe.num_steps, noise, dict(by_accountant), error, error, True)
     floor = least_error(facts, budget)
     laws = _laws(usual(facts), floor, noise / math.sqrt(num_chains * recipe.num_steps))
     error, is_law = laws.get(sampler, (floor, False))
     return Answer(recipe.num_steps, noise, dict(by_accountant), floor, max(error, floor), is_law)
+
+
+def _weighted_error(facts: ProblemSize, budget: Budget, passes: int | None) -> float:
+    """Return by how many standard deviations weighted scores are off, if rows are read so many times at most."""
+    split = Split(facts.dimension, facts.clips_moved, True, usual_variance)
+    if passes is not None:
+        passes = validation.integer("passes", passes, at_least=1)
+        split = chosen(split, budget, facts.num_records, 0, passes=passes, is_in_memory=True)
+    return predicted_error(split, budget, facts.num_records)
 
 
 @lru_cache(maxsize=4096)

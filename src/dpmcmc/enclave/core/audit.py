@@ -188,11 +188,11 @@ def own_copy(closed: Any) -> Any:
         if type(value) is dict:
             return {name: deepcopy(one) if name == "_prim" else copied(one) for name, one in value.items()}
         if id(value) not in made:
-            if isinstance(value, ClosedJaxpr):
-                made[id(value)] = value.replace(jaxpr=copied(value.jaxpr))
-            elif isinstance(value, Jaxpr):
+            if isinstance(value, Jaxpr):  # from JAX 0.11 on a closed one is one as well
                 eqns = [equation.replace(params=copied(equation.params)) for equation in value.eqns]
                 made[id(value)] = value.replace(eqns=eqns)
+            elif isinstance(value, ClosedJaxpr):
+                made[id(value)] = value.replace(jaxpr=copied(value.jaxpr))
         return made.get(id(value), value)
 
     return copied(closed)

@@ -15,7 +15,7 @@ from dpmcmc.accounting.parallel import Parallel
 from dpmcmc.accounting.partition import Partition
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots, num_slots
-from dpmcmc.enclave.refusals import batch_of_cells, not_these_cells, other_places
+from dpmcmc.enclave.refusals import batch_of_cells, not_these_cells, other_places, rows_may_move
 
 _BATCHES = frozenset({FixedBatchGaussian, PoissonGaussian, BarkerTest})
 """Events of releases that draw from all slots, and are not asked of cells."""
@@ -59,8 +59,10 @@ def genuine_cells(facts: Facts, stated: Any) -> Cells | None:
     made = Cells(Partition(cuts, places), tuple(sorted(set(numbers))))
     if not numbers or made.numbers[0] < 0 or made.numbers[-1] >= made.partition.size:
         raise not_these_cells()
+    if facts.places is None:
+        raise rows_may_move()
     if made.partition.numbering != (facts.places, facts.size):
-        raise other_places(facts.size, is_secret=bool(facts.places))
+        raise other_places(facts.size)
     return made
 
 

@@ -50,8 +50,8 @@ class Facts:
     share: Callable[..., Any] | None = None
     """Makes the numbers of a program its arguments, so that others share its executable; none by the same wish."""
 
-    places: str = ""
-    """Which places records stand in: empty for positions in the table, else the public id of a secret placement."""
+    places: str | None = ""
+    """Which places records stand in, by a public id; empty for a table as it is; None if rows may move."""
 
     extra_mechanisms: frozenset[type] = frozenset()
     """Mechanisms without a proof of this library that the owner accepts: for tests, and on the certificate."""

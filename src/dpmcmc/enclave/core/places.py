@@ -1,9 +1,9 @@
 """Where records stand: a public number of slots, of which a secret random choice is occupied. Proof: places.md.
 
-Under replace-one a record keeps its place: slot i holds record i. Under add-or-remove-one, and for persons, whose order
-would tell of their names, the slots are drawn: with the seed as its key a pseudo-random function gives every slot a
-number of 128 bits, and the records stand, in their order, in the slots with the smallest numbers. So all injections of
-the records into the slots are equally likely.
+A record that leaves may move others, and so may one that is replaced where a table is sorted. So the slots are drawn:
+with the seed as its key a pseudo-random function gives every slot a number of 128 bits, and the records stand, in their
+order, in the slots with the smallest numbers. All injections of the records into the slots are equally likely. Rows
+that are read chunk by chunk stand at their positions, of which the owner states that they depend on no value.
 """
 
 import hashlib
@@ -69,7 +69,9 @@ def draw_places(seed: bytes, num_records: int, capacity: int) -> np.ndarray:
     others where they are.
     """
     numbers = np.frombuffer(hashlib.shake_256(seed).digest(16 * capacity), np.uint64).reshape(capacity, 2)
-    return np.lexsort((numbers[:, 1], numbers[:, 0]))[:num_records]
+    order = np.argsort(numbers[:, 0])
+    is_tied = bool(np.any(np.diff(numbers[order, 0]) == 0))  # then the second half decides; else it is faster so
+    return (np.lexsort((numbers[:, 1], numbers[:, 0])) if is_tied else order)[:num_records]
 
 
 def id_of(seed: bytes | None) -> str:
@@ -121,6 +123,8 @@ class Placement:
     """Where the records of a vault lie, and where its programs run: where JAX puts them."""
 
     num_devices: int = 1
+    num_processes: int = 1
+    """How many processes execute every program together."""
     words: str = ""
     mesh: Any = None
     paths: tuple[str, ...] = ()
@@ -134,6 +138,14 @@ class Placement:
         """The kind of device, for certificates."""
         device = jax.devices()[0]
         return f"{device.platform}: {device.device_kind}"
+
+    def agreed(self, seed: bytes) -> bytes:
+        """Return the seed of places that all processes have."""
+        return seed
+
+    def payer(self, payer: Any) -> Any:
+        """Return what pays once, however many processes there are."""
+        return payer
 
     def place(self, slots: Slots) -> Slots:
         """Return host arrays as arrays on the device."""

@@ -10,13 +10,13 @@ from functools import cache, partial
 from typing import Any
 
 import jax
-import numpy as np
 
 from dpmcmc.enclave.core.audit import Audit, audit, executable, own_copy
 from dpmcmc.enclave.core.cells import shapes_of
 from dpmcmc.enclave.core.compiled import check_compiled
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Placement, Slots
+from dpmcmc.enclave.core.settings import settings, unchanged
 from dpmcmc.enclave.lines import line_of_error
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity, Oracle
@@ -28,7 +28,10 @@ Program = Callable[..., Any]
 PROGRAMS_KEPT = 32
 """How many programs a vault remembers."""
 
-SHARED, SHARED_KEPT = dict[Any, tuple[Callable[[], str], Callable[[], Any]]](), 64
+Compiler = tuple[Callable[[], Any], Callable[[], str], Callable[[], Any]]
+"""What translates a program, says what it is, and compiles it."""
+
+SHARED, SHARED_KEPT = dict[Any, Compiler](), 64
 """What programs of one form share, in all vaults of a process: their text and their executable. No record is here."""
 
 
@@ -38,7 +41,10 @@ class Prepared:
 
     audit: Audit
     outputs: Any
+    lower: Callable[[], Any]
+    """Translates it for XLA, where the caller's settings hold."""
     text: Callable[[], str]
+    """What is executed, as XLA is given it, and the settings that it was compiled under: to recognise it by."""
     compile: Callable[[], Any]
     constants: tuple[Any, ...] = ()
     """What it is handed in front of its arguments, where it shares the executable,"""
@@ -66,7 +72,7 @@ class Programs:
         signature = (
             structure,
             tuple((shape.shape, shape.dtype) for shape in shapes),
-            jax.dtypes.canonicalize_dtype(np.float64),
+            settings(),
         )
         identity = (program, model, signature)
         with suppress(TypeError):  # a program that cannot be hashed is traced every time
@@ -78,13 +84,13 @@ class Programs:
             return program(oracle, *jax.tree.unflatten(structure, flat))
 
         try:
-            traced, outputs = jax.make_jaxpr(flat_program, return_shape=True)(*shapes)
+            traced, outputs = unchanged(lambda: jax.make_jaxpr(flat_program, return_shape=True)(*shapes))
         except TypeError as error:  # JAX refuses what is no array by itself, where it does not ask first
             if "PrivateData" not in str(error):
                 raise
             raise RecordsRefused(f"records are used outside a release at {line_of_error(error)}: {error}") from error
         traced = own_copy(traced)
-        audited = audit(traced, self.facts, self.is_table, shown=self.shown)
+        audited = unchanged(lambda: audit(traced, self.facts, self.is_table, shown=self.shown))
         key = jax.eval_shape(lambda: rng.insecure_key(0))
         share = self.facts.share if self.placement.stepwise is None else None
         shared = share(traced, audited) if share else None
@@ -92,8 +98,14 @@ class Programs:
         devices = self.placement.num_devices
         tables = tuple(shapes_of(self.facts, cells, self.records, devices) for cells in audited.cells)
         if self.placement.stepwise is not None:
-            text, _ = _compiler(partial(lower, executable(traced, audited), tables, key, shapes), audited)
-            prepared = Prepared(audited, outputs, text, cache(self.placement.stepwise(traced, audited, self.facts)))
+            whole, _, _ = _compiler(partial(lower, executable(traced, audited), tables, key, shapes), audited)
+            stepwise = self.placement.stepwise(traced, audited, self.facts)
+            steps = cache(lambda: (settings(), unchanged(stepwise)))
+
+            def text() -> str:  # how steps hang together, each of them, and what they were compiled under
+                return f"{whole().as_text()}{steps()[1].text}{steps()[0]}"
+
+            prepared = Prepared(audited, outputs, steps, cache(text), lambda: steps()[1])
         elif shared is None:
             made = _compiler(partial(lower, executable(traced, audited), tables, key, shapes), audited)
             prepared = Prepared(audited, outputs, *made)
@@ -113,20 +125,27 @@ class Programs:
         return prepared
 
 
-def _compiler(lower: Callable[[], Any], audited: Audit) -> tuple[Callable[[], str], Callable[[], Any]]:
-    """Return what translates a program for XLA, and what compiles it and looks what became of the gate; each once."""
-    is_gated = audited.is_gated
+def _compiler(lower: Callable[[], Any], audited: Audit) -> Compiler:
+    """Return what translates a program for XLA, what says which it is, and what compiles it and reads it; each once."""
+    is_gated, held = audited.is_gated, list[Any]()
 
     @cache
     def lower_once() -> Any:
         with jax.disable_jit(False):
-            return lower()
+            held.append(settings())
+            return unchanged(lower)
 
     @cache
     def compile_once() -> Any:
-        compiled = lower_once().compile()
+        lowered = lower_once()
+        held.append(settings())
+        compiled = lowered.compile()
         if is_gated:
             check_compiled(compiled.as_text())
         return compiled
 
-    return cache(lambda: lower_once().as_text()), compile_once
+    def text() -> str:
+        compile_once()
+        return f"{lower_once().as_text()}{held}"
+
+    return lower_once, cache(text), compile_once

@@ -61,6 +61,7 @@ class Vault:
         "_placement",
         "_places",
         "_programs",
+        "_rows_keep_place",
         "_schema",
         "_seed",
         "_shown",
@@ -85,6 +86,7 @@ class Vault:
         accelerate: bool = True,
         extra_mechanisms: Iterable[type] = (),
         schema: Schema | None = None,
+        rows_keep_place: bool = False,
     ) -> None:
         check_machine()
         relation = Adjacency.parse("adjacency", adjacency)
@@ -116,8 +118,8 @@ class Vault:
             validation.refuse(
                 "noise", noise, "carries no guarantee; use PrivateData.without_guarantee, or noise='exact'"
             )
-        self._seed, self._places = None, None
-        self._stand(admitted, new_seed() if self._is_shuffled else None)
+        self._rows_keep_place, self._payer = rows_keep_place, self._placement.payer(self._payer)
+        self._stand(admitted, None if self._is_as_given else new_seed())
 
     @property
     def unit(self) -> str:
@@ -130,12 +132,14 @@ class Vault:
         return self._placement.stepwise is None
 
     @property
-    def _is_shuffled(self) -> bool:
-        """Whether places are drawn: where neighbours would otherwise have other records at other places."""
-        return self._facts.adjacency is Adjacency.ADD_OR_REMOVE_ONE or self.unit != "record"
+    def _is_as_given(self) -> bool:
+        """Whether records stand as they came, under no name of their own: where nobody pays and nothing is claimed."""
+        is_plain = self._facts.adjacency is Adjacency.REPLACE_ONE and self.unit == "record"
+        return is_plain and isinstance(self._payer, NobodyPays)
 
     def _stand(self, leaves: list[Any], seed: bytes | None) -> None:
         """Put the records into their slots."""
+        seed = None if seed is None else self._placement.agreed(seed)
         self._seed, self._places = seed, None
         if self._placement.stepwise is None:
             length = num_slots(self._facts.size, self._placement.num_devices)
@@ -146,7 +150,9 @@ class Vault:
         else:
             self._slots = self._placement.slots  # of one chunk, and their shapes alone
         self._cells: dict[Cells, Slots] = {}
-        self._facts, is_given = replace(self._facts, places=id_of(seed)), self._is_given
+        may_move = self._placement.stepwise is not None and seed is not None and not self._rows_keep_place
+        may_move = may_move or self._placement.num_processes > 1  # a process has but some of the slots to take cells of
+        self._facts, is_given = replace(self._facts, places=None if may_move else id_of(seed)), self._is_given
         slots, cells = self._slots, self._cells
 
         def is_table(leaf: Any) -> bool:

@@ -42,26 +42,37 @@ class PartialProgram:
         return cls(tuple(reads), jax.jit(function), shapes)
 
     @cached_property
+    def lowered(self) -> Any:
+        """The program as XLA is given it."""
+        with jax.disable_jit(False):
+            return self.function.lower(*self.shapes)
+
+    @cached_property
     def compiled(self) -> Any:
         """The executable, in which the gate was found as it was meant."""
-        with jax.disable_jit(False):
-            compiled = self.function.lower(*self.shapes).compile()
+        compiled = self.lowered.compile()
         check_compiled(compiled.as_text())
         return compiled
 
     def reading(self, reads: Sequence[int]) -> "PartialProgram":
         """Return the same executable for other leaves of the same shapes."""
         made = PartialProgram(tuple(reads), self.function, self.shapes)
-        made.__dict__["compiled"] = self.compiled
+        made.__dict__.update({name: self.__dict__[name] for name in ("compiled", "written") if name in self.__dict__})
         return made
 
     def __call__(self, leaves: Sequence[Any], occupied: np.ndarray, public: Sequence[Any]) -> list[Any]:
         """Return the sums of a chunk, as words, given all leaves of its rows and which slots count; maybe under way."""
         return self.compiled([leaves[place] for place in self.reads], occupied, ONCE, list(public))
 
+    @cached_property
+    def written(self) -> bytes:
+        """The program as public bytes."""
+        with jax.disable_jit(False):
+            return bytes(export.export(self.function)(*self.shapes).serialize())
+
     def to_bytes(self) -> bytes:
         """Return the program as public bytes, for another process on a machine of the same kind."""
-        return bytes(export.export(self.function)(*self.shapes).serialize())
+        return self.written
 
     @classmethod
     def from_bytes(cls, written: bytes, reads: Sequence[int]) -> "PartialProgram":

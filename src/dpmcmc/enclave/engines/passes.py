@@ -17,13 +17,14 @@ from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots
 from dpmcmc.enclave.core.release import Place, answers, num_chains, queries_of
+from dpmcmc.enclave.core.settings import settings
 from dpmcmc.enclave.engines.contract import Engine
 from dpmcmc.enclave.engines.partial import ONCE, PartialProgram, as_words
 from dpmcmc.enclave.engines.steps import Together
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.errors import ReleaseRefused
 
-KEPT, MOST_KEPT = dict[Any, tuple[PartialProgram, Any]](), 64
+KEPT, MOST_KEPT = dict[Any, tuple[PartialProgram, Any, str]](), 64
 """The programs of passes that share an executable (accelerate/sharing.md). No record is here."""
 
 
@@ -114,7 +115,9 @@ class Pass:
         self._cells = audited.plans[audited.place(together.equations[0])].cells
         asked = [_asked(equation, audited, facts) for equation in together.equations]
         self._releases = _Releases(asked, together.repetitions)
-        self._partial, self._finish = _programs(self._releases, engine.rows(self._cells), facts)
+        self._partial, self._finish, text = _programs(self._releases, engine.rows(self._cells), facts)
+        self.text = f"{text}{self._partial.reads}"
+        getattr(engine, "prepare", lambda _: None)(self._partial)
 
     def __call__(self, keys: jax.Array, operands: list[list[Any]], repetition: int) -> list[list[Any]]:
         """Return the results of the releases, given a key for each release of the program."""
@@ -124,18 +127,18 @@ class Pass:
         return self._finish(ONCE, keys[self._numbers], np.uint32(repetition), words, public)
 
 
-def _programs(releases: _Releases, length: int, facts: Facts) -> tuple[PartialProgram, Any]:
-    """Return what is compiled for a pass over chunks of so many slots: as it is kept, or made."""
+def _programs(releases: _Releases, length: int, facts: Facts) -> tuple[PartialProgram, Any, str]:
+    """Return what is compiled for a pass over chunks of so many slots, and its texts: as it is kept, or made."""
     leaves = jax.tree.leaves(facts.record)
     shapes = str([(leaves[leaf].shape, leaves[leaf].dtype) for leaf in releases.reads])
-    where = jax.default_backend(), jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
-    key = shapes, length, where, releases.key
+    key = shapes, length, jax.default_backend(), settings(), releases.key
     if releases.key is not None and key in KEPT:
-        partial, finish = KEPT[key]
-        return partial.reading(releases.reads), finish
+        partial, finish, text = KEPT[key]
+        return partial.reading(releases.reads), finish, text
     operands = [[_shape(atom) for atom in one.equation.invars] for one in releases.asked]
     partial = PartialProgram.of(releases.sums, releases.reads, leaves, length, releases.public(operands))
-    made = partial, _compile_finish(releases, partial)
+    finish = _lower_finish(releases, partial)
+    made = partial, finish.compile(), partial.lowered.as_text() + finish.as_text()
     _ = partial.compiled  # and read
     if releases.key is not None:
         KEPT[key] = made
@@ -144,13 +147,13 @@ def _programs(releases: _Releases, length: int, facts: Facts) -> tuple[PartialPr
     return made
 
 
-def _compile_finish(releases: _Releases, partial: PartialProgram) -> Any:
+def _lower_finish(releases: _Releases, partial: PartialProgram) -> Any:
     words = iter(jax.eval_shape(partial.function, *partial.shapes))
     totals = [Wide(high, low) for high, low in zip(words, words, strict=True)]
     roots = jax.eval_shape(lambda: jax.random.split(rng.insecure_key(0), len(releases.asked)))
     shapes = (partial.shapes[2], roots, jax.ShapeDtypeStruct((), jnp.uint32), totals, partial.shapes[3])
     with jax.disable_jit(False):
-        return jax.jit(releases.finish).lower(*shapes).compile()
+        return jax.jit(releases.finish).lower(*shapes)
 
 
 def _asked(equation: Any, audited: Audit, facts: Facts) -> _Asked:

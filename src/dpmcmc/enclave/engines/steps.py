@@ -60,7 +60,8 @@ class Segment:
         avals: list[Any] = [variable.aval for variable in self.inputs]
         with jax.disable_jit(False):
             shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-            self._compiled = jax.jit(function).lower(*shapes).compile()
+            lowered = jax.jit(function).lower(*shapes)
+            self.text, self._compiled = lowered.as_text(), lowered.compile()
 
     def __call__(self, values: dict[Any, Any]) -> None:
         """Compute the outputs."""
@@ -138,6 +139,14 @@ class Steps:
         for asked in together.values():
             equations, numbers = zip(*asked, strict=True)
             yield Together(equations, numbers, self._repetitions)
+
+    def texts(self) -> Iterator[str]:
+        """Yield what is compiled of what is public, at any depth."""
+        for step in self.listed:
+            if isinstance(step, Segment):
+                yield step.text
+            elif isinstance(step, Inner):
+                yield from step.body.texts()
 
     def all_together(self) -> Iterator[Together]:
         """Yield everything that is asked, at any depth."""

@@ -1,6 +1,7 @@
 """A vault whose records are read chunk by chunk: programs are executed release by release, on the host."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,18 @@ from dpmcmc.enclave.engines.steps import Steps, Together
 from dpmcmc.errors import InvalidArgument
 
 
+@dataclass(frozen=True)
+class Executed:
+    """What executes a program release by release, and the texts of everything that it executes."""
+
+    execute: Callable[..., list[Any]]
+    text: str
+
+    def __call__(self, *given: Any) -> list[Any]:
+        """Execute it."""
+        return self.execute(*given)
+
+
 class Streamed(Placement):
     """Where the records of a streamed vault lie: with an engine, which gives exact sums of them.
 
@@ -29,7 +42,14 @@ class Streamed(Placement):
 
     def __init__(self, records: Any) -> None:
         self.engine: Engine = records if hasattr(type(records), "partial_sum") else LocalEngine(records)
-        self.words = f", streamed={self.engine.rows(None)}"
+        own: tuple[str, ...] = getattr(self.engine, "paths", ())
+        self.words, self.paths = "".join(f", {name}" for name in own), (*own, "streamed")
+        self.words += f", streamed={self.engine.rows(None)}"
+
+    @property
+    def machines(self) -> str:
+        """Where sums are computed, in words by which a resumed run knows it again."""
+        return f"{self.words}{getattr(self.engine, 'where', '')}"
 
     def check(self, adjacency: Adjacency, unit: str, devices: Any, bounds: Any) -> None:
         """Refuse what cannot be read chunk by chunk, before anything is charged."""
@@ -55,12 +75,12 @@ class Streamed(Placement):
         }
         return Slots(rows, jax.ShapeDtypeStruct((length,), np.bool_), jax.ShapeDtypeStruct((), np.int32))
 
-    def stepwise(self, traced: Any, audited: Audit, facts: Facts) -> Callable[[], Callable[..., list[Any]]]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def stepwise(self, traced: Any, audited: Audit, facts: Facts) -> Callable[[], "Executed"]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Return what compiles an audited program; one that cannot be executed so is refused here."""
         check_sums(audited)
         return partial(self._compile, traced, audited, facts)
 
-    def _compile(self, traced: Any, audited: Audit, facts: Facts) -> Callable[..., list[Any]]:
+    def _compile(self, traced: Any, audited: Audit, facts: Facts) -> "Executed":
         steps = Steps(traced, audited)
         passes = {together: Pass(together, audited, facts, self.engine) for together in steps.all_together()}
 
@@ -72,7 +92,7 @@ class Streamed(Placement):
 
             return [jax.numpy.asarray(one) for one in steps.run(arguments, perform)]
 
-        return execute
+        return Executed(execute, "".join([*steps.texts(), *(one.text for one in passes.values())]))
 
 
 def streamed(records: Any) -> Streamed | None:

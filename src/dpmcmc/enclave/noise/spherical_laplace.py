@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from dpmcmc import validation
 from dpmcmc.accounting.event import Approximation, Event, RatioApproximation
@@ -49,7 +49,7 @@ class Mixture:
     @property
     def farthest(self) -> float:
         """Scales out to which the noise is compared with the ideal law."""
-        return float(stats.gamma.isf(NEGLIGIBLE, self.num_coordinates)) + self.num_coordinates**0.5
+        return float(special.gammainccinv(self.num_coordinates, NEGLIGIBLE)) + self.num_coordinates**0.5
 
     @cached_property
     def per_octave(self) -> int:
@@ -92,8 +92,8 @@ class Mixture:
         size, scale = self.num_coordinates, self.scale
         grid, shares = self._all
         farthest = self.farthest
-        beyond = float(shares @ stats.chi2.sf((farthest * np.exp(-grid / 2)) ** 2, size))
-        beyond += float(stats.gamma.sf(farthest - size**0.5 / scale, size))
+        beyond = float(shares @ special.chdtrc(size, (farthest * np.exp(-grid / 2)) ** 2))
+        beyond += float(special.gammaincc(size, max(farthest - size**0.5 / scale, 0.0)))
         left_out = float(shares[~self._kept].sum()) + len(self.weights) * 2.0**-59
         drawn = max(total_variation_bound(size, each) for each in self.standard_deviations)
         of_mass = _relative_error_of_mass(size, self.per_octave)

@@ -35,7 +35,7 @@ UNFINISHED = "unfinished"
 
 _TAG_BYTES = 32
 _LAYOUT = """
-CREATE TABLE run (key BLOB NOT NULL, memo TEXT NOT NULL, machine TEXT, records BLOB);
+CREATE TABLE run (key BLOB NOT NULL, memo TEXT NOT NULL, machine TEXT, records BLOB, places BLOB);
 CREATE TABLE programs (place INTEGER PRIMARY KEY, identity BLOB NOT NULL, event TEXT NOT NULL, tag BLOB NOT NULL);
 """
 
@@ -43,11 +43,14 @@ CREATE TABLE programs (place INTEGER PRIMARY KEY, identity BLOB NOT NULL, event 
 class Journal:
     """The journal of one run. Only one process at a time can hold it."""
 
-    __slots__ = ("_begun", "_connection", "_key", "_machine", "_records", "folder", "is_over", "memo", "run")
+    __slots__ = ("_begun", "_connection", "_key", "_machine", "_places", "_records", "folder", "is_over", "memo", "run")
 
     def __init__(self, folder: Path, run: str, connection: sqlite3.Connection) -> None:
         self.folder, self.run, self._connection = folder, run, connection
-        self._key, memo, self._machine, self._records = connection.execute("SELECT * FROM run").fetchone()
+        columns = connection.execute("SELECT * FROM run").fetchone()
+        if columns is None or len(columns) != 5:
+            raise self._not_as_written()
+        self._key, memo, self._machine, self._records, self._places = columns
         self.memo: dict[str, Any] = json.loads(memo)
         self._begun = [(identity, Event.from_json(event)) for identity, event in self._rows()]
         self.is_over = False
@@ -104,11 +107,6 @@ class Journal:
         return self._tag("settle")
 
     @property
-    def places(self) -> bytes:
-        """The seed of the records' places, where these are drawn: a resumed run has them where they were."""
-        return self._tag("places")
-
-    @property
     def num_begun(self) -> int:
         """How many programs of the run were begun."""
         return len(self._begun)
@@ -139,6 +137,18 @@ class Journal:
                 f"{str(self.folder)!r} was begun with other records, and the same noise on two tables would show how "
                 "they differ; resume it with the table as it was, or make a new run, which is charged"
             )
+
+    def places(self, own: bytes) -> bytes:
+        """Return the seed of places of the records that were recognised: of the first ones, what their vault has.
+
+        So the same records, in the same order, stand where they stood, and others have places of another name.
+        """
+        whose = self._tag("placed", self._records)
+        if self._places is None:
+            self._connection.execute("UPDATE run SET places = ?", (whose + own,))
+            self._places = whose + own
+        is_same = hmac.compare_digest(self._places[:_TAG_BYTES], whose)
+        return self._places[_TAG_BYTES:] if is_same else self._tag("places", self._records)
 
     def identify(self, place: int, text: str, arguments: Any) -> bytes:
         """Return what tells a program, its arguments, the records and the machine from any other; a secret."""
@@ -194,8 +204,8 @@ class Journal:
     def _check(self, place: int, identity: bytes) -> None:
         if place < self.num_begun and not hmac.compare_digest(identity, self._begun[place][0]):
             raise ResumeRefused(
-                f"{str(self.folder)!r} was begun with another program: its model, its settings or this library have "
-                "changed since. Resume it with what it was begun with, or make a new run, which is charged"
+                f"{str(self.folder)!r} was begun with another program: its model, its settings, those of JAX or this "
+                "library have changed since. Resume it with what it was begun with, or make a new run, which is charged"
             )
 
     def _rows(self) -> list[tuple[bytes, str]]:
@@ -211,13 +221,16 @@ class Journal:
         except (sqlite3.Error, AttributeError, TypeError):  # another layout, or values of other types
             rows, as_written = [], False
         if not as_written or self._result(len(rows)).exists():
-            self.close()
-            raise ResumeRefused(
-                f"{str(self.folder)!r} cannot be resumed: its private file is not as this version of the library wrote "
-                "it, so what it has released is not known. All that was reserved stays charged; what is in the folder "
-                "may be used, and a new run is charged anew"
-            )
+            raise self._not_as_written()
         return [(identity, event) for _, identity, event, _ in rows]
+
+    def _not_as_written(self) -> ResumeRefused:
+        self.close()
+        return ResumeRefused(
+            f"{str(self.folder)!r} cannot be resumed: its private file is not as this version of the library wrote "
+            "it, so what it has released is not known. All that was reserved stays charged; what is in the folder "
+            "may be used, and a new run is charged anew"
+        )
 
     def _tag_of_row(self, place: int, identity: bytes, event: str) -> bytes:
         return self._tag("row", str(place).encode(), identity, event.encode())

@@ -1,11 +1,31 @@
-"""Chunks of leaves: counted, and cut to another length."""
+"""Chunks of leaves: counted, cut to another length, and known again."""
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from dpmcmc.enclave.sources.contract import changed
 from dpmcmc.enclave.tables.columns import Leaves
+
+BLOCK = 2**16
+"""How many rows have one digest."""
+
+
+def digest_of(block: Leaves) -> bytes:
+    """Return a digest of all leaves of some rows. It is private."""
+    digest = hashlib.sha256()
+    for leaf in sorted(block):
+        digest.update(np.ascontiguousarray(block[leaf]).data)
+    return digest.digest()
+
+
+def identity_of(bounds: Mapping[str, tuple[float, float]], digests: Iterable[bytes]) -> bytes:
+    """Return what rows are known by, from the digests of their blocks: the same for every source of the same rows."""
+    digest = hashlib.sha256(repr(sorted(bounds.items())).encode())
+    for one in digests:
+        digest.update(one)
+    return digest.digest()
 
 
 def confirmed(chunks: Iterator[Leaves], rows: int, confirm: Callable[[], None], what: str) -> Iterator[Leaves]:

@@ -1,13 +1,12 @@
 """Records from the answer to a DuckDB query."""
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 
 from dpmcmc.enclave.sources.ahead import read_ahead
-from dpmcmc.enclave.sources.chunking import confirmed, num_rows, regrouped
+from dpmcmc.enclave.sources.chunking import BLOCK, confirmed, digest_of, identity_of, num_rows, regrouped
 from dpmcmc.enclave.sources.contract import refuse_persons, rows_before
 from dpmcmc.enclave.sources.preparation import Preparation
 from dpmcmc.enclave.tables import columns, frames
@@ -17,9 +16,6 @@ from dpmcmc.enclave.tables.guard import in_own_words, without_values
 from dpmcmc.enclave.tables.readers import check_names
 from dpmcmc.errors import SourceChanged
 from dpmcmc.schema import Schema
-
-_BLOCK = 2**16
-"""How many rows have one digest."""
 
 
 class DuckDBSource:
@@ -35,6 +31,9 @@ class DuckDBSource:
         schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file. No persons.
     """
 
+    apart = 2**62
+    """How many rows are sooner read than passed over: a query is asked from its first row on."""
+
     def __init__(self, source: frames.DuckDBQuery, schema: Any) -> None:
         self._schema = Schema.read(schema)
         refuse_persons(self._schema)
@@ -46,7 +45,7 @@ class DuckDBSource:
         self._digests: list[bytes] = []
         self._rows = 0
         for block in self._blocks():
-            self._digests.append(_digest(block))
+            self._digests.append(digest_of(block))
             self._rows += num_rows(block)
         for _ in self._verified():
             pass
@@ -72,7 +71,7 @@ class DuckDBSource:
     @property
     def identity(self) -> bytes:
         """A digest of all rows. It is private."""
-        return hashlib.sha256(b"".join(self._digests)).digest()
+        return identity_of(self.bounds, self._digests)
 
     def confirm(self) -> None:
         """Do nothing: every block that was handed out was compared with the first answer."""
@@ -99,7 +98,7 @@ class DuckDBSource:
         digests = iter(self._digests)
 
         def same(block: Leaves) -> Leaves:
-            if _digest(block) != next(digests, None):
+            if digest_of(block) != next(digests, None):
                 raise _other_answer()
             return block
 
@@ -110,11 +109,11 @@ class DuckDBSource:
         yield from confirmed(map(same, self._blocks()), self._rows, complete, "the answer to the DuckDB query")
 
     def _blocks(self) -> Iterator[Leaves]:
-        return self._preparation.chunks(self._batches(), _BLOCK)
+        return self._preparation.chunks(self._batches(), BLOCK)
 
     def _batches(self) -> Iterator[Any]:
         read = getattr(self._answer, "to_arrow_reader", None) or self._answer.fetch_arrow_reader  # before DuckDB 1.4
-        reader = in_own_words(frames.QUERY_FAILED, lambda: read(_BLOCK))
+        reader = in_own_words(frames.QUERY_FAILED, lambda: read(BLOCK))
         for field in reader.schema:
             empty = arrow().chunked_array([], field.type)
             columns.numbers(field.name, empty, self._schema.columns[field.name], self._schema.decimal)
@@ -123,14 +122,6 @@ class DuckDBSource:
                 yield batch
         finally:
             reader.close()
-
-
-def _digest(block: Leaves) -> bytes:
-    """Return a digest of all leaves of some rows."""
-    digest = hashlib.sha256()
-    for leaf in sorted(block):
-        digest.update(block[leaf].data)
-    return digest.digest()
 
 
 def _other_answer() -> SourceChanged:

@@ -1,14 +1,16 @@
 """Records from files: Parquet, Arrow, Feather and text, on a disk or wherever a URL leads."""
 
-import hashlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
+from copy import copy
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import jax
 
 from dpmcmc.enclave.sources.ahead import read_ahead
-from dpmcmc.enclave.sources.chunking import confirmed
+from dpmcmc.enclave.sources.chunking import BLOCK, confirmed, digest_of, identity_of
 from dpmcmc.enclave.sources.contract import changed, refuse_persons, rows_before
 from dpmcmc.enclave.sources.fingerprints import Fingerprint, fingerprint
 from dpmcmc.enclave.sources.formats import FORMATS
@@ -24,6 +26,9 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
 Result = TypeVar("Result")
+
+_ROWS_APART, _EVERY_ROW = 2**17, 2**62
+"""How many rows of Parquet or Arrow take as long as to open a file and find a row in it; and more than any file has."""
 
 _BATCHES_AHEAD = 8
 """How many batches wait at most to be prepared: about as many as a row group has."""
@@ -70,14 +75,15 @@ class FileSource:
         """The shape and type of one record, by leaf."""
         return self._preparation.record
 
-    @property
+    @cached_property
     def identity(self) -> bytes:
-        """A digest of the fingerprints of the files and of what is stated of their columns. It is private."""
-        stated = {name: replace(column, unit="", description="") for name, column in self._schema.columns.items()}
-        digest = hashlib.sha256(repr(replace(self._schema, columns=stated)).encode())
-        for mark in self._marks:
-            digest.update(hashlib.sha256(mark.content).digest())
-        return digest.digest()
+        """A digest of all rows, for which they are read once. It is private."""
+        return identity_of(self.bounds, map(digest_of, self.chunks(BLOCK)))
+
+    @property
+    def apart(self) -> int:
+        """How many rows are sooner read than passed over: texts have no places to begin at but their first line."""
+        return _EVERY_ROW if any(each.suffix in (".csv", ".tsv") for each in self._places) else _ROWS_APART
 
     def confirm(self) -> None:
         """Make sure that all files are as they were."""
@@ -96,16 +102,45 @@ class FileSource:
             SourceChanged: a file is not what it was. It comes before the last chunk, or instead of any.
         """
         skip = rows_before(rows, first)
-        return self._ahead(rows, skip)
+        return self._ahead(rows, skip, max(self.num_records - skip, 0))
 
-    def _ahead(self, rows: int, skip: int) -> Iterator[Leaves]:
-        yield from read_ahead(self._pass(rows, skip))
+    def between(self, start: int, end: int, rows: int) -> Iterator[Leaves]:
+        """Return the rows from `start` to `end`, so many at a time, of which the files that hold them alone are read.
 
-    def _pass(self, rows: int, skip: int) -> Iterator[Leaves]:
+        Raises:
+            SourceChanged: one of these files is not what it was; as for `chunks`.
+        """
+        part, before = self._holding(start, end)
+        return part._ahead(rows, start - before, end - start)
+
+    def arrived(self) -> "FileSource":
+        """Return the same files as another machine has them, after making sure that they are the same."""
+        here = copy(self)
+        here._marks = [_now(place) or mark for place, mark in zip(self._places, self._marks, strict=True)]
+        for place, mark, before in zip(self._places, here._marks, self._marks, strict=True):
+            if mark.content != before.content:
+                raise changed(f"source={place.shown!r}")
+        here.confirm()
+        return here
+
+    def _holding(self, start: int, end: int) -> tuple["FileSource", int]:
+        """Return a source of the files alone that hold some rows, and how many rows come before its first."""
+        ends = [*accumulate(self._rows)]
+        first, last = bisect_right(ends, start), bisect_left(ends, end) + 1
+        part = copy(self)
+        part._places, part._marks, part._rows = (each[first:last] for each in (self._places, self._marks, self._rows))
+        return part, ends[first - 1] if first else 0
+
+    def _ahead(self, rows: int, skip: int, count: int) -> Iterator[Leaves]:
+        yield from read_ahead(self._pass(rows, skip, count))
+
+    def _pass(self, rows: int, skip: int, count: int) -> Iterator[Leaves]:
         self.confirm()
-        left = max(self.num_records - skip, 0)
-        chunks = self._preparation.chunks(read_ahead(self._batches(skip), _BATCHES_AHEAD), max(min(rows, left), 1))
-        yield from confirmed(chunks, left, self.confirm, self._what)
+        batches = self._batches(skip)
+        if skip + count < self.num_records:
+            batches = _first(batches, count)
+        chunks = self._preparation.chunks(read_ahead(batches, _BATCHES_AHEAD), max(min(rows, count), 1))
+        yield from confirmed(chunks, count, self.confirm, self._what)
 
     def _batches(self, skip: int) -> Generator[Any]:
         names = self._schema.read_columns
@@ -126,8 +161,7 @@ class FileSource:
         def following() -> Any:
             batch = next(batches, None)
             if batch is not None:
-                batch = batch.select(names)
-                batch.validate(full=True)
+                batch = tables.whole(batch.select(names))
             return batch
 
         while True:
@@ -172,6 +206,16 @@ class FileSource:
     @staticmethod
     def _words(place: Place, function: Callable[[], Result]) -> Result:
         return without_values(_unreadable(place), function)
+
+
+def _first(batches: Generator[Any], count: int) -> Generator[Any]:
+    """Return the first rows of batches."""
+    try:
+        while count > 0 and (batch := next(batches, None)) is not None:
+            yield batch.slice(0, count)
+            count -= batch.num_rows
+    finally:
+        batches.close()
 
 
 def _unreadable(place: Place) -> str:

@@ -23,7 +23,7 @@ class Fingerprint(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """What is the same of a file that was moved, and kept its time: by this a resumed run knows it again."""
+        """What is the same of a file wherever it is seen from, if it kept its time."""
         return b"%d:%d:%b" % (self.size, self.changed_at, self.digest)
 
 

@@ -63,13 +63,9 @@ def contents(
         in_memory: whether all rows are read into memory; decided here, if None.
         scratch: a folder in which prepared rows are staged.
     """
-    may_stream = adjacency is Adjacency.REPLACE_ONE and schema.person is None
-    if in_memory is False and not may_stream:
-        raise InvalidArgument(
-            "in_memory=False needs adjacency='replace_one' and a schema without persons: read chunk by chunk, records "
-            "stand at their positions, and elsewhere one that is added, or a person of another name, would move "
-            "others. Leave in_memory out, or make one row of each person first and state replace_one"
-        )
+    may_stream = _may_stream(schema, adjacency)
+    if in_memory is False:
+        check_streamed(schema, adjacency, "in_memory=False")
     if scratch is not None and (in_memory or not may_stream):
         raise InvalidArgument("scratch= stages rows that are read chunk by chunk; leave it out, or say in_memory=False")
     wanted = in_memory is False or scratch is not None
@@ -105,8 +101,26 @@ def _opened(source: Any, schema: Schema) -> Source:
     query = query_of(source)
     if query is not None:
         return DuckDBSource(query, schema)
-    is_files = isinstance(source, str | os.PathLike) or _is_list(source)
-    return FileSource(source, schema) if is_files else MemorySource(source, schema)
+    return FileSource(source, schema) if is_files(source) else MemorySource(source, schema)
+
+
+def is_files(source: Any) -> bool:
+    """Say whether a source is named, and is no table in memory and no query."""
+    return isinstance(source, str | os.PathLike) or _is_list(source)
+
+
+def check_streamed(schema: Schema, adjacency: Adjacency, what: str) -> None:
+    """Refuse a table whose records have no fixed positions, where they are needed."""
+    if not _may_stream(schema, adjacency):
+        raise InvalidArgument(
+            f"{what} needs adjacency='replace_one' and a schema without persons: read chunk by chunk, records "
+            "stand at their positions, and elsewhere one that is added, or a person of another name, would move "
+            f"others. Leave {what.partition('=')[0]} out, or make one row of each person first and state replace_one"
+        )
+
+
+def _may_stream(schema: Schema, adjacency: Adjacency) -> bool:
+    return adjacency is Adjacency.REPLACE_ONE and schema.person is None
 
 
 def _is_list(source: Any) -> bool:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from dpmcmc.enclave.sources.ahead import read_ahead
-from dpmcmc.enclave.sources.chunking import num_rows
+from dpmcmc.enclave.sources.chunking import BLOCK, digest_of, identity_of, num_rows
 from dpmcmc.enclave.sources.contract import Source, changed, rows_before
 from dpmcmc.enclave.tables.columns import Leaves
 from dpmcmc.enclave.tables.guard import without_values
@@ -37,7 +37,7 @@ class Scratch:
     """
 
     def __init__(self, source: Source, folder: str | os.PathLike[str] | None = None) -> None:
-        self._record, self._bounds, self._identity = source.record, source.bounds, source.identity
+        self._record, self._bounds = source.record, source.bounds
         self._rows = source.num_records
         self._lock = Lock()
         where = tempfile.gettempdir() if folder is None else os.fspath(folder)
@@ -84,8 +84,8 @@ class Scratch:
 
     @property
     def identity(self) -> bytes:
-        """That of the source that it was made from: the rows are the same. It is private."""
-        return self._identity
+        """A digest of all rows, that of the source that it was made from. It is private."""
+        return identity_of(self._bounds, map(digest_of, self.chunks(BLOCK)))
 
     def confirm(self) -> None:
         """Do nothing: nobody else reaches the file."""

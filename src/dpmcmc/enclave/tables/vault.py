@@ -31,6 +31,8 @@ def from_table(
     chunk_size: int = CHUNK_SIZE,
     in_memory: bool | None = None,
     scratch: str | os.PathLike[str] | None = None,
+    client: Any = None,
+    rows_keep_place: bool = False,
 ) -> PrivateData:
     """Put a table into a vault. What pays for it is found, or refused, before a row is read.
 
@@ -49,13 +51,16 @@ def from_table(
             persons. If None, files of Parquet and Arrow that would take more than a part of the machine's memory, by
             their number of rows, are read chunk by chunk, and everything else is held. docs/scale.md says more.
         scratch: a folder, on a disk, in which the rows are staged once, in private, and read from in every pass.
+        client: a `dask.distributed.Client`: the workers of its cluster read the files, hold the rows and add up.
+        rows_keep_place: the statement that no value of a row decides where rows stand, as for `PrivateData.from_table`.
     """
     from dpmcmc.enclave.sources.opening import contents
 
     stated = Schema.read(schema)
     relation = Adjacency.parse("adjacency", adjacency)
+    held = None if client is None else _on_workers(source, stated, relation, client, in_memory, scratch)
     return open_vault(
-        lambda: contents(source, stated, relation, in_memory, scratch),
+        lambda: contents(source, stated, relation, in_memory, scratch) if held is None else (held, None),
         source,
         stated,
         ledger=ledger,
@@ -64,7 +69,24 @@ def from_table(
         adjacency=adjacency,
         capacity=capacity,
         chunk_size=chunk_size,
+        is_there=held is not None,
+        rows_keep_place=rows_keep_place,
     )
+
+
+def _on_workers(source: Any, schema: Schema, adjacency: Adjacency, client: Any, in_memory: Any, scratch: Any) -> Any:
+    """Return the engine of a cluster whose workers hold a table; whatever is wrong with it is said before any grant."""
+    from dpmcmc.enclave.sources.opening import check_streamed, is_files
+
+    if in_memory is not None or scratch is not None or not is_files(source):
+        raise InvalidArgument(
+            "client= has workers read files and hold their rows; expected a file, a folder, a pattern, a URL or a list "
+            "of these, by names that all workers know, without in_memory= and scratch="
+        )
+    check_streamed(schema, adjacency, "client=")
+    from dpmcmc.enclave.engines.dask import DaskEngine
+
+    return DaskEngine(source, schema, client)
 
 
 def open_vault(
@@ -78,6 +100,8 @@ def open_vault(
     adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
     capacity: int | None = None,
     chunk_size: int = CHUNK_SIZE,
+    is_there: bool = False,
+    rows_keep_place: bool = False,
 ) -> PrivateData:
     """Find what pays for a source, then read it, and put what was read into a vault.
 
@@ -91,6 +115,8 @@ def open_vault(
         adjacency: which data sets are neighbours.
         capacity: the stated number of slots.
         chunk_size: how many records are held at once.
+        is_there: whether it was found already, by machines that see other files than this one.
+        rows_keep_place: whether no value of a row decides where rows stand.
     """
     relation = Adjacency.parse("adjacency", adjacency)
     if relation is Adjacency.ADD_OR_REMOVE_ONE and capacity is None:
@@ -98,9 +124,11 @@ def open_vault(
     if ledger is not None:
         from dpmcmc.enclave.sources.opening import check_there, is_plain
 
-        check_there(source)
         dataset = _name(source) if dataset is None else dataset
-        is_missing = isinstance(source, str | os.PathLike) and is_plain(source) and not Path(source).exists()
+        is_missing = False
+        if not is_there:
+            check_there(source)
+            is_missing = isinstance(source, str | os.PathLike) and is_plain(source) and not Path(source).exists()
         ledger = _book(ledger, dataset, budget, relation, is_missing)
         budget = None
     elif budget is None:
@@ -116,6 +144,7 @@ def open_vault(
         budget=budget,
         chunk_size=chunk_size,
         schema=schema,
+        rows_keep_place=rows_keep_place,
     )
 
 

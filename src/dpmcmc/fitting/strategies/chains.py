@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import chi2
+from scipy import special
 
 from dpmcmc.accounting import Budget, Event
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
@@ -170,7 +170,7 @@ class PilotedChains:
         reasons = [LOST] if is_lost else []
         if not float(jnp.linalg.norm(moved)) <= FAR * facts.num_records * facts.gradient_clip:
             reasons.append("The last gradients lead far away: the pilot did not find the posterior.")
-        if not float(missed) <= float(chi2.isf(RARE, facts.dimension)):
+        if not float(missed) <= float(special.chdtri(facts.dimension, RARE)):
             reasons.append("The last gradient is further from zero than its noise: the pilot did not arrive.")
         refined = approximation.moved(moved)
         if not self._has_prior(refined):  # what was paid for ends in draws all the same

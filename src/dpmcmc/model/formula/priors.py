@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from scipy import stats
-from scipy.special import gammaln
+from scipy import special
 
 from dpmcmc import validation
 
@@ -24,7 +23,7 @@ _CALL = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of prior: its arguments, the places of those that must be positive, and the law in NumPyro and SciPy."""
+    """A kind of prior: its arguments, those that must be positive, and the law in NumPyro and, given it, in SciPy."""
 
     arguments: tuple[str, ...]
     positive: tuple[str, ...]
@@ -33,33 +32,35 @@ class Kind:
 
 
 REAL: Mapping[str, Kind] = {
-    "normal": Kind(("mean", "sd"), ("sd",), dist.Normal, stats.norm),
-    "student_t": Kind(("df", "mean", "scale"), ("df", "scale"), dist.StudentT, stats.t),
-    "laplace": Kind(("mean", "scale"), ("scale",), dist.Laplace, stats.laplace),
+    "normal": Kind(("mean", "sd"), ("sd",), dist.Normal, lambda stats, *of: stats.norm(*of)),
+    "student_t": Kind(("df", "mean", "scale"), ("df", "scale"), dist.StudentT, lambda stats, *of: stats.t(*of)),
+    "laplace": Kind(("mean", "scale"), ("scale",), dist.Laplace, lambda stats, *of: stats.laplace(*of)),
 }
 """Priors of numbers of either sign."""
 
 POSITIVE: Mapping[str, Kind] = {
-    "half_normal": Kind(("sd",), ("sd",), dist.HalfNormal, lambda sd: stats.halfnorm(scale=sd)),
+    "half_normal": Kind(("sd",), ("sd",), dist.HalfNormal, lambda stats, sd: stats.halfnorm(scale=sd)),
     "half_student_t": Kind(
         ("df", "scale"),
         ("df", "scale"),
         lambda df, scale: dist.FoldedDistribution(dist.StudentT(df, 0.0, scale)),
-        lambda df, scale: _Folded(stats.t(df, scale=scale)),
+        lambda stats, df, scale: _Folded(stats.t(df, scale=scale)),
     ),
-    "half_cauchy": Kind(("scale",), ("scale",), dist.HalfCauchy, lambda scale: stats.halfcauchy(scale=scale)),
-    "exponential": Kind(("rate",), ("rate",), dist.Exponential, lambda rate: stats.expon(scale=1 / rate)),
-    "gamma": Kind(("shape", "rate"), ("shape", "rate"), dist.Gamma, lambda a, rate: stats.gamma(a, scale=1 / rate)),
+    "half_cauchy": Kind(("scale",), ("scale",), dist.HalfCauchy, lambda stats, scale: stats.halfcauchy(scale=scale)),
+    "exponential": Kind(("rate",), ("rate",), dist.Exponential, lambda stats, rate: stats.expon(scale=1 / rate)),
+    "gamma": Kind(
+        ("shape", "rate"), ("shape", "rate"), dist.Gamma, lambda stats, a, rate: stats.gamma(a, scale=1 / rate)
+    ),
     "lognormal": Kind(
-        ("mean", "sd"), ("sd",), dist.LogNormal, lambda mean, sd: stats.lognorm(sd, scale=float(np.exp(mean)))
+        ("mean", "sd"), ("sd",), dist.LogNormal, lambda stats, mean, sd: stats.lognorm(sd, scale=float(np.exp(mean)))
     ),
 }
 """Priors of positive numbers."""
 
-UNIT: Mapping[str, Kind] = {"beta": Kind(("a", "b"), ("a", "b"), dist.Beta, stats.beta)}
+UNIT: Mapping[str, Kind] = {"beta": Kind(("a", "b"), ("a", "b"), dist.Beta, lambda stats, *of: stats.beta(*of))}
 """Priors of numbers between zero and one."""
 
-FIXED = Kind(("value",), ("value",), dist.Delta, stats.uniform)
+FIXED = Kind(("value",), ("value",), dist.Delta, lambda stats, *of: stats.uniform(*of))
 """No prior at all: the number is known."""
 
 
@@ -92,7 +93,7 @@ class Prior:
             return -0.5 * ((np.asarray(values) - mean) / sd) ** 2 - np.log(sd * np.sqrt(2 * np.pi))
         if self.kind == "student_t":
             df, mean, scale = self.arguments
-            constant = gammaln((df + 1) / 2) - gammaln(df / 2) - np.log(scale * np.sqrt(df * np.pi))
+            constant = special.gammaln((df + 1) / 2) - special.gammaln(df / 2) - np.log(scale * np.sqrt(df * np.pi))
             return constant - (df + 1) / 2 * np.log1p(((np.asarray(values) - mean) / scale) ** 2 / df)
         return _frozen(self.kind, self.arguments).logpdf(values)
 
@@ -110,15 +111,21 @@ class Prior:
 
     def quantile(self, probability: float) -> float:
         """Return a quantile; of a fixed value, the value."""
-        if self.fixed is not None:
-            return self.fixed
-        return float(_frozen(self.kind, self.arguments).ppf(probability))
+        return float(self._quantiles(probability))
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
         """Return draws, on the host."""
+        return np.asarray(self._quantiles(rng.random(shape)))
+
+    def _quantiles(self, probabilities: Any) -> Any:
         if self.fixed is not None:
-            return np.full(shape, self.fixed)
-        return np.asarray(_frozen(self.kind, self.arguments).ppf(rng.random(shape)))
+            return np.full(np.shape(probabilities), self.fixed)
+        if self.kind == "normal":
+            return self.arguments[0] + self.arguments[1] * special.ndtri(probabilities)
+        if self.kind == "student_t":
+            df, mean, scale = self.arguments
+            return mean + scale * special.stdtrit(df, probabilities)
+        return _frozen(self.kind, self.arguments).ppf(probabilities)
 
 
 def read_prior(name: str, text: object, *, support: str = "real") -> Prior:
@@ -210,8 +217,10 @@ class _Folded:
 
 @cache
 def _frozen(kind: str, arguments: tuple[float, ...]) -> Any:
-    """Return a law in SciPy, which takes its time to make one."""
-    return _kind(kind).frozen(*arguments)
+    """Return a law in SciPy, which takes its time to make one, and longer to be loaded: usual priors do without."""
+    from scipy import stats
+
+    return _kind(kind).frozen(stats, *arguments)
 
 
 def _kind(name: str) -> Kind:

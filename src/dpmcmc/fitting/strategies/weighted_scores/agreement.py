@@ -5,7 +5,7 @@ step misses its end, for answers are not linear, grows with the square of its le
 """
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Quality, worst
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
@@ -41,7 +41,7 @@ def agreement(joined: Joined, of_blocks: Release, share: float, size: float) -> 
     noise = of_blocks.score_variance + of_blocks.slope_sd**2 * squared + squared**2 / size
     sampled = (1 / share - 1) * of_blocks.data_variance(of_blocks.slope)
     covariance = turn @ (sampled + noise * np.eye(len(apart))) @ turn.T + last.score_variance * gain @ gain.T
-    return float(stats.chi2.sf(apart @ np.linalg.solve(covariance, apart), len(apart)))  # line 5
+    return float(special.chdtrc(len(apart), max(apart @ np.linalg.solve(covariance, apart), 0.0)))  # line 5
 
 
 def missed(joined: Joined, mean: Floats, size: float, knows: tuple[float, float]) -> float:

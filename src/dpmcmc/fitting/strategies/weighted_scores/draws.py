@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from scipy import linalg, stats
+from scipy import linalg, special
 
 from dpmcmc.fitting.strategies.weighted_scores.regression import Group, Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
@@ -27,7 +27,10 @@ PROPOSALS = 4
 AGREE = 0.05
 """Of the last releases the first ones are kept if they agree with those after them better than this."""
 
-LEAST_SEEN = 1.001
+RARE = 1e-3
+"""How rarely two releases that agree are told to disagree."""
+
+LEAST_SEEN = 0.4
 """Directions that a released slope sees are at least so many noise levels steep in the slopes drawn around it."""
 
 CLIMBS, NEAR = 30, 1e-4
@@ -42,11 +45,13 @@ class Joined:
     release: Release
     disagreement: float
     """The squared difference of the two in variances of its noise: chi-square with as many degrees as parameters."""
+    is_alone: bool = False
+    """Whether it is the second alone: the answers are not linear between the two points."""
 
     @property
     def p_value(self) -> float:
         """The probability of a larger disagreement, were the answers linear between the points."""
-        return float(stats.chi2.sf(self.disagreement, self.release.dimension))
+        return float(special.chdtrc(self.release.dimension, max(self.disagreement, 0.0)))
 
 
 def join(first: Release, second: Release, moved: Floats | None = None) -> Joined:
@@ -58,7 +63,7 @@ def join(first: Release, second: Release, moved: Floats | None = None) -> Joined
         moved: how far the point of the second is from that of the first, in whitened coordinates, if that is not the
             difference of the two.
     """
-    of_both = None if second.entries is None or first.entries is None else (first.entries + second.entries) / 2
+    of_both = None if second.doubts is None or first.doubts is None else (first.doubts + second.doubts) / 2
     weights = np.array([first.slope_sd, second.slope_sd]) ** -2.0
     weights = weights / weights.sum()
     slope = weights[0] * first.slope + weights[1] * second.slope
@@ -80,7 +85,7 @@ def join(first: Release, second: Release, moved: Floats | None = None) -> Joined
         slope_sd=slope_sd,
         variance=variance,
         differences=differences,
-        entries=of_both,
+        doubts=of_both,
         lengths_sd=float(np.sqrt(np.sum((weights * [first.lengths_sd, second.lengths_sd]) ** 2))),
     )
     return Joined(joined, float(np.sum((second.score - predicted) ** 2)) / total)
@@ -106,6 +111,14 @@ def join_all(releases: Sequence[Release], moved: Callable[[Release, Release], Fl
     return joined(one, last)
 
 
+def join_or_last(releases: Sequence[Release]) -> Joined:
+    """Join releases, or return the last one if it disagrees with those before: they led to where it was asked."""
+    joined = join_all(releases)
+    if joined.p_value >= RARE:
+        return joined
+    return Joined(releases[-1], joined.disagreement, is_alone=True)
+
+
 class Drawn(NamedTuple):
     """Draws, and by how much importance weights had to correct the normal they come from."""
 
@@ -129,7 +142,7 @@ def draw(regression: Regression, release: Release, spreads: Mapping[str, Floats]
     vectors, kept = [], []
     found: dict[str, list[Floats]] = {group.name: [] for group in regression.groups}
     for number in sizes[sizes > 0]:
-        told = release.likelihood(_drawn_slope(release, rng))
+        told = release.told(_drawn_slope(release, rng))
         posterior = _Posterior(regression, release, told)
         drawn, own, share = posterior.draw({name: value.copy() for name, value in spreads.items()}, number, rng)
         vectors.append(drawn)
@@ -142,16 +155,19 @@ def draw(regression: Regression, release: Release, spreads: Mapping[str, Floats]
 
 
 def _drawn_slope(release: Release, rng: Generator) -> Floats:
-    """Return a slope that the released one may be a noisy version of, and that sees as many directions as it does."""
+    """Return a slope that the released one may be a noisy version of, and that sees the directions that it does."""
     size = release.dimension
     noise = np.tril(rng.standard_normal((size, size)))
-    both = noise + np.tril(noise, -1).T
-    drawn = release.slope + release.slope_sds * both * np.where(np.eye(size) > 0, 1.0, np.sqrt(0.5))
-    values, vectors = np.linalg.eigh(release.slope)
-    unseen = int(np.sum(values <= release.noise_levels(vectors)))
-    values, vectors = np.linalg.eigh(drawn)
-    is_seen, least = np.arange(size) >= unseen, LEAST_SEEN * release.noise_levels(vectors)
-    return (vectors * np.where(is_seen, np.maximum(values, least), np.minimum(values, 0.0))) @ vectors.T
+    both = (noise + np.tril(noise, -1).T) * np.where(np.eye(size) > 0, 1.0, np.sqrt(0.5))
+    values, vectors = np.linalg.eigh(release.slope_doubt)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    drawn = release.slope + root @ both @ root.T
+    unseen = release.unseen(release.slope)
+    kept = np.eye(size) - unseen @ unseen.T
+    values, vectors = np.linalg.eigh(kept @ drawn @ kept)
+    is_seen = np.sum(vectors * (kept @ vectors), axis=0) > 0.5
+    least = LEAST_SEEN * release.noise_levels(vectors)
+    return (vectors * np.where(is_seen, np.maximum(values, least), 0.0)) @ vectors.T
 
 
 class _Quadratic(NamedTuple):

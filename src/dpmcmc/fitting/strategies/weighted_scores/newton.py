@@ -221,7 +221,8 @@ class Steps:
             gradient, bend = spreads.prior_at(self.regression, point)
             whitening = whiten(information + bend)
             release = self.release(point, whitening, PILOT_BOUND, self.radius, 2 * self.unit**2)
-            doubt = releases[-1].doubt(whitening, self._drift(moved)) if releases else self._first_doubt
+            before = releases[-1] if releases else None
+            doubt = self._doubt(before, point, whitening, self._drift(moved)) if before else self._first_doubt
             release = release.pooled(expected, doubt)
             told, factor = release.step(), whitening.factor
             carried = CARRIED * number / num_steps * known
@@ -256,7 +257,11 @@ class Steps:
         outputs, size = self.regression.num_outputs, self.regression.dimension
         linear = np.repeat(self.moments.doubts, outputs)
         counted = np.append(linear, np.zeros(size - len(linear)))
-        return np.sqrt(self._entry(DOUBT) ** 2 + np.diag(counted**2))
+        return np.diag(np.hypot(self._entry(DOUBT), counted))
+
+    def _doubt(self, before: Release, point: Floats, whitening: Whitening, drift: float) -> Floats:
+        """Return how uncertain is what a release told of the information at a point, in whitened coordinates."""
+        return before.doubt(whitening, self._change(before.point, point), drift)
 
     def known(self, last: Release, point: Floats) -> Floats:
         """Return what all records know at a point after a release, for coordinates: not less than its noise."""
@@ -270,7 +275,7 @@ class Steps:
             last: of the pilot.
             times: how many releases are averaged with it, of which each has its share of it.
         """
-        doubt = last.doubt(release.whitening, self._entry(2 * LEAST_DRIFT))
+        doubt = self._doubt(last, release.point, release.whitening, self._entry(2 * LEAST_DRIFT))
         return release.pooled(self.information(last, release.point), np.sqrt(times) * doubt)
 
     def bounded_step(
@@ -292,11 +297,14 @@ class Steps:
         """
         regression, place = self.regression, self.regression.num_linear
         found = with_known_shapes(regression, release.information(), point, self.moments)
-        before, after = (self._known_by_model(each) for each in (release.point, point))
-        most = MOST_CHANGE if isinstance(regression.scores, LocationScale) else MOST_CHANGE**0.25
-        ratio = float(np.clip(after / before, 1 / most, most)) if np.isfinite(after / before) else 1.0
-        found[:place, :place] *= ratio
-        return found
+        root = np.append(np.full(place, np.sqrt(self._change(release.point, point))), np.ones(len(found) - place))
+        return root[:, None] * found * root  # scaled by blocks alone it could become indefinite
+
+    def _change(self, before: Floats, point: Floats) -> float:
+        """Return by how much a usual record knows more of its predictors at a point than at one before."""
+        ratio = self._known_by_model(point) / self._known_by_model(before)
+        most = MOST_CHANGE if isinstance(self.regression.scores, LocationScale) else MOST_CHANGE**0.25
+        return float(np.clip(ratio, 1 / most, most)) if np.isfinite(ratio) else 1.0
 
     def _known_by_model(self, point: Floats) -> float:
         """Return how much a usual record knows of its predictors."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
+from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, widened
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening
 
@@ -20,8 +21,8 @@ UNEVEN, LEAST_UNEVEN = 0.1, 0.05
 TURNED = 4.0
 """Parts of a direction are believed that are so many times as large as what noise makes."""
 
-MOST_SCALE = 4.0
-"""By how much the whole information may differ from what was known of it."""
+USUAL_SCALE, MOST_SCALE = 0.5, 4.0
+"""By how much the whole information usually differs from what was known of it, and at most."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Release:
     """What is known beforehand of the mean weight in each coordinate over that of all, if it is."""
     blind: Floats | None = None
     """Directions that no data can see, in whitened coordinates, as columns that are orthogonal."""
-    entries: Floats | None = None
-    """How uncertain the entries of the slope are beside `slope_sd`, if not alike."""
+    doubts: Floats | None = None
+    """How uncertain the slope is in directions beside `slope_sd`, if not alike in all (`doubts`)."""
 
     @property
     def dimension(self) -> int:
@@ -76,24 +77,23 @@ class Release:
 
     def noise_levels(self, vectors: Floats) -> Floats:
         """Return how large eigenvalues noise alone makes in directions, the columns of a matrix."""
-        squares = vectors**2
-        beside = 1.0 if self.entries is None else np.sqrt(np.sum(squares * (self.entries**2 @ squares), axis=0))
-        return self.noise_level * beside * np.ones(vectors.shape[1])
+        return np.sqrt(self.dimension) * np.sum(vectors * (self.slope_doubt @ vectors), axis=0)
 
     @property
-    def slope_sds(self) -> Floats:
-        """The standard deviations of the entries of the slope; off the diagonal they are a root of two smaller."""
-        return self.slope_sd * (np.ones((self.dimension, self.dimension)) if self.entries is None else self.entries)
+    def slope_doubt(self) -> Floats:
+        """How uncertain the slope is, in every direction."""
+        return self.slope_sd * (np.eye(self.dimension) if self.doubts is None else self.doubts)
 
     def likelihood(self, slope: Floats | None = None) -> Likelihood:
         """Return what it tells of the parameters; directions in which the slope is within its noise tell nothing."""
-        return self._told(self.seen(self.slope if slope is None else slope))
+        return self.told(self.seen(self.slope if slope is None else slope))
 
-    def step(self) -> Likelihood:
-        """Return what it tells for a step: directions within their noise are taken to be as steep as that."""
-        return self._told(self.floored().slope)
+    def step(self, levels: float = 1.0) -> Likelihood:
+        """Return what it tells for a step: directions within so many noise levels are taken to be as steep as that."""
+        return self.told(self.floored(levels).slope)
 
-    def _told(self, slope: Floats) -> Likelihood:
+    def told(self, slope: Floats) -> Likelihood:
+        """Return what it tells of the parameters if this is its slope, directions and all."""
         spread = self.data_variance(slope) + self.score_variance * np.eye(self.dimension)
         gain = np.linalg.solve(spread, slope).T
         return Likelihood((gain @ slope + (gain @ slope).T) / 2, gain @ self.score)
@@ -124,7 +124,8 @@ class Release:
         steep = np.maximum(np.diag(slope), self.noise_level)[:, None]
         parts = scales * (self.whitening.factor @ found)
         parts = parts / np.linalg.norm(parts, axis=0)
-        plain = np.where(np.abs(parts) > TURNED * np.sqrt(0.5 * self.slope_sds**2 @ parts**2) / steep, parts, 0.0)
+        noise = np.sqrt(0.5 * np.outer(np.diag(self.slope_doubt), np.sum(parts * (self.slope_doubt @ parts), axis=0)))
+        plain = np.where(np.abs(parts) > TURNED * noise / steep, parts, 0.0)
         turned = self.whitening.inverse @ (plain / scales)
         turned = turned - blind @ (blind.T @ turned)
         turned = turned / np.maximum(np.linalg.norm(turned, axis=0), 1e-30)
@@ -185,37 +186,43 @@ class Release:
 
         Args:
             expected: the information of all records without weights, as it is known, in the original coordinates.
-            doubt: the standard deviation of its entries in whitened coordinates, those off the diagonal times root two.
+            doubt: how uncertain it is, in whitened coordinates.
         """
-        weights = np.sqrt(np.outer(self.weights, self.weights))
-        expected = weights * (self.whitening.factor.T @ expected @ self.whitening.factor)
-        scale = np.trace(self.slope) / max(float(np.trace(expected)), 1e-12)  # that of all of it is seen best
-        expected = expected * np.clip(scale, 1 / MOST_SCALE, MOST_SCALE)
-        gain = (weights * doubt) ** 2 / ((weights * doubt) ** 2 + self.slope_sd**2)
-        slope = _without(self.blind, expected + gain * (self.slope - expected))
-        usual = float(np.sqrt(np.mean(gain)))
-        return replace(self, slope=slope, slope_sd=self.slope_sd * usual, entries=np.sqrt(gain) / usual)
+        roots = np.sqrt(self.weights)
+        expected = roots[:, None] * (self.whitening.factor.T @ expected @ self.whitening.factor) * roots
+        scale = self._scale(float(np.trace(expected)))
+        doubt = scale * roots[:, None] * doubt * roots
+        slope, left = averaged(scale * expected, doubt, self.slope, self.slope_sd)
+        usual = max(float(np.trace(left)) / self.dimension, 1e-30)
+        return replace(self, slope=_without(self.blind, slope), slope_sd=usual, doubts=left / usual)
 
-    def doubt(self, whitening: Whitening, drift: float) -> Floats:
-        """Return how uncertain the information is that it tells, by entries, in other coordinates.
+    def _scale(self, expected: float) -> float:
+        """Return by how much the whole slope is larger than expected: of all of it that is seen best."""
+        noise = self.slope_sd * float(np.sqrt(self.dimension)) / max(expected, 1e-12)
+        believed = USUAL_SCALE**2 / (USUAL_SCALE**2 + noise**2)
+        found = 1 + believed * (float(np.trace(self.slope)) / max(expected, 1e-12) - 1)
+        return float(np.clip(found, 1 / MOST_SCALE, MOST_SCALE))
+
+    def doubt(self, whitening: Whitening, change: float, drift: float) -> Floats:
+        """Return how uncertain the information is that it tells, in other coordinates.
 
         Args:
             whitening: the coordinates.
-            drift: by how much its entries may have changed since, in these.
+            change: by how much the information is larger there by what the model says.
+            drift: by how much it may have changed otherwise, in these.
         """
-        squares = (self.whitening.inverse @ whitening.factor) ** 2
-        own = self.slope_sds**2 / np.outer(self.weights, self.weights)
-        return np.sqrt(squares.T @ own @ squares + drift**2)
+        turned = (self.whitening.inverse @ whitening.factor) / np.sqrt(self.weights)[:, None]
+        return widened(change * turned.T @ self.slope_doubt @ turned, drift)
 
     def information(self) -> Floats:
         """Return what all records know without weights."""
         inner = self.slope / np.sqrt(np.outer(self.weights, self.weights))
         return self.whitening.inverse.T @ inner @ self.whitening.inverse
 
-    def floored(self) -> "Release":
-        """Return the release with a slope that is not less than the noise in any direction: for coordinates."""
+    def floored(self, levels: float = 1.0) -> "Release":
+        """Return the release with a slope of so many noise levels in any direction at least: for coordinates."""
         values, vectors = np.linalg.eigh(self.slope)
-        slope = (vectors * np.maximum(values, self.noise_levels(vectors))) @ vectors.T
+        slope = (vectors * np.maximum(values, levels * self.noise_levels(vectors))) @ vectors.T
         return replace(self, slope=_without(self.blind, slope))
 
 

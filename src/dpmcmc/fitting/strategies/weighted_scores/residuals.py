@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
@@ -23,6 +23,9 @@ LENGTH = float(np.sqrt(3.0))
 
 FAR = 4.0
 """Residuals beyond so many standard deviations are counted together as well: a few in many bins are seen in none."""
+
+ALIKE = 2.0
+"""Two looks at the same records that differ by more standard deviations of their noise were asked at other places."""
 
 RARE = 1e-3
 """How rarely residuals that have the family's law are told not to."""
@@ -84,7 +87,7 @@ def far_and_bins(values: Any) -> Any:
 def p_value(excess: Floats, noise: float, size: float, probabilities: Floats) -> float:
     """Return how probable a larger excess is, in the worst of the bins, were the distribution the family's."""
     sds = np.sqrt(noise**2 + size * probabilities * (1 - probabilities))
-    return float(min(1.0, len(excess) * 2 * stats.norm.sf(np.max(np.abs(excess) / sds))))
+    return float(min(1.0, len(excess) * 2 * special.ndtr(-np.max(np.abs(excess) / sds))))
 
 
 def p_value_of_looks(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats) -> float:
@@ -95,9 +98,10 @@ def p_value_of_looks(excess: Floats, noise: float, size: float, probabilities: F
         noise: its standard deviation.
         size: the number of records.
         probabilities: of the bins.
-        before: the excess of the look before, which tells as much of residuals that are far out.
+        before: the excess of the look before, which tells as much of residuals that are far out if it saw as many.
     """
-    far = (excess[0] + before[0]) / 2
-    sd = np.sqrt(noise**2 / 2 + size * probabilities[0])
+    is_alike = abs(excess[0] - before[0]) <= ALIKE * np.sqrt(2) * noise  # else the one before was asked too far away
+    far = (excess[0] + before[0]) / 2 if is_alike else excess[0]
+    sd = np.sqrt(noise**2 / (2 if is_alike else 1) + size * probabilities[0])
     in_bins = p_value(excess[1:], noise, size, probabilities[1:])
-    return min(1.0, 2 * min(float(stats.norm.sf(far / sd)), in_bins))
+    return min(1.0, 2 * min(float(special.ndtr(-far / sd)), in_bins))

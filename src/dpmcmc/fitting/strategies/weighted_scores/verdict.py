@@ -5,17 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, stats
+from scipy import linalg, special
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
-from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
+from dpmcmc.fitting.strategies.weighted_scores.draws import RARE, Joined
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-
-RARE = 1e-3
-"""How rarely two releases that agree are told to disagree."""
 
 TOO_WIDE = 6.0
 """The predicted error up to which a wide result is fair, if all else is in order: its intervals hold as stated."""
@@ -38,6 +35,9 @@ LEAST_LOST = 0.05
 
 SURE = 1e6
 """How much more certain than by its prior a direction is made to be left out."""
+
+DOUBTFUL = 1.3
+"""From so many times the variance of one slope on, that of the draws is the slopes' doubt and not chance."""
 
 FEW = 0.05
 """The effective share of the proposals below which draws are not to be relied on."""
@@ -93,7 +93,7 @@ def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, siz
         bent = float(move @ move) ** 2 / size  # answers are linear up to about the square of a move
         noise = one.score_variance + one.slope_sd**2 * float(move @ move)
         covariance += (noise * gain @ gain.T + bent * np.eye(dimension)) / len(before) ** 2
-    return float(stats.chi2.sf(apart @ np.linalg.solve(covariance, apart), dimension))
+    return float(special.chdtrc(dimension, max(apart @ np.linalg.solve(covariance, apart), 0.0)))
 
 
 class Variances(NamedTuple):
@@ -163,7 +163,9 @@ def judge(
         for name, jacobian in jacobians.items()
     }
     errors = [
-        _error(parts[0], jacobian) for name, jacobian in jacobians.items() if NOT_SEEN not in grades[name].reasons
+        _error(parts[0], jacobian, spreads.get(name, 0.0))
+        for name, jacobian in jacobians.items()
+        if NOT_SEEN not in grades[name].reasons
     ]
     error = float(np.sqrt(np.mean(np.square(errors)))) if errors else float("inf")
     reasons: list[str] = []
@@ -171,7 +173,13 @@ def judge(
     if not moved <= (FAR if checks.arrived else FAR / 2):
         verdicts.append("bad")
         reasons.append("The steps did not arrive: the result is far from where the last scores were released.")
-    if not joined.p_value >= RARE:
+    if joined.is_alone:
+        verdicts.append("fair")
+        reasons.append(
+            "Two releases of the scores disagree by more than their noise: the answers are not linear between them. "
+            "The result rests on the last one alone."
+        )
+    elif not joined.p_value >= RARE:
         verdicts.append("bad")
         reasons.append(
             "Two releases of the scores disagree by more than their noise: the answers are not linear between them."
@@ -288,12 +296,20 @@ def _shares(parts: Variances, jacobian: Floats) -> dict[str, float]:
     return {name: value / total if total > 0 else float("nan") for name, value in each.items()}
 
 
-def _error(parts: Variances, jacobian: Floats) -> float:
-    """Return the predicted distance from the posterior without privacy, in its standard deviations."""
-    data, privacy, exact = (
-        float(np.sum(jacobian @ part * jacobian)) for part in (parts.data, parts.privacy, parts.exact)
-    )
-    return float(np.sqrt(max(data + privacy - exact, privacy) / exact))
+def _error(parts: Variances, jacobian: Floats, spread: float) -> float:
+    """Return the predicted distance from the posterior without privacy, in its standard deviations.
+
+    Draws that are far wider than the normal law of one slope have a slope that is in doubt.
+    """
+    data, privacy, prior, exact = (float(np.sum(jacobian @ part * jacobian)) for part in parts)
+    total = spread if spread > DOUBTFUL * (data + privacy + prior) else data + privacy
+    return float(np.sqrt(max(total - exact, privacy) / exact))
+
+
+def noise_of_step(before: Release, point: Floats) -> float:
+    """Return the variance of the noise with which a release led to a point: its scores', and its slope's on the way."""
+    step = before.whitening.inverse @ (point - before.point)
+    return before.score_variance + before.slope_sd**2 * float(step @ step)
 
 
 def distance(joined: Joined, moved: Floats, first_noise: float) -> float:

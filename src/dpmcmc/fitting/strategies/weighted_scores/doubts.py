@@ -1,0 +1,35 @@
+"""How uncertain a symmetric matrix is in every direction, and the average of two such matrices.
+
+The doubt of a matrix M is a matrix C: u^T M u has the standard deviation u^T C u, whatever the direction u. That is the
+law of B Z B^T with C = B B^T and Z of independent entries, those off the diagonal a root of two smaller. In other
+coordinates it becomes A^T C A, as M does: a direction that is stretched stays as uncertain as it was beside what is
+known of it. Standard deviations of the entries would not do: once turned, entries depend on each other.
+"""
+
+import numpy as np
+
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+
+
+def widened(doubt: Floats, drift: float) -> Floats:
+    """Return a doubt of a matrix that may have changed since by so much in every direction."""
+    values, vectors = np.linalg.eigh((doubt + doubt.T) / 2)
+    return (vectors * np.hypot(values, drift)) @ vectors.T
+
+
+def averaged(known: Floats, doubt: Floats, told: Floats, noise: float) -> tuple[Floats, Floats]:
+    """Return the average of a matrix with a doubt and of one with noise that is alike in all directions, and its doubt.
+
+    Args:
+        known: what was known before.
+        doubt: of it.
+        told: what a release says.
+        noise: the standard deviation of its entries on the diagonal.
+    """
+    values, vectors = np.linalg.eigh((doubt + doubt.T) / 2)
+    values = np.maximum(values, 0.0)
+    squares = np.outer(values, values)
+    gain = squares / (squares + noise**2)
+    move = vectors.T @ (told - known) @ vectors
+    left = noise * values / np.hypot(noise, values)
+    return known + vectors @ (gain * move) @ vectors.T, (vectors * left) @ vectors.T

@@ -1,0 +1,53 @@
+"""How uncertain a slope is: in every direction, in any coordinates, and after averages with noise that is known."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, widened
+
+SIZE, NUMBER = 5, 4000
+
+
+def noise(rng: np.random.Generator, root: np.ndarray) -> np.ndarray:
+    """A random symmetric matrix B Z B^T, entries of Z off the diagonal a root of two smaller."""
+    lower = np.tril(rng.standard_normal((len(root), len(root))))
+    return root @ ((lower + np.tril(lower, -1).T) * np.where(np.eye(len(root)) > 0, 1.0, np.sqrt(0.5))) @ root.T
+
+
+def is_spread(values: np.ndarray, sd: float) -> bool:
+    """Whether values of mean zero have a standard deviation; told wrongly once in 100,000."""
+    total = float(np.sum(values**2)) / sd**2
+    return bool(chi2.ppf(5e-6, len(values)) < total < chi2.isf(5e-6, len(values)))
+
+
+@pytest.mark.parametrize("turn", [False, True])
+def test_a_doubt_is_that_of_every_direction_in_all_coordinates(turn: bool) -> None:
+    rng = np.random.default_rng(1)
+    root, direction = rng.standard_normal((SIZE, SIZE)), rng.standard_normal(SIZE)
+    turned = rng.standard_normal((SIZE, SIZE)) if turn else np.eye(SIZE)
+    doubt = turned.T @ root @ root.T @ turned
+    found = np.array([direction @ turned.T @ noise(rng, root) @ turned @ direction for _ in range(NUMBER)])
+    assert is_spread(found, direction @ doubt @ direction)
+    assert not is_spread(1.15 * found, direction @ doubt @ direction)
+
+
+def test_an_average_is_as_uncertain_as_it_says_where_one_direction_is_far_less_known() -> None:
+    rng = np.random.default_rng(2)
+    basis, _ = np.linalg.qr(rng.standard_normal((SIZE, SIZE)))
+    sds, told = np.array([4.0, 0.5, 0.3, 0.2, 0.1]), 0.6
+    doubt = (basis * sds) @ basis.T
+    errors = []
+    for _ in range(NUMBER):
+        truth = noise(rng, basis * np.sqrt(sds))
+        slope, left = averaged(np.zeros_like(truth), doubt, truth + told * noise(rng, np.eye(SIZE)), told)
+        errors.append(np.diag(basis.T @ (slope - truth) @ basis) / np.diag(basis.T @ left @ basis))
+    assert all(is_spread(each, 1.0) for each in np.array(errors).T)
+
+
+def test_what_may_have_changed_is_less_certain_in_all_directions() -> None:
+    rng = np.random.default_rng(3)
+    root = rng.standard_normal((SIZE, SIZE))
+    doubt = root @ root.T
+    before, after = np.linalg.eigvalsh(doubt), np.linalg.eigvalsh(widened(doubt, 0.5))
+    np.testing.assert_allclose(after, np.hypot(before, 0.5), rtol=1e-10)
