@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -53,7 +54,6 @@ class DaskEngine:
         """The kind of the workers: a resumed run must find it again."""
         opened: FileSource = self._wait(self._submit(worker.opened, _absolute(source), schema))
         self.num_records, self.bounds, self.record = opened.num_records, opened.bounds, opened.record
-        self.identity = opened.identity
         self._shape = Shape(self.num_records, self.record, rows)
         length = self._partition_rows(len(self._workers()))
         self._homes = [""] * max(-(-self.num_records // length), 1)
@@ -61,6 +61,11 @@ class DaskEngine:
         self._table = self._submit(worker.given, worker.Table(token, opened, length, like))
         weakref.finalize(self, _forget, client, token)
         self._pass(lambda number: (worker.hold, self._table, number), range(len(self._homes)), _all_of)
+
+    @cached_property
+    def identity(self) -> bytes:
+        """A digest of all rows, which a worker reads once for it. It is private."""
+        return self._wait(self._submit(worker.identity, self._table))
 
     def rows(self, cells: Cells | None) -> int:
         """Return how many slots a chunk has in a pass over these cells."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpmcmc import errors
+from dpmcmc.enclave.core.settings import settings
 from dpmcmc.enclave.resume.machine import machine
 from dpmcmc.errors import EngineUnavailable, InvalidArgument
 
@@ -87,7 +88,8 @@ def _compare(found: dict[str, str], expected: dict[str, str], whom: str) -> None
 
 def kind() -> dict[str, str]:
     """Return what the bits of a sum, and what is executed, depend on here."""
-    return {**machine(), "code": _code(), "platform": machine()["backend"].partition(" ")[0]}
+    here = machine()
+    return {**here, "code": _code(), "platform": here["backend"].partition(" ")[0], "settings": repr(settings())}
 
 
 @cache

@@ -116,6 +116,11 @@ def opened(source: Any, schema: Any) -> Result:
     return guarded(lambda: FileSource(source, schema))
 
 
+def identity(table: Table) -> Result:
+    """Return what the rows of a table are known by, read here once."""
+    return guarded(lambda: _source(table).identity)
+
+
 def hold(table: Table, number: int) -> Result:
     """Read a partition and hold it, where there is room for it; say whether there was."""
     return guarded(lambda: _partition(table, number) is not None)
