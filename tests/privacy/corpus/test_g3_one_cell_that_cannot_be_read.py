@@ -151,3 +151,16 @@ def test_a_quote_without_an_end_takes_no_lines(where, tmp_path):
     lines[AT] = '0.5,"no, ""oops"""'
     (tmp_path / "t.csv").write_text("v,note\n" + "\n".join(lines) + "\n")
     assert FileSource(tmp_path / "t.csv", NUMBER).num_records == ROWS
+
+
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_a_file_under_two_names_is_not_read_twice(link, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    pq.write_table(pa.table({"v": [0.5]}), folder / "a.parquet")
+    getattr(folder / "b.parquet", link)(folder / "a.parquet")
+    for opened in (read_table, FileSource):
+        with pytest.raises(InvalidArgument, match="named more than once"):
+            opened(folder, NUMBER)
+    (folder / "b.parquet").unlink()
+    assert FileSource(folder, NUMBER).num_records == 1

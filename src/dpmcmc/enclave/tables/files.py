@@ -35,7 +35,18 @@ def paths_of(source: Path) -> list[Path]:
     found = [source / path for path in inside if not any(part.startswith(hidden) for part in path.parts)]
     if not found:
         raise InvalidArgument(f"source={str(source)!r} is a folder without Parquet files; expected some, *.parquet")
+    seen: set[tuple[int, int]] = set()
+    for path in found:
+        refuse_again(path, str(path), seen)
     return found
+
+
+def refuse_again(path: str | Path, shown: str, seen: set[tuple[int, int]]) -> None:
+    """Refuse a file that was seen before, under whatever name: a link to it is the same file."""
+    status = without_values(f"source={shown!r} cannot be read", Path(path).stat)
+    if (status.st_dev, status.st_ino) in seen:
+        raise InvalidArgument(f"source={shown!r} is named more than once; its rows would count more than once")
+    seen.add((status.st_dev, status.st_ino))
 
 
 def column_types(path: Path, delimiter: str = "") -> list[tuple[str, Any]]:
