@@ -244,6 +244,20 @@ def test_a_disk_that_is_too_small_and_a_folder_that_is_not_there(tmp_path, monke
         Scratch(source, tmp_path)
 
 
+def test_a_disk_that_fills_up_while_rows_are_staged(tmp_path, monkeypatch):
+    """Somebody else takes the space after it was looked for: the system refuses, in words, and nothing is left."""
+    opened = []
+
+    def full(**_):
+        opened.append(Path("/dev/full").open("wb+", buffering=0))  # noqa: SIM115
+        return opened[0]
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(InvalidArgument, match=r"No space left on device\. Make space there"):
+        Scratch(MemorySource(ages(), AGES), tmp_path)
+    assert opened[0].closed
+
+
 def test_passes_over_one_scratch_do_not_disturb_each_other(tmp_path):
     with Scratch(MemorySource(ages(), AGES), tmp_path) as scratch:
         first, second = scratch.chunks(7), scratch.chunks(11, first=2)
@@ -331,7 +345,7 @@ def read_all(*source) -> None:
 
 def test_errors_quote_no_cell(tmp_path):
     (tmp_path / "ragged.csv").write_text(f"age\n1\n2,{NAME}\n")
-    (tmp_path / "latin.csv").write_bytes(f"age,name\n1,{NAME} \xe9\n".encode("latin-1"))
+    (tmp_path / "quote.csv").write_text(f'age,name\n1,"{NAME}\n2,a\n')
     (tmp_path / "header.csv").write_text(f"{NAME},12\n")
     write(tmp_path / "whole.parquet", pa.table({"age": [NAME] * 300}))
     broken = bytearray((tmp_path / "whole.parquet").read_bytes())
@@ -341,7 +355,7 @@ def test_errors_quote_no_cell(tmp_path):
     names = Schema({"age": AGE, "name": AGE.__class__(kind="category", categories=("a", "b"))})
     for file, schema in [
         ("ragged.csv", AGES),
-        ("latin.csv", names),
+        ("quote.csv", names),
         ("header.csv", AGES),
         ("broken.parquet", AGES),
         ("none.parquet", AGES),

@@ -16,6 +16,7 @@ from dpmcmc.enclave.engines.dask import worker
 from dpmcmc.enclave.engines.dask.machines import check_client, kind_of_workers
 from dpmcmc.enclave.engines.local import Shape
 from dpmcmc.enclave.engines.partial import PartialProgram
+from dpmcmc.enclave.sources.chunking import identity_of
 from dpmcmc.enclave.sources.files import FileSource
 from dpmcmc.errors import DpmcmcError, EngineUnavailable
 from dpmcmc.schema import Schema
@@ -53,7 +54,6 @@ class DaskEngine:
         """The kind of the workers: a resumed run must find it again."""
         opened: FileSource = self._wait(self._submit(worker.opened, _absolute(source), schema))
         self.num_records, self.bounds, self.record = opened.num_records, opened.bounds, opened.record
-        self.identity = opened.identity
         self._shape = Shape(self.num_records, self.record, rows)
         length = self._partition_rows(len(self._workers()))
         self._homes = [""] * max(-(-self.num_records // length), 1)
@@ -61,6 +61,15 @@ class DaskEngine:
         self._table = self._submit(worker.given, worker.Table(token, opened, length, like))
         weakref.finalize(self, _forget, client, token)
         self._pass(lambda number: (worker.hold, self._table, number), range(len(self._homes)), _all_of)
+
+    @property
+    def identity(self) -> bytes:
+        """What tells these records from others: a digest of all rows, made where they are. It is private."""
+        rows = self._shape.rows
+        found = self._pass(
+            lambda number: (worker.digests, self._table, number, rows), range(len(self._homes)), worker.joined
+        )
+        return identity_of(self.bounds, found)
 
     def rows(self, cells: Cells | None) -> int:
         """Return how many slots a chunk has in a pass over these cells."""

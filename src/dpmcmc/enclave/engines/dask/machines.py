@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from dpmcmc import errors
+from dpmcmc.enclave.core.settings import settings
 from dpmcmc.enclave.resume.machine import machine
 from dpmcmc.errors import EngineUnavailable, InvalidArgument
 
 _ALIKE = ("dpmcmc", "jax", "jaxlib")
 """What must have one version on the workers and here."""
+
+_OWN = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+"""Settings that workers of one kind do not share: which of their machine's devices each has."""
 
 _WAIT = 10
 """Seconds until a scheduler and a first worker must have answered."""
@@ -87,7 +91,10 @@ def _compare(found: dict[str, str], expected: dict[str, str], whom: str) -> None
 
 def kind() -> dict[str, str]:
     """Return what the bits of a sum, and what is executed, depend on here."""
-    return {**machine(), "code": _code(), "platform": machine()["backend"].partition(" ")[0]}
+    held = [each for each in settings() if each[0] not in _OWN]
+    settled = hashlib.sha256(repr(held).encode()).hexdigest()[:16]
+    platform = machine()["backend"].partition(" ")[0]
+    return {**machine(), "code": _code(), "settings": settled, "platform": platform}
 
 
 @cache
