@@ -267,7 +267,7 @@ def batch_step(oracle, before):
 def test_records_stand_at_the_same_places_when_a_run_is_resumed(redraw, table, tmp_path, monkeypatch):
     """Else the same noise would cover two different batches."""
     if redraw:
-        monkeypatch.setattr(Journal, "places", property(lambda _: secrets.token_bytes(32)))
+        monkeypatch.setattr(Journal, "places", lambda _self, _own: secrets.token_bytes(32))
     ledger, model = Ledger.in_memory(), GaussianModel()
     ledger.register("people", BUDGET, Adjacency.ADD_OR_REMOVE_ONE)
     facts = {"adjacency": "add_or_remove_one", "capacity": 80}

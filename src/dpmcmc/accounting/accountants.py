@@ -226,10 +226,14 @@ class _WithinRatio:
     def log_delta(self, epsilon: float) -> float:
         missing = 2 * self.log_ratio - epsilon
         bound = self.curve.log_delta(max(-missing, 0.0)) + self.log_ratio
-        return min(_log_sum(bound, epsilon + math.log(math.expm1(missing))) if missing > 0 else bound, 0.0)
+        if missing <= 0:
+            return min(bound, 0.0)
+        more = missing if missing > _LARGEST_EXPONENT else math.log(math.expm1(missing))
+        return min(_log_sum(bound, epsilon + more), 0.0)
 
     def epsilon(self, delta: float) -> float:
-        return self.curve.epsilon(delta * math.exp(-self.log_ratio)) + 2 * self.log_ratio
+        within = delta * math.exp(-self.log_ratio)
+        return self.curve.epsilon(within) + 2 * self.log_ratio if within else math.inf
 
 
 def _approximated(asked: dict[str, PrivacyCurve], log_ratio: float) -> dict[str, PrivacyCurve]:

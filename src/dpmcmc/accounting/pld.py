@@ -29,6 +29,7 @@ from dpmcmc.accounting.event import (
 )
 from dpmcmc.accounting.loss import Masses
 from dpmcmc.accounting.spherical_laplace import SphericalLaplace
+from dpmcmc.errors import InvalidArgument
 
 Values: TypeAlias = NDArray[np.float64]
 
@@ -160,6 +161,8 @@ def _step(part: Event, interval: float) -> _Step:
             backward = _poisson_add_profile(grid, rate, noise)
         case _:
             raise TypeError(type(part).__name__)
+    if not (np.all(np.isfinite(forward)) and np.all(np.isfinite(backward))):
+        raise InvalidArgument(f"{part!r} has no finite profile at every epsilon, and is not priced so; use more noise")
     remove = loss.connect_the_dots(interval, forward, backward)
     return _Step(remove, remove if forward is backward else loss.connect_the_dots(interval, backward, forward))
 

@@ -32,6 +32,9 @@ _PIECES = 64
 _ROUNDING = 1e-12
 """Relative; added to profiles and divergences, whose quadratures and series are right to about 1e-14."""
 
+_SMALLEST, _TERMS = 1e-280, 400
+"""Bessel functions below the first are taken from so many terms of their series: of orders up to 500 many too many."""
+
 
 @dataclass(frozen=True)
 class SphericalLaplace(Event):
@@ -61,28 +64,39 @@ class SphericalLaplace(Event):
 
 
 def profile(epsilon: Values, event: SphericalLaplace) -> Values:
-    """Return delta at every epsilon >= 0 of an increasing grid: P(loss > epsilon) - e^epsilon P(loss < -epsilon)."""
+    """Return delta at every epsilon >= 0 of an increasing grid: P(loss > epsilon) - e^epsilon P(loss < -epsilon).
+
+    The second is the expectation of e^(epsilon - loss) above epsilon, at most one: its logarithm is what is added up,
+    so that neither overflows where epsilon is large.
+    """
     largest = event.largest_loss
     share = np.clip(epsilon / largest, 0.0, 1.0)
     if event.num_coordinates == 1:
         return np.maximum(-np.expm1((epsilon - largest) / 2), 0.0)
     angles = np.arccos(share)
-    upper, lower = _tails(angles, event)
-    delta = upper - np.exp(np.minimum(epsilon, largest)) * lower
-    return np.where(epsilon < largest, np.clip(delta + _ROUNDING * upper, 0.0, 1.0), 0.0)
+    upper, log_lower = _tails(angles, event)
+    delta = upper - np.minimum(np.exp(np.minimum(np.minimum(epsilon, largest) + log_lower, 0.0)), upper)
+    rounding = _ROUNDING + 8 * np.finfo(np.float64).eps * (1 + largest)
+    return np.where(epsilon < largest, np.clip(delta + rounding * upper, 0.0, 1.0), 0.0)
 
 
 def _tails(angles: Values, event: SphericalLaplace) -> tuple[Values, Values]:
-    """Return the probabilities that the loss is above 2 a cos(angle), and below its negative; of falling angles."""
-    cuts = np.union1d(angles, np.linspace(0.0, math.pi / 2, _PIECES + 1))
+    """Return the probability that the loss is above 2 a cos(angle), and the logarithm of that below its negative."""
+    narrow = np.geomspace(1e-4 / math.sqrt(1 + event.largest_loss), math.pi / 2, 4 * _PIECES)
+    cuts = np.unique(np.concatenate([angles, np.linspace(0.0, math.pi / 2, _PIECES + 1), narrow]))
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     widths = np.diff(cuts)
     at = cuts[:-1, None] + widths[:, None] * (nodes + 1) / 2
-    near, far = (np.exp(_log_density(at, event, sign)) @ weights * widths / 2 for sign in (1, -1))
-    above, below = (np.concatenate([[0.0], np.cumsum(part)]) for part in (near, far))
-    whole = above[-1] + below[-1]
-    places = np.searchsorted(cuts, angles)
-    return above[places] / whole, below[places] / whole
+
+    def accumulated(sign: int) -> Values:
+        logs = _log_density(at, event, sign)
+        most = np.max(logs, axis=1)
+        pieces = most + np.log(np.exp(logs - most[:, None]) @ weights * widths / 2)
+        return np.concatenate([[-np.inf], np.logaddexp.accumulate(pieces)])
+
+    above, below = accumulated(1), accumulated(-1)
+    whole, places = np.logaddexp(above[-1], below[-1]), np.searchsorted(cuts, angles)
+    return np.exp(above[places] - whole), below[places] - whole
 
 
 def _log_density(angles: Values, event: SphericalLaplace, sign: int) -> Values:
@@ -147,11 +161,19 @@ def _log_moment(at: Values, event: SphericalLaplace) -> Values:
 def _log_poisson(order: float, at: Values) -> Values:
     """Return ln of the integral of sin^(2 order) e^(b cos): sqrt(pi) G(order + 1/2) (2/b)^order I_order(b)."""
     constant = special.gammaln(order + 0.5) + math.log(math.pi) / 2
-    small = constant - special.gammaln(order + 1) + at**2 / (4 * (order + 1))
     bessel = special.ive(order, at)
     with np.errstate(divide="ignore", invalid="ignore"):
         large = constant + order * np.log(2 / at) + np.log(bessel) + at
-    return np.where((at < 1e-3) | (bessel <= 0), small, large)
+    is_small = (at < 1e-3) | (bessel < _SMALLEST)
+    return np.where(is_small, constant + _log_series(order, np.where(is_small, at, 0.0)), large)
+
+
+def _log_series(order: float, at: Values) -> Values:
+    """Return ln of (2/b)^order I_order(b) by its power series, where Bessel functions have run out of digits."""
+    counts = np.arange(_TERMS)[:, None]
+    with np.errstate(divide="ignore"):
+        logs = 2 * special.xlogy(counts, at / 2) - special.gammaln(counts + 1) - special.gammaln(order + counts + 1)
+    return special.logsumexp(logs, axis=0)
 
 
 def _log_moment_of_laplace(at: Values, largest: float) -> Values:

@@ -13,7 +13,8 @@ import jax
 from dpmcmc.enclave.refusals import changed_settings
 
 _UNHEARD = ("jax_transfer_guard", "jax_log", "jax_traceback", "jax_explain", "jax_dump", "jax_pprint")
-"""Of what is said while something is computed, and of who may move arrays: not of what comes out."""
+_DEVICES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+"""Of what is said while something is computed, of who may move arrays, and of which devices: not of what comes out."""
 
 _HEARD = ("XLA_", "TF_XLA_", "LIBTPU_", "NVIDIA_", "CUDA_", "CUBLAS_", "CUDNN_", "LLVM_", "HIP_", "ROCM_")
 """How variables begin that XLA, or what it calls, reads. Those of JAX are among its settings."""
@@ -23,9 +24,8 @@ def settings() -> tuple[tuple[str, str], ...]:
     """Return all settings that hold here and now, by name."""
     of_jax: dict[str, Any] = jax.config.values  # pyright: ignore[reportAttributeAccessIssue]
     held = {name: repr(value) for name, value in of_jax.items() if not name.startswith(_UNHEARD)}
-    return tuple(
-        sorted({**held, **{name: text for name, text in os.environ.items() if name.startswith(_HEARD)}}.items())
-    )
+    heard = [name for name in os.environ if name.startswith(_HEARD) and name not in _DEVICES]
+    return tuple(sorted({**held, **{name: os.environ[name] for name in heard}}.items()))
 
 
 def unchanged(function: Callable[[], Any]) -> Any:

@@ -16,6 +16,7 @@ from jax import export
 
 from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.core.compiled import check_compiled
+from dpmcmc.errors import RunRefused
 
 ONCE = np.int32(1)
 """See `core.gate.seal`."""
@@ -77,7 +78,10 @@ class PartialProgram:
     @classmethod
     def from_bytes(cls, written: bytes, reads: Sequence[int]) -> "PartialProgram":
         """Return a program that `to_bytes` wrote; it is looked at again once it is compiled."""
-        read = export.deserialize(bytearray(written))
+        try:
+            read = export.deserialize(bytearray(written))
+        except Exception as error:  # of a library that reads whatever it is given
+            raise RunRefused("the bytes are no program that PartialProgram.to_bytes wrote; send it again") from error
         shapes = jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), read.in_avals)
         return cls(tuple(reads), jax.jit(read.call), tuple(jax.tree.unflatten(read.in_tree, shapes)[0]))
 

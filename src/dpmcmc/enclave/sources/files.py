@@ -161,8 +161,7 @@ class FileSource:
         def following() -> Any:
             batch = next(batches, None)
             if batch is not None:
-                batch = batch.select(names)
-                batch.validate(full=True)
+                batch = tables.whole(batch.select(names))
             return batch
 
         while True:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from dpmcmc.enclave.sources.places import Place
@@ -110,12 +110,26 @@ def _csv_types(place: Place, delimiter: str) -> list[tuple[str, Any]]:
 
 
 def _csv_count(place: Place, names: list[str], delimiter: str) -> int:
+    with place.filesystem.open_input_stream(place.path, compression=None) as file:
+        files.check_quotes(file, place.shown)
     return sum(batch.num_rows for batch in _csv_batches(place, names, delimiter, 0))
 
 
 def _csv_batches(place: Place, names: list[str], delimiter: str, skip: int) -> Generator[Any]:
+    """Read block by block; where a line is longer than one, go on from there with longer ones."""
+    *smaller, largest = files.block_sizes(place.filesystem.get_file_info(place.path).size or 2**63)
+    for block in smaller:
+        with suppress(arrow().ArrowInvalid):
+            for batch in _csv_blocks(place, names, delimiter, skip, block):
+                skip += batch.num_rows
+                yield batch
+            return
+    yield from _csv_blocks(place, names, delimiter, skip, largest)
+
+
+def _csv_blocks(place: Place, names: list[str], delimiter: str, skip: int, block: int) -> Generator[Any]:
     between, num_columns = files.delimiter_of(place.path, delimiter), len(_csv_types(place, delimiter))
-    options = files.csv_options(names, between, num_columns)
+    options = files.csv_options(names, between, num_columns, block)
     with (
         place.filesystem.open_input_stream(place.path, compression=None) as file,
         arrow(".csv").open_csv(file, **options) as reader,

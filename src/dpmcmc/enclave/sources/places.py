@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from dpmcmc.enclave.tables.arrow import arrow
-from dpmcmc.enclave.tables.files import FORMATS
+from dpmcmc.enclave.tables.files import FORMATS, refuse_again
 from dpmcmc.enclave.tables.guard import without_values
 from dpmcmc.errors import InvalidArgument
 
@@ -43,9 +43,12 @@ def find(source: Stated | Sequence[Stated]) -> list[Place]:
         )
     found = [place for each in stated for place in _files(os.fspath(each))]
     seen: set[tuple[str, str]] = set()
+    here: set[tuple[int, int]] = set()
     for place in found:
-        one = place.filesystem.type_name, os.path.realpath(place.path) if place.is_local else place.path
-        if one in seen:
+        one = place.filesystem.type_name, place.path
+        if place.is_local:
+            refuse_again(place.path, place.shown, here)
+        elif one in seen:
             raise InvalidArgument(
                 f"source={place.shown!r} is named more than once; its rows would count more than once"
             )

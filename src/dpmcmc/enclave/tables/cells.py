@@ -15,13 +15,19 @@ Reading = Callable[[Any], float]
 """What a cell is stored as: a number, or NaN where the cell is missing."""
 
 
+def decoded(cell: Any) -> Any:
+    """Return bytes as the text that they are; anything else, and bytes that are no text, as it is."""
+    try:
+        return cell.decode("utf-8") if isinstance(cell, bytes) else cell
+    except UnicodeDecodeError:
+        return cell
+
+
 def text(cell: Any) -> str | None:
     """Return a cell as text without spaces around it, a whole number without a point; None if it is missing."""
+    cell = decoded(cell)
     if isinstance(cell, bytes):
-        try:
-            cell = cell.decode("utf-8")
-        except UnicodeDecodeError:
-            return cell.hex()
+        return cell.hex()
     if isinstance(cell, str):
         return (cell if cell.isascii() else cell.encode("utf-8", "ignore").decode("utf-8")).strip() or None
     if type(cell).__name__ in ("bool", "bool_"):

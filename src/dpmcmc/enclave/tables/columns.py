@@ -67,6 +67,9 @@ def numbers(name: str, kept: Any, column: Column, decimal: str = "") -> np.ndarr
         decimal: the decimal mark of numbers in texts, a point unless it is a comma.
     """
     if column.kind == "date" and isinstance(column.lower, date):
+        kind = kept.type.value_type if arrow(".types").is_dictionary(kept.type) else kept.type
+        if arrow(".types").is_temporal(kind):
+            return _days(kept.cast(kind), column.lower)
         return read(kept, cells.days_since(column.lower))
     kind = value_type(name, kept.type)
     types = arrow(".types")
@@ -91,10 +94,50 @@ def read(kept: Any, reading: cells.Reading) -> np.ndarray:
 
 def _chunk(chunk: Any, reading: cells.Reading) -> np.ndarray:
     encoded = chunk.dictionary_encode()
-    distinct = [np.nan if cell is None else reading(cell) for cell in encoded.dictionary.to_pylist()]
+    distinct = [np.nan if cell is None else reading(cell) for cell in _cells(encoded.dictionary)]
     table = np.array([*distinct, np.nan], dtype=np.float64)
     places = encoded.indices.cast(arrow().int64()).fill_null(len(distinct))  # a null is the last entry, NaN
     return table[places.to_numpy(zero_copy_only=False)]
+
+
+def _cells(values: Any) -> list[Any]:
+    """Return cells as Python has them; of a text that is not UTF-8 its bytes, of times beyond a calendar a number."""
+    types, pyarrow = arrow(".types"), arrow()
+    if types.is_temporal(values.type):
+        return [_time(cell) for cell in values]
+    if not (types.is_string(values.type) or types.is_large_string(values.type) or types.is_string_view(values.type)):
+        return values.to_pylist()
+    return [cells.decoded(cell) for cell in values.cast(pyarrow.large_binary()).to_pylist()]
+
+
+def _time(cell: Any) -> Any:
+    try:
+        return cell.as_py()
+    except (ValueError, OverflowError, ArithmeticError):
+        return cell.value
+
+
+_A_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
+_EPOCH = date(1970, 1, 1).toordinal()
+_CALENDAR = date.min.toordinal() - _EPOCH + 2, date.max.toordinal() - _EPOCH - 2
+
+
+def _days(kept: Any, first: date) -> np.ndarray:
+    """Return dates and times as days since the first one, by integers: of any cell, also beyond the year 9999."""
+    types, pyarrow, kind = arrow(".types"), arrow(), kept.type
+    if not (types.is_date(kind) or types.is_timestamp(kind)):  # times of a day, and how long something took
+        return np.full(len(kept), np.nan)
+    a_day = 1 if types.is_date32(kind) else _A_DAY[getattr(kind, "unit", "ms")]
+    whole = kept.cast(pyarrow.int32() if types.is_date32(kind) else pyarrow.int64())
+    missing = whole.is_null().to_numpy()
+    numbers = whole.fill_null(0).cast(pyarrow.int64()).to_numpy()
+    if getattr(kind, "tz", None):  # what day it was there
+        most = np.iinfo(np.int64).max
+        inside = np.clip(numbers, max(_CALENDAR[0] * a_day, -most), min(_CALENDAR[1] * a_day, most))
+        there = arrow(".compute").local_timestamp(pyarrow.array(inside).cast(pyarrow.timestamp(kind.unit, kind.tz)))
+        numbers = there.cast(pyarrow.int64()).to_numpy()
+    days = numbers // a_day - (first.toordinal() - _EPOCH)
+    return np.where(missing, np.nan, days.astype(np.float64))
 
 
 def value_type(name: str, kept: Any) -> Any:

@@ -1,7 +1,8 @@
 """Tables in files: the names of their columns, and some of those columns, as an Arrow table."""
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,9 @@ from typing import Any, NamedTuple
 from dpmcmc.enclave.tables.arrow import arrow
 from dpmcmc.enclave.tables.guard import without_values
 from dpmcmc.errors import InvalidArgument
+
+_BLOCK, _LARGEST = 2**20, 2**30
+"""How many bytes of a text are read at once, and how many at most where a line is longer."""
 
 
 class Format(NamedTuple):
@@ -31,7 +35,18 @@ def paths_of(source: Path) -> list[Path]:
     found = [source / path for path in inside if not any(part.startswith(hidden) for part in path.parts)]
     if not found:
         raise InvalidArgument(f"source={str(source)!r} is a folder without Parquet files; expected some, *.parquet")
+    seen: set[tuple[int, int]] = set()
+    for path in found:
+        refuse_again(path, str(path), seen)
     return found
+
+
+def refuse_again(path: str | Path, shown: str, seen: set[tuple[int, int]]) -> None:
+    """Refuse a file that was seen before, under whatever name: a link to it is the same file."""
+    status = without_values(f"source={shown!r} cannot be read", Path(path).stat)
+    if (status.st_dev, status.st_ino) in seen:
+        raise InvalidArgument(f"source={shown!r} is named more than once; its rows would count more than once")
+    seen.add((status.st_dev, status.st_ino))
 
 
 def column_types(path: Path, delimiter: str = "") -> list[tuple[str, Any]]:
@@ -53,11 +68,31 @@ def read_columns(path: Path, names: list[str], delimiter: str = "") -> Any:
     file_format = _format(path)
 
     def read() -> Any:
-        table = file_format.read(path, names, delimiter).select(names)
-        table.validate(full=True)
-        return table
+        return whole(file_format.read(path, names, delimiter).select(names))
 
     return without_values(_unreadable(path, file_format), read)
+
+
+def whole(table: Any) -> Any:
+    """Return an Arrow table, or a batch, after making sure that it is whole: of its layout, and of no cell."""
+    for column in table.columns:
+        for chunk in getattr(column, "chunks", [column]):
+            _layout(chunk).validate(full=True)
+    return table
+
+
+def _layout(array: Any) -> Any:
+    """Return the same memory under a type of which every content is valid: of texts bytes, of times integers."""
+    pyarrow, types, kind = arrow(), arrow(".types"), array.type
+    if types.is_dictionary(kind):
+        return pyarrow.DictionaryArray.from_arrays(array.indices, _layout(array.dictionary))
+    if types.is_string(kind) or types.is_large_string(kind):
+        return array.view(pyarrow.binary() if types.is_string(kind) else pyarrow.large_binary())
+    if types.is_temporal(kind) and kind.bit_width in (32, 64):
+        return array.view(pyarrow.int32() if kind.bit_width == 32 else pyarrow.int64())
+    if types.is_decimal(kind):
+        return array.view(pyarrow.binary(kind.byte_width))
+    return array
 
 
 def _unreadable(path: Path, file_format: Format) -> str:
@@ -84,7 +119,28 @@ def header(file: Any, delimiter: str) -> list[str]:
     return next(csv.reader(text, delimiter=delimiter), [])
 
 
-def csv_options(names: list[str], delimiter: str, num_columns: int) -> dict[str, Any]:
+def block_sizes(size: int) -> Iterator[int]:
+    """Yield ever larger blocks, up to a whole text of so many bytes: that a line is longer than one is not told."""
+    block = _BLOCK
+    while block < min(size, _LARGEST):
+        yield block
+        block *= 8
+    yield max(min(size + 1, _LARGEST), _BLOCK)
+
+
+def check_quotes(file: Any, shown: str) -> None:
+    """Refuse a text, open for bytes, with a quote that never ends: it would make one cell of all lines after it."""
+    count = 0
+    while block := file.read(_BLOCK):
+        count += block.count(b'"')
+    if count % 2:
+        raise InvalidArgument(
+            f"source={shown!r} has an odd number of quotes, so that one of them has no end and takes all lines after "
+            "it into its cell; expected quotes in pairs, and a quote in a cell written twice. Write the file anew"
+        )
+
+
+def csv_options(names: list[str], delimiter: str, num_columns: int, block: int) -> dict[str, Any]:
     """Return how pyarrow reads some columns of a text file: as texts, for a guessed type would depend on every row."""
     module = arrow(".csv")
     return {
@@ -93,7 +149,9 @@ def csv_options(names: list[str], delimiter: str, num_columns: int) -> dict[str,
             newlines_in_values=True,
             ignore_empty_lines=num_columns > 1,  # in a single column an empty line is an empty cell
         ),
+        "read_options": module.ReadOptions(block_size=block),
         "convert_options": module.ConvertOptions(
+            check_utf8=False,  # a cell that is no text is one of no value
             include_columns=names,
             column_types=dict.fromkeys(names, arrow().string()),
             null_values=[],
@@ -109,8 +167,18 @@ def _csv_types(path: Path, delimiter: str) -> list[tuple[str, Any]]:
 
 
 def _csv_columns(path: Path, names: list[str], delimiter: str) -> Any:
-    num_columns = len(_csv_types(path, delimiter))
-    return arrow(".csv").read_csv(str(path), **csv_options(names, delimiter_of(path.name, delimiter), num_columns))
+    num_columns, *smaller, largest = len(_csv_types(path, delimiter)), *block_sizes(path.stat().st_size)
+    with path.open("rb") as file:
+        check_quotes(file, str(path))
+
+    def read(block: int) -> Any:
+        options = csv_options(names, delimiter_of(path.name, delimiter), num_columns, block)
+        return arrow(".csv").read_csv(str(path), **options)
+
+    for block in smaller:
+        with suppress(arrow().ArrowInvalid):
+            return read(block)
+    return read(largest)
 
 
 def _parquet_types(path: Path, _: str) -> list[tuple[str, Any]]:

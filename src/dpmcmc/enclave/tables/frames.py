@@ -78,7 +78,8 @@ def _pandas(frame: pd.DataFrame) -> Frame:
 def _pandas_column(series: Any) -> Any:
     """Return a column as Arrow. Columns of Python objects become texts, cell by cell, so that no type is guessed."""
     kind = series.dtype.categories.dtype if isinstance(series.dtype, pd.CategoricalDtype) else series.dtype
-    if kind.kind == "O" and isinstance(kind, np.dtype):
+    is_python_text = isinstance(kind, pd.StringDtype) and kind.storage == "python"  # of any letters, also of halves
+    if is_python_text or (kind.kind == "O" and isinstance(kind, np.dtype)):
         return arrow().array([cells.text(cell) for cell in series.astype(object)], arrow().string())
     return arrow().array(series, from_pandas=True)
 
