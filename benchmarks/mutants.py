@@ -34,7 +34,7 @@ from dpmcmc.audits.pairs import ADD, REPLACE, Pair
 from dpmcmc.enclave.arithmetic import int64, quantise
 from dpmcmc.enclave.arithmetic import lattice as lattices
 from dpmcmc.enclave.batches import sampling, subsample
-from dpmcmc.enclave.core import audit, gate, metadata, programs, release, session, sums
+from dpmcmc.enclave.core import audit, gate, metadata, programs, release, self_test, session, sums
 from dpmcmc.enclave.mechanisms import barker_bit, barker_test, curvature, log_ratio, minibatch_log_ratio, noisy_count
 from dpmcmc.enclave.noise import chacha20, discrete_gaussian, floating, modes
 from dpmcmc.errors import DpmcmcError
@@ -112,6 +112,15 @@ def by_sensitivity(name: str, adjacency: Adjacency = REPLACE) -> Callable[[], in
         return 1 if any(found.is_broken for found in sensitivity.contributions(question, adjacency)) else None
 
     return notice
+
+
+def by_self_test() -> int | None:
+    """Check the machine as every process does before its first run: gates against exact arithmetic."""
+    try:
+        self_test.check_machine.__wrapped__()
+    except DpmcmcError:
+        return 1
+    return None
 
 
 def segments() -> int | None:
@@ -411,8 +420,8 @@ MUTANTS = [
                 ),
             ),
         ),
-        by_sensitivity("GradientSum"),
-        "sensitivity",
+        by_self_test,
+        "self-test",
     ),
     Mutant(
         "a sum in int32",

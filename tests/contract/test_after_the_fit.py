@@ -1,6 +1,7 @@
 """After the fit: rows that may be, what is refused, what files hold, and that objects show themselves in few lines."""
 
 import json
+import pickle
 import sys
 import tomllib
 import warnings
@@ -278,6 +279,15 @@ def test_a_loaded_posterior_can_do_the_same(made, folder) -> None:
     pd.testing.assert_frame_equal(again.summary(exponentiate=True), made.summary(exponentiate=True))
     read = arviz.from_netcdf(folder / "draws.nc")
     np.testing.assert_array_equal(read["posterior"]["group"][..., 0], made["group[(18,30]]"])
+
+
+def test_a_posterior_can_be_pickled(made) -> None:
+    """To other processes and into scikit-learn's pipelines; its model is built again."""
+    made.predict(ROW)
+    again = pickle.loads(pickle.dumps(made))  # noqa: S301
+    assert all(np.array_equal(again.draws[name], made.draws[name]) for name in made.draws)
+    assert again.certificate == made.certificate
+    pd.testing.assert_frame_equal(again.predict(ROW), made.predict(ROW))
 
 
 def test_other_languages_read_the_draws(made, folder) -> None:

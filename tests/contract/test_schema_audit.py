@@ -140,7 +140,7 @@ def test_at_the_shell(command):
     assert set(answer) == {"counts", "num_records", "noise_sd", "warnings", "certificate"}
     assert answer["certificate"]["epsilon"] == pytest.approx(0.1)
     code, _, err = command("--data", "t.csv", "--epsilon", "0.9")
-    assert code == 2
+    assert code == 3
     assert "t" in err
 
 

@@ -34,6 +34,7 @@ from dpmcmc.diagnostics import (
     squared_mmd_unbiased,
     total_variation,
 )
+from dpmcmc.diagnostics.arviz_adapter import arviz
 from dpmcmc.diagnostics.ranks import rank_counts
 from dpmcmc.errors import InvalidArgument
 
@@ -238,6 +239,15 @@ def test_rhat_is_the_published_formula(num_draws):
     draws = autoregressive((4, num_draws, 3), 0.9, np.random.default_rng(13))
     draws[:, :, 1] **= 3
     assert rhat(draws) == pytest.approx([rank_rhat(draws[:, :, i]) for i in range(3)], rel=1e-12)
+
+
+def test_rhat_is_that_of_arviz():
+    """Equal values, an odd number of draws, heavy tails, and chains that stood still for a while."""
+    rng = np.random.default_rng(4)
+    still = np.concatenate([np.zeros((3, 5)), rng.normal(size=(3, 5))], axis=1)
+    for chains in (rng.normal(size=(4, 101)), rng.integers(0, 5, (3, 50)), rng.standard_cauchy((2, 8)), still):
+        expected = float(arviz().rhat(chains.astype(float), method="rank"))
+        assert rhat(chains[:, :, None].astype(float)) == pytest.approx([expected], rel=1e-12)
 
 
 def test_rhat_tells_separated_chains_from_independent_draws():

@@ -100,9 +100,11 @@ def test_memory_files_and_any_number_of_workers_give_the_same_draws(cluster, lak
     in_one_program = drawn(table.records, bounds=table.bounds, chunk_size=ROWS)
     for source in (MemorySource(FRAME, SCHEMA), FileSource(lake, SCHEMA)):
         check_same(drawn(LocalEngine(source, ROWS)), in_one_program)
+    known = DaskEngine(lake, SCHEMA, cluster.with_workers(1).client, ROWS).identity
     for count in (1, 2, 4):
         engine = DaskEngine(lake, SCHEMA, cluster.with_workers(count).client, ROWS)
         assert len(set(engine._homes)) == count, "every worker has rows"
+        assert engine.identity == known
         check_same(drawn(engine), in_one_program)
 
 

@@ -244,6 +244,20 @@ def test_a_disk_that_is_too_small_and_a_folder_that_is_not_there(tmp_path, monke
         Scratch(source, tmp_path)
 
 
+def test_a_disk_that_fills_up_while_rows_are_staged(tmp_path, monkeypatch):
+    """Somebody else takes the space after it was looked for: the system refuses, in words, and nothing is left."""
+    opened = []
+
+    def full(**_):
+        opened.append(Path("/dev/full").open("wb+", buffering=0))  # noqa: SIM115
+        return opened[0]
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with pytest.raises(InvalidArgument, match=r"No space left on device\. Make space there"):
+        Scratch(MemorySource(ages(), AGES), tmp_path)
+    assert opened[0].closed
+
+
 def test_passes_over_one_scratch_do_not_disturb_each_other(tmp_path):
     with Scratch(MemorySource(ages(), AGES), tmp_path) as scratch:
         first, second = scratch.chunks(7), scratch.chunks(11, first=2)

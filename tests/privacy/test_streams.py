@@ -589,3 +589,36 @@ def test_what_is_kept_of_programs_holds_no_engine_and_no_rows():
     gc.collect()
     assert passes.KEPT
     assert gone() is None
+
+
+def test_short_gaps_are_read_through_and_cells_that_have_room_are_read_once(lake, monkeypatch):
+    """Blocks that lead the way are many and short: a file is not opened for each, nor again for each question."""
+    opened_at = []
+    honest = FileSource.between
+    monkeypatch.setattr(
+        FileSource, "between", lambda self, start, end, rows: opened_at.append(start) or honest(self, start, end, rows)
+    )
+    source, memory = FileSource(lake, SCHEMA), in_memory()
+
+    def program(oracle):
+        shard = oracle.shard(oracle.partition((100, 2_400)), (0, 2))
+        return shard.sum(SUM, row).value
+
+    for apart, found in ((2**17, [0]), (0, [0, 2_048])):
+        monkeypatch.setattr(FileSource, "apart", apart)
+        data = chunked(source, rows=512)
+        for seed in (3, 4):
+            check_same(*(one.run(program, model=MODEL, insecure_seed=seed) for one in (data, memory)))
+        assert opened_at == found
+        opened_at.clear()
+    monkeypatch.setattr("dpmcmc.enclave.engines.local._room", lambda: 1_000)
+    data = chunked(source, rows=512)
+    for seed in (3, 4):
+        check_same(*(one.run(program, model=MODEL, insecure_seed=seed) for one in (data, memory)))
+    assert opened_at == [0, 2_048] * 2
+
+
+def test_a_file_of_texts_is_read_from_its_first_row_on(tmp_path):
+    FRAME[:9].to_csv(tmp_path / "t.csv", index=False)
+    FRAME[:9].to_parquet(tmp_path / "t.parquet")
+    assert FileSource(tmp_path / "t.csv", SCHEMA).apart > 2**40 > FileSource(tmp_path / "t.parquet", SCHEMA).apart

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpmcmc import accounting
-from dpmcmc.accounting import Adjacency, Budget
+from dpmcmc.accounting import Adjacency
 from dpmcmc.cli.budget import account_now, confirm, explained
-from dpmcmc.cli.options import ledger_url, names_options
+from dpmcmc.cli.options import granted, ledger_url, names_options
 from dpmcmc.cli.output import AsJson
 from dpmcmc.cli.result import show, show_plan
 from dpmcmc.errors import InvalidArgument, LedgerUnavailable, RunInterrupted, UnknownDataset
@@ -31,7 +31,7 @@ def fit(
     data: Annotated[
         str, typer.Option(help="The table: CSV, Parquet, Arrow; a folder, a pattern such as 'l/*.parquet', a URL.")
     ],
-    schema: Annotated[Path, typer.Option(help="What is stated of its columns, a TOML file (`dpmcmc schema new`).")],
+    schema: Annotated[Path, typer.Option(help="Schema file (TOML): bounds and categories (`dpmcmc schema new`).")],
     ledger: Annotated[str, typer.Option(help="Ledger to charge: a file, sqlite:///FILE or postgresql://...")],
     epsilon: Annotated[float, typer.Option(help="What this run may spend.")],
     delta: Annotated[float | None, typer.Option(help="At which delta (default: that of the budget).")] = None,
@@ -41,7 +41,7 @@ def fit(
     prior: Annotated[list[str] | None, typer.Option(help='Of a formula: "age=normal(0, 1)"; may be repeated.')] = None,
     sampler: Annotated[str, typer.Option(help="auto, or a sampler of docs/fit.md by its name.")] = "auto",
     chains: Annotated[int, typer.Option(help="Chains; each is charged.")] = 2,
-    steps: Annotated[int | None, typer.Option(help="Steps a chain; what suits the sampler unless stated.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps per chain (default: depends on the sampler).")] = None,
     passes: Annotated[
         int | None, typer.Option(help="Of a formula: how many times all rows may be read at most.")
     ] = None,
@@ -74,7 +74,7 @@ def fit(
     folder = None if dry_run else _new_folder(output)
     ledger = ledger_url(ledger)
     priors = _priors(prior)
-    grant = _grant(grant_epsilon, grant_delta)
+    grant = granted(grant_epsilon, grant_delta)
     chosen = read_model(model)
     name = _name(data, scheduler)
     dataset = name if dataset is None else dataset
@@ -136,10 +136,10 @@ def fit(
 
 
 def _name(data: str, scheduler: str | None) -> str:
-    """Return the name of a table in the book; a file of this machine that is not there is refused."""
+    """Return the name of a table in the ledger; a file of this machine that is not there is refused."""
     from dpmcmc.enclave.sources.opening import check_there, is_plain, name_of  # PyArrow takes a while to load
 
-    if scheduler is None and is_plain(data) and not Path(data).exists():  # a grant to no file would stay in the book
+    if scheduler is None and is_plain(data) and not Path(data).exists():  # a grant to no file would stay in the ledger
         raise InvalidArgument(f"--data {data!r} cannot be read: no such file or folder")
     if scheduler is None:
         check_there(data)
@@ -176,14 +176,6 @@ def _priors(stated: list[str] | None) -> dict[str, str] | None:
     if wrong is not None:
         raise InvalidArgument(f'--prior {wrong!r} must be NAME=PRIOR, such as "age=normal(0, 1)"')
     return {name.strip(): prior.strip() for name, _, prior in parts} or None
-
-
-def _grant(epsilon: float | None, delta: float | None) -> Budget | None:
-    if epsilon is None and delta is None:
-        return None
-    if epsilon is None or delta is None:
-        raise InvalidArgument("a budget is granted with --grant-epsilon and --grant-delta together; give both")
-    return Budget(epsilon, delta)
 
 
 def read_model(stated: str) -> Any:

@@ -104,6 +104,6 @@ def _show(ledger: "accounting.Ledger", dataset: str | None, as_json: bool) -> No
         ]
         for account in accounts
     ]
-    columns = ["dataset", "epsilon", "delta", "adjacency", "spent", "left", "one more run", "runs not settled"]
-    caption = "One more run may have up to about that epsilon: epsilons do not add up."
+    columns = ["dataset", "epsilon", "delta", "adjacency", "spent", "left", "next run", "open"]
+    caption = "next run: about the largest epsilon that fits, for epsilons do not add up. open: runs not settled."
     print_table("Ledger", columns, rows, caption=caption if rows else "no dataset is registered yet")

@@ -1,10 +1,11 @@
-"""Do the chains agree, and how many independent draws are they worth? R-hat and effective sample size, by ArviZ."""
+"""Do the chains agree, and how many independent draws are they worth? R-hat, and effective sample size by ArviZ."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 
 from dpmcmc import validation
 from dpmcmc.diagnostics.arguments import Array, Draws, Sample, read
@@ -40,8 +41,7 @@ def rhat(draws: Draws) -> Array | dict[str, Array]:
             f"draws of shape {sample.chains.shape} (chain, draw, coordinate) must have at least 2 chains, which R-hat "
             "compares; for one chain, compare its halves: draws.reshape(2, -1, dimension)"
         )
-    module = arviz()
-    return sample.by_name(_each_coordinate(sample, lambda chains: module.rhat(chains, method="rank"), np.inf))
+    return sample.by_name(_each_coordinate(sample, _rhat, np.inf))
 
 
 @overload
@@ -67,6 +67,26 @@ def ess(draws: Draws, kind: str = "bulk") -> Array | dict[str, Array]:
     module = arviz()
     options: dict[str, Any] = {"method": "bulk"} if kind == "bulk" else {"method": "tail", "prob": TAIL}
     return sample.by_name(_each_coordinate(sample, lambda chains: module.ess(chains, **options), np.nan))
+
+
+def _rhat(chains: Array) -> float:
+    """Return the R-hat of one coordinate. A verdict needs it in every fit, and ArviZ takes a second to be loaded."""
+    half = chains.shape[1] // 2
+    halves = np.concatenate([chains[:, :half], chains[:, -half:]])
+    return max(_plain_rhat(_normal_ranks(each)) for each in (halves, np.abs(halves - np.median(halves))))
+
+
+def _normal_ranks(values: Array) -> Array:
+    """Return the quantiles of a standard normal distribution at the ranks of values; equal ones share their ranks."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[places.reshape(values.shape)]
+    return special.ndtri((ranks - 3 / 8) / (values.size + 1 / 4))
+
+
+def _plain_rhat(chains: Array) -> float:
+    length = chains.shape[1]
+    between, within = np.var(chains.mean(axis=1), ddof=1), np.var(chains, axis=1, ddof=1).mean()
+    return float(np.sqrt(between / within + (length - 1) / length))
 
 
 def _read_chains(draws: Draws) -> Sample:

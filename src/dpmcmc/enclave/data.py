@@ -195,6 +195,7 @@ class PrivateData(Vault):
         """
         if type(journal) is not Journal:  # it says what the noise is, and what was spent
             raise InvalidArgument(f"journal is a {type(journal).__name__}; expected a dpmcmc.enclave.Journal, as it is")
+        self._check_alone("a run that may be resumed")
         event, leaves = genuine(event, with_cells=True), self._in_order()
         journal.recognise(
             leaves, _stated(self._facts, self.unit), getattr(self._placement, "machines", self._placement.words)
@@ -229,6 +230,7 @@ class PrivateData(Vault):
         The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
         secret. select.md has the proof.
         """
+        self._check_alone("a selection")
         attempts = [Attempt(genuine(attempt.event), attempt.run) for attempt in attempts]  # each is asked once
         price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
         charge = price if insecure_seed is None else price + NonPrivate()
@@ -243,6 +245,10 @@ class PrivateData(Vault):
         finally:
             settle(reservation, charge)
         return best
+
+    def _check_alone(self, what: str) -> None:
+        if self._placement.num_processes > 1:
+            raise InvalidArgument(f"{what} is for one process; leave out devices= of others, or make a plain run")
 
     def __repr__(self) -> str:
         facts = ", ".join(f"{name}={value}" for name, value in self._known())

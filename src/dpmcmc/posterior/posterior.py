@@ -59,6 +59,11 @@ class Posterior(Predictive):
             ordered = sorted(self.draws, key=lambda name: order.get(name, len(order)))
             object.__setattr__(self, "draws", {name: self.draws[name] for name in ordered})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Say what `pickle` keeps: what was stated. A model holds functions, and is built again from the settings."""
+        stated = self.draws, self.is_accepted, self.num_warmup, self.certificate, self.settings, self.prior
+        return type(self), stated
+
     def __repr__(self) -> str:
         marked = sum(1 for grade in self.quality.parameters.values() if grade.verdict != "good")
         notes = f", {marked} of {len(self._columns())} numbers marked" if marked else ""

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from dpmcmc.enclave.accelerate.processes import check_same, of_first, payer_of_all
 from dpmcmc.enclave.core.places import AXIS, Placement, Slots
 from dpmcmc.errors import InvalidArgument
 
@@ -29,6 +30,7 @@ class Shards(Placement):
     def __init__(self, devices: Any) -> None:
         self.mesh = Mesh(np.array(_distinct(devices), object), (AXIS,))
         self.num_devices, self.words = self.mesh.size, f", devices={self.mesh.size}"
+        self.num_processes = len({device.process_index for device in self.mesh.devices.flat})
 
     @property
     def kind(self) -> str:
@@ -38,15 +40,45 @@ class Shards(Placement):
 
     def place(self, slots: Slots) -> Slots:
         """Return host arrays as arrays on the devices, each of which is handed its own slots alone."""
-        rows, occupied = jax.device_put((slots.rows, slots.occupied), NamedSharding(self.mesh, _SPLIT))
+        if self.num_processes > 1:
+            check_same("the table", *jax.tree.leaves((slots.rows, slots.occupied)))
+            rows, occupied = self._made((slots.rows, slots.occupied), _SPLIT)
+        else:
+            rows, occupied = jax.device_put((slots.rows, slots.occupied), NamedSharding(self.mesh, _SPLIT))
         return Slots(rows, occupied, self.public(jnp.asarray(slots.once)), is_spread=True)
 
     def public(self, tree: Any) -> Any:
         """Return public values where a program expects them: on every device."""
+        if self.num_processes > 1:
+            return jax.tree.map(self._of_first, tree)
         return jax.device_put(tree, NamedSharding(self.mesh, _EVERYWHERE))
+
+    def _of_first(self, leaf: Any) -> Any:
+        """Return a public value, or a key, of the first process, on every device."""
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(self._of_first(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+        return self._made(of_first(leaf), _EVERYWHERE)
+
+    def _made(self, tree: Any, spec: PartitionSpec) -> Any:
+        """Return host arrays as arrays over all processes, of which each fills its own part."""
+
+        def made(leaf: np.ndarray) -> jax.Array:
+            return jax.make_array_from_callback(leaf.shape, NamedSharding(self.mesh, spec), lambda part: leaf[part])
+
+        return jax.tree.map(made, tree)
+
+    def agreed(self, seed: bytes) -> bytes:
+        """Return the seed of places that the first process drew."""
+        return of_first(np.frombuffer(seed, np.uint8)).tobytes() if self.num_processes > 1 else seed
+
+    def payer(self, payer: Any) -> Any:
+        """Return what pays once, in the first process."""
+        return payer_of_all(payer) if self.num_processes > 1 else payer
 
     def result(self, tree: Any) -> Any:
         """Return what a program returned on every device, on the first one."""
+        if self.num_processes > 1:
+            return jax.tree.map(_here, tree)
         return jax.device_put(tree, self.mesh.devices.flat[0])
 
     def shapes(self, placed: Any) -> Any:
@@ -65,7 +97,17 @@ class Shards(Placement):
         )
         sharding = NamedSharding(self.mesh, _EVERYWHERE)
         public = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding) for one in (key, *arguments)]
-        return jax.jit(lambda slots, *public: on_each(slots, public), keep_unused=True).lower(slots, *public)
+        lowered = jax.jit(lambda slots, *public: on_each(slots, public), keep_unused=True).lower(slots, *public)
+        if self.num_processes > 1:
+            check_same("a program", lowered.as_text().encode())
+        return lowered
+
+
+def _here(leaf: jax.Array) -> Any:
+    """Return what all devices have, as one of this process has it."""
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(_here(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+    return leaf.addressable_data(0)
 
 
 def _distinct(devices: Any) -> list[Any]:
@@ -80,7 +122,9 @@ def _distinct(devices: Any) -> list[Any]:
             f"{default}, on which the self-test ran. Name some of jax.devices(), or make the other the default before "
             f"JAX is used: JAX_PLATFORMS={other[0]}"
         )
-    here = jax.process_index()
-    if any(device.process_index != here for device in listed):
-        raise InvalidArgument("devices must belong to this process; pick some of jax.local_devices()")
+    processes = {device.process_index for device in listed}
+    if processes != {jax.process_index()} and processes != set(range(jax.process_count())):
+        raise InvalidArgument(
+            "devices must belong to this process, as jax.local_devices() do, or to all of them, as jax.devices() do"
+        )
     return listed

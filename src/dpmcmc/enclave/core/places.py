@@ -123,6 +123,8 @@ class Placement:
     """Where the records of a vault lie, and where its programs run: where JAX puts them."""
 
     num_devices: int = 1
+    num_processes: int = 1
+    """How many processes execute every program together."""
     words: str = ""
     mesh: Any = None
     paths: tuple[str, ...] = ()
@@ -136,6 +138,14 @@ class Placement:
         """The kind of device, for certificates."""
         device = jax.devices()[0]
         return f"{device.platform}: {device.device_kind}"
+
+    def agreed(self, seed: bytes) -> bytes:
+        """Return the seed of places that all processes have."""
+        return seed
+
+    def payer(self, payer: Any) -> Any:
+        """Return what pays once, however many processes there are."""
+        return payer
 
     def place(self, slots: Slots) -> Slots:
         """Return host arrays as arrays on the device."""

@@ -118,7 +118,7 @@ class Vault:
             validation.refuse(
                 "noise", noise, "carries no guarantee; use PrivateData.without_guarantee, or noise='exact'"
             )
-        self._rows_keep_place = rows_keep_place
+        self._rows_keep_place, self._payer = rows_keep_place, self._placement.payer(self._payer)
         self._stand(admitted, None if self._is_as_given else new_seed())
 
     @property
@@ -139,6 +139,7 @@ class Vault:
 
     def _stand(self, leaves: list[Any], seed: bytes | None) -> None:
         """Put the records into their slots."""
+        seed = None if seed is None else self._placement.agreed(seed)
         self._seed, self._places = seed, None
         if self._placement.stepwise is None:
             length = num_slots(self._facts.size, self._placement.num_devices)
@@ -150,6 +151,7 @@ class Vault:
             self._slots = self._placement.slots  # of one chunk, and their shapes alone
         self._cells: dict[Cells, Slots] = {}
         may_move = self._placement.stepwise is not None and seed is not None and not self._rows_keep_place
+        may_move = may_move or self._placement.num_processes > 1  # a process has but some of the slots to take cells of
         self._facts, is_given = replace(self._facts, places=None if may_move else id_of(seed)), self._is_given
         slots, cells = self._slots, self._cells
 

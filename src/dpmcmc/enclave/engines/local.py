@@ -158,16 +158,29 @@ def chunks_of(
     source: Any, rows: int, runs: Sequence[tuple[int, int]], intervals: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[list[np.ndarray], np.ndarray]]:
     """Yield the leaves of chunks of so many slots, which runs number, and which slots count."""
-    for first, end in runs:
+    wanted = {number for first, end in runs for number in range(first, end)}
+    for first, end in _joined(runs, getattr(source, "apart", 0) // rows):
         chunks = _run(source, rows, first, end)
         try:
             for number in range(first, end):
                 chunk = next(chunks, None)
                 if chunk is None:
                     raise changed("source")
+                if number not in wanted:
+                    continue
                 yield slots(chunk, rows, [(low - number * rows, high - number * rows) for low, high in intervals])
         finally:
             getattr(chunks, "close", lambda: None)()
+
+
+def _joined(runs: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
+    """Return runs of which those are one that lie so many chunks apart at most: what is between is read, and left."""
+    joined: list[tuple[int, int]] = []
+    for first, end in runs:
+        if joined and first - joined[-1][1] <= gap:
+            first, _ = joined.pop()
+        joined.append((first, end))
+    return joined
 
 
 def _run(source: Any, rows: int, first: int, end: int) -> Iterator[Any]:

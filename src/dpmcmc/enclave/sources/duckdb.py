@@ -31,6 +31,9 @@ class DuckDBSource:
         schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file. No persons.
     """
 
+    apart = 2**62
+    """How many rows are sooner read than passed over: a query is asked from its first row on."""
+
     def __init__(self, source: frames.DuckDBQuery, schema: Any) -> None:
         self._schema = Schema.read(schema)
         refuse_persons(self._schema)

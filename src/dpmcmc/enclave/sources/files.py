@@ -3,7 +3,6 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from copy import copy
-from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -26,6 +25,9 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
 Result = TypeVar("Result")
+
+_ROWS_APART, _EVERY_ROW = 2**17, 2**62
+"""How many rows of Parquet or Arrow take as long as to open a file and find a row in it; and more than any file has."""
 
 _BATCHES_AHEAD = 8
 """How many batches wait at most to be prepared: about as many as a row group has."""
@@ -72,10 +74,15 @@ class FileSource:
         """The shape and type of one record, by leaf."""
         return self._preparation.record
 
-    @cached_property
+    @property
     def identity(self) -> bytes:
         """A digest of all rows, for which they are read once. It is private."""
         return identity_of(self.bounds, map(digest_of, self.chunks(BLOCK)))
+
+    @property
+    def apart(self) -> int:
+        """How many rows are sooner read than passed over: texts have no places to begin at but their first line."""
+        return _EVERY_ROW if any(each.suffix in (".csv", ".tsv") for each in self._places) else _ROWS_APART
 
     def confirm(self) -> None:
         """Make sure that all files are as they were."""

@@ -6,7 +6,6 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -17,6 +16,7 @@ from dpmcmc.enclave.engines.dask import worker
 from dpmcmc.enclave.engines.dask.machines import check_client, kind_of_workers
 from dpmcmc.enclave.engines.local import Shape
 from dpmcmc.enclave.engines.partial import PartialProgram
+from dpmcmc.enclave.sources.chunking import identity_of
 from dpmcmc.enclave.sources.files import FileSource
 from dpmcmc.errors import DpmcmcError, EngineUnavailable
 from dpmcmc.schema import Schema
@@ -62,10 +62,14 @@ class DaskEngine:
         weakref.finalize(self, _forget, client, token)
         self._pass(lambda number: (worker.hold, self._table, number), range(len(self._homes)), _all_of)
 
-    @cached_property
+    @property
     def identity(self) -> bytes:
-        """A digest of all rows, which a worker reads once for it. It is private."""
-        return self._wait(self._submit(worker.identity, self._table))
+        """What tells these records from others: a digest of all rows, made where they are. It is private."""
+        rows = self._shape.rows
+        found = self._pass(
+            lambda number: (worker.digests, self._table, number, rows), range(len(self._homes)), worker.joined
+        )
+        return identity_of(self.bounds, found)
 
     def rows(self, cells: Cells | None) -> int:
         """Return how many slots a chunk has in a pass over these cells."""

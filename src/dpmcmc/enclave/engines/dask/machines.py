@@ -14,6 +14,9 @@ from dpmcmc.errors import EngineUnavailable, InvalidArgument
 _ALIKE = ("dpmcmc", "jax", "jaxlib")
 """What must have one version on the workers and here."""
 
+_OWN = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+"""Settings that workers of one kind do not share: which of their machine's devices each has."""
+
 _WAIT = 10
 """Seconds until a scheduler and a first worker must have answered."""
 
@@ -88,8 +91,10 @@ def _compare(found: dict[str, str], expected: dict[str, str], whom: str) -> None
 
 def kind() -> dict[str, str]:
     """Return what the bits of a sum, and what is executed, depend on here."""
-    here = machine()
-    return {**here, "code": _code(), "platform": here["backend"].partition(" ")[0], "settings": repr(settings())}
+    held = [each for each in settings() if each[0] not in _OWN]
+    settled = hashlib.sha256(repr(held).encode()).hexdigest()[:16]
+    platform = machine()["backend"].partition(" ")[0]
+    return {**machine(), "code": _code(), "settings": settled, "platform": platform}
 
 
 @cache

@@ -17,6 +17,7 @@ from dpmcmc.enclave.core.self_test import check_machine
 from dpmcmc.enclave.engines.dask.machines import check_like
 from dpmcmc.enclave.engines.local import add_up, added, chunks_of, runs_of
 from dpmcmc.enclave.engines.partial import PartialProgram
+from dpmcmc.enclave.sources.chunking import digest_of
 from dpmcmc.enclave.sources.files import FileSource
 from dpmcmc.enclave.sources.opening import memory
 from dpmcmc.enclave.tables.columns import Leaves
@@ -116,11 +117,6 @@ def opened(source: Any, schema: Any) -> Result:
     return guarded(lambda: FileSource(source, schema))
 
 
-def identity(table: Table) -> Result:
-    """Return what the rows of a table are known by, read here once."""
-    return guarded(lambda: _source(table).identity)
-
-
 def hold(table: Table, number: int) -> Result:
     """Read a partition and hold it, where there is room for it; say whether there was."""
     return guarded(lambda: _partition(table, number) is not None)
@@ -134,6 +130,24 @@ def prepare(written: bytes, reads: tuple[int, ...]) -> Result:
 def partial(table: Table, number: int, written: bytes, question: Question) -> Result:
     """Return the exact sums of a program over the chunks of a partition that count."""
     return guarded(lambda: _partial(table, number, written, question))
+
+
+def digests(table: Table, number: int, rows: int) -> Result:
+    """Return the digests of the chunks of a partition, in their order."""
+
+    def made() -> list[bytes]:
+        start, end = _ends(table, number)
+        held = _partition(table, number)
+        chunks = held.chunks(rows, start // rows) if held else _source(table).between(start, end, rows)
+        return [digest_of(chunk) for chunk in chunks]
+
+    return guarded(made)
+
+
+def joined(parts: list[Result]) -> Result:
+    """Return lists as one, in their order; or the first failure."""
+    failed = next((part for part in parts if part.failure is not None), None)
+    return failed or Result([each for part in parts for each in part.value])
 
 
 def add(parts: list[Result]) -> Result:

@@ -7,6 +7,8 @@ import numpy as np
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, SEEN, Steps
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, RATIO
+from dpmcmc.fitting.strategies.weighted_scores.residuals import ALIKE as LOOKS_ALIKE
+from dpmcmc.fitting.strategies.weighted_scores.residuals import IS_FAR
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats, Scores
 
 BOUNDS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0)
@@ -32,6 +34,10 @@ BELIEVED = 4.0
 """Bins of residuals in excess of what the model expects by so many standard deviations are believed."""
 
 
+FAR_BELIEVED = 3.0
+"""The same of all residuals that are far out, in two looks together."""
+
+
 class Tails(NamedTuple):
     """Residuals that the model does not expect: how many there are in each of the bins."""
 
@@ -53,6 +59,10 @@ class Bias(NamedTuple):
     linear: float
     shape: float
 
+    def or_more(self, other: "Bias") -> "Bias":
+        """Return the larger of two, number by number."""
+        return Bias(max(self.linear, other.linear), max(self.shape, other.shape))
+
     def mean_square(self, num_linear: int, dimension: int) -> float:
         """Return the mean square over the parameters."""
         return (num_linear * self.linear**2 + (dimension - num_linear) * self.shape**2) / dimension
@@ -63,6 +73,20 @@ def tails(excess: Floats, noise: float, size: float, probabilities: Floats) -> T
     excess, probabilities = excess[1:], probabilities[1:]
     sds = np.sqrt(noise**2 + size * probabilities)
     return Tails(np.where(excess > BELIEVED * sds, excess, 0.0), size)
+
+
+def far_tails(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats) -> Tails:
+    """Return the residuals that are far out, if together they stand out of noise and chance in two looks.
+
+    How far out they are each bin tells roughly: all that are above zero are taken to be, in the end as many as there
+    are together.
+    """
+    is_alike = abs(excess[0] - before[0]) <= LOOKS_ALIKE * np.sqrt(2) * noise
+    seen, variance = ((excess + before) / 2, noise**2 / 2) if is_alike else (excess, noise**2)
+    together, in_bins = seen[0], np.where(IS_FAR, np.maximum(seen[1:], 0.0), 0.0)
+    if not together > FAR_BELIEVED * np.sqrt(variance + size * probabilities[0]):
+        return Tails(np.zeros_like(in_bins), size)
+    return Tails(in_bins * together / max(in_bins.sum(), together), size)
 
 
 class Bounds(NamedTuple):

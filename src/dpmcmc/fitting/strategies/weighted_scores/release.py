@@ -88,9 +88,9 @@ class Release:
         """Return what it tells of the parameters; directions in which the slope is within its noise tell nothing."""
         return self.told(self.seen(self.slope if slope is None else slope))
 
-    def step(self) -> Likelihood:
-        """Return what it tells for a step: directions within their noise are taken to be as steep as that."""
-        return self.told(self.floored().slope)
+    def step(self, levels: float = 1.0) -> Likelihood:
+        """Return what it tells for a step: directions within so many noise levels are taken to be as steep as that."""
+        return self.told(self.floored(levels).slope)
 
     def told(self, slope: Floats) -> Likelihood:
         """Return what it tells of the parameters if this is its slope, directions and all."""
@@ -219,10 +219,10 @@ class Release:
         inner = self.slope / np.sqrt(np.outer(self.weights, self.weights))
         return self.whitening.inverse.T @ inner @ self.whitening.inverse
 
-    def floored(self) -> "Release":
-        """Return the release with a slope that is not less than the noise in any direction: for coordinates."""
+    def floored(self, levels: float = 1.0) -> "Release":
+        """Return the release with a slope of so many noise levels in any direction at least: for coordinates."""
         values, vectors = np.linalg.eigh(self.slope)
-        slope = (vectors * np.maximum(values, self.noise_levels(vectors))) @ vectors.T
+        slope = (vectors * np.maximum(values, levels * self.noise_levels(vectors))) @ vectors.T
         return replace(self, slope=_without(self.blind, slope))
 
 

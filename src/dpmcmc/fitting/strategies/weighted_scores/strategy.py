@@ -16,7 +16,7 @@ from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import draws, rescaled, verdict
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
-from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, tails
+from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors, with_known_shapes
@@ -28,6 +28,7 @@ from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_bins, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
+from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
@@ -42,6 +43,9 @@ DRAWS = 1000
 
 UNSEEN = 2.0
 """In so many standard deviations of the noise of one look residuals that are far out are not seen in two."""
+
+DOUBTFUL = 2.0
+"""Directions whose slope is within so many noise levels are taken to be as steep as that by the last step."""
 
 SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.07, 0.015
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in; a single last release is
@@ -170,10 +174,11 @@ class WeightedScores:
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
         last_look = self._excess(paid, moments, drawn.vectors.mean(axis=0))  # line 6
-        fits = p_value_of_looks(*last_look, look[0])
+        fits = min(1.0, 2 * min(p_value_of_looks(*last_look, look[0]), p_value_of_patterns(*last_look, look[0])))
         weights = verdict.other_weights(joined, before, bounds, moments.size, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
-        checks = verdict.Checks(arrived, fits, weights, bounds.bias, unseen)
+        far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
+        checks = verdict.Checks(arrived, fits, weights, bounds.bias.or_more(far), unseen)
         step_before, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
         noise = verdict.noise_of_step(step_before, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
@@ -241,7 +246,7 @@ class WeightedScores:
             releases.append(steps.pooled(release, last, number))
             if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
-                told, factor = releases[-1].likelihood(), whitening.factor
+                told, factor = releases[-1].step(DOUBTFUL), whitening.factor
                 precision = told.precision + factor.T @ bend @ factor
                 move = factor @ np.linalg.solve(precision, told.tilt + factor.T @ gradient)
                 trusted = steps.trusted(move)

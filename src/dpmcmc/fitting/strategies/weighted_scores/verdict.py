@@ -36,6 +36,9 @@ LEAST_LOST = 0.05
 SURE = 1e6
 """How much more certain than by its prior a direction is made to be left out."""
 
+DOUBTFUL = 1.3
+"""From so many times the variance of one slope on, that of the draws is the slopes' doubt and not chance."""
+
 FEW = 0.05
 """The effective share of the proposals below which draws are not to be relied on."""
 
@@ -160,7 +163,9 @@ def judge(
         for name, jacobian in jacobians.items()
     }
     errors = [
-        _error(parts[0], jacobian) for name, jacobian in jacobians.items() if NOT_SEEN not in grades[name].reasons
+        _error(parts[0], jacobian, spreads.get(name, 0.0))
+        for name, jacobian in jacobians.items()
+        if NOT_SEEN not in grades[name].reasons
     ]
     error = float(np.sqrt(np.mean(np.square(errors)))) if errors else float("inf")
     reasons: list[str] = []
@@ -291,12 +296,14 @@ def _shares(parts: Variances, jacobian: Floats) -> dict[str, float]:
     return {name: value / total if total > 0 else float("nan") for name, value in each.items()}
 
 
-def _error(parts: Variances, jacobian: Floats) -> float:
-    """Return the predicted distance from the posterior without privacy, in its standard deviations."""
-    data, privacy, exact = (
-        float(np.sum(jacobian @ part * jacobian)) for part in (parts.data, parts.privacy, parts.exact)
-    )
-    return float(np.sqrt(max(data + privacy - exact, privacy) / exact))
+def _error(parts: Variances, jacobian: Floats, spread: float) -> float:
+    """Return the predicted distance from the posterior without privacy, in its standard deviations.
+
+    Draws that are far wider than the normal law of one slope have a slope that is in doubt.
+    """
+    data, privacy, prior, exact = (float(np.sum(jacobian @ part * jacobian)) for part in parts)
+    total = spread if spread > DOUBTFUL * (data + privacy + prior) else data + privacy
+    return float(np.sqrt(max(total - exact, privacy) / exact))
 
 
 def noise_of_step(before: Release, point: Floats) -> float:
