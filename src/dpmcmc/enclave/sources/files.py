@@ -3,7 +3,6 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from copy import copy
-from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
 
