@@ -51,9 +51,9 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
             `Column`. A mapping by name, for a data frame, whose other columns are not read; or a sequence, for an
             array, in its order. Values beyond the bounds count as the bounds, in ``fit`` and in ``predict``.
         epsilon: what one ``fit`` may spend.
-        ledger: the book that pays, or its URL; it must be the URL where fits run in several processes.
-        dataset: the name of the records in the book.
-        budget: the budget that the book grants the records, if it has not granted it already.
+        ledger: the ledger to charge, or its URL; it must be the URL where fits run in several processes.
+        dataset: the name of the records in the ledger.
+        budget: the budget that the ledger grants the records, if it has not granted it already.
         delta: that of the budget, unless stated.
         priors: as `from_formula` takes them, by the names of the features; those of an array are ``x0``, ``x1``, ...
         sampler: ``"auto"``, or a sampler by its name.

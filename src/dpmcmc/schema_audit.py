@@ -108,9 +108,9 @@ def audit_schema(
         schema: the schema, or the path of its TOML file.
         epsilon: what the audit may spend.
         delta: at which delta; that of the budget unless stated.
-        ledger: the book that pays, or its URL.
-        dataset: the name of the table in the book; for a file, if left out, its name without the ending.
-        budget: as for `PrivateData.from_table`: what the book grants, or without a book what there is to spend.
+        ledger: the ledger to charge, or its URL.
+        dataset: the name of the table in the ledger; for a file, if left out, its name without the ending.
+        budget: as for `PrivateData.from_table`: what the ledger grants, or without a ledger what there is to spend.
         adjacency: which data sets are neighbours.
         capacity: the stated number of slots, required under ``add_or_remove_one``.
     """

@@ -170,6 +170,15 @@ def test_names_with_brackets_are_printed_whole(capsys):
         assert name in out
 
 
+def test_a_name_is_not_broken_where_closer_columns_hold_it(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = ["parameter", "mean", "sd", "q5", "q95", "data", "privacy", "prior"]
+    row = ["station[B]", "0.000557", "0.00516", "-0.00779", "0.00912", "84%", "15%", "1%"]
+    print_table("Posterior", columns, [row])
+    out = capsys.readouterr().out
+    assert [cell for cell in [*columns, *row] if cell not in out] == []
+
+
 def test_demo_goes_from_a_table_to_a_report_until_the_budget_is_used_up(command, tmp_path, monkeypatch):
     monkeypatch.setattr("dpmcmc.cli.demo.NUM_PATIENTS", 20_000)
     target = tmp_path / "demo"

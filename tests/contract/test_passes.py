@@ -54,8 +54,9 @@ def test_a_run_is_charged_what_its_dearest_rows_were_asked() -> None:
     assert posterior.settings["request"]["description"].count("All rows are read once") == 1
 
 
-def test_a_run_that_is_stopped_in_the_middle_goes_on_with_the_same_blocks(place, monkeypatch) -> None:
-    whole = dp.fit(FORMULA, vault("one.db"), **FIT, output=place / "whole", progress=False)
+@pytest.mark.parametrize("options", [{}, {"in_memory": False, "rows_keep_place": True}], ids=["memory", "files"])
+def test_a_run_that_is_stopped_in_the_middle_goes_on_with_the_same_blocks(place, monkeypatch, options) -> None:
+    whole = dp.fit(FORMULA, vault("one.db", **options), **FIT, output=place / "whole", progress=False)
     execute, asked = ResumableRun._execute, []
 
     def stopping(self, ready):
@@ -67,9 +68,9 @@ def test_a_run_that_is_stopped_in_the_middle_goes_on_with_the_same_blocks(place,
     with monkeypatch.context() as patched:
         patched.setattr(ResumableRun, "_execute", stopping)
         with pytest.raises(RunInterrupted):
-            dp.fit(FORMULA, vault("two.db"), **FIT, output=place / "stopped", progress=False)
+            dp.fit(FORMULA, vault("two.db", **options), **FIT, output=place / "stopped", progress=False)
     monkeypatch.setattr(secrets, "randbits", lambda _: 6)  # blocks are those of the run, and are not drawn again
-    resumed = dp.resume(place / "stopped", vault("two.db"), progress=False)
+    resumed = dp.resume(place / "stopped", vault("two.db", **options), progress=False)
     assert all(np.array_equal(whole.draws[name], resumed.draws[name]) for name in whole.draws)
     assert dp.Ledger("sqlite:///two.db").account("patients").epsilon_spent <= 6.0
 

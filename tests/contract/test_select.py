@@ -1,5 +1,7 @@
 """`select`: what it takes, what it charges before any run, and what it shows of them."""
 
+import tomllib
+
 import jax
 import numpy as np
 import pandas as pd
@@ -9,7 +11,8 @@ import dpmcmc as dp
 from dpmcmc.accounting import NonPrivate, Selected
 from dpmcmc.enclave.tables.readers import read_table
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument
-from dpmcmc.fitting.selection import SCORE_DRAWS, LogPredictive
+from dpmcmc.fitting.selection import SCORE_DRAWS, Candidate, LogPredictive
+from dpmcmc.run.plan import parameters
 from dpmcmc.run.program import Layout
 
 SCHEMA = dp.Schema(
@@ -89,6 +92,21 @@ def test_the_score_is_the_clipped_log_predictive_density() -> None:
     each = np.clip(np.log(np.where(readmitted > 0, chance, 1 - chance)), -1.0, 0.0) + 0.5
     assert np.any(each == -0.5)
     assert found == pytest.approx(each.sum(), abs=0.05)
+
+
+def test_draws_are_judged_under_their_own_names() -> None:
+    """A posterior has parameters in the order of its formula, programs in that of the alphabet: `age` comes first."""
+    model = dp.from_formula("readmitted ~ age", SCHEMA, family="bernoulli")
+    layout = Layout.of(jax.eval_shape(model.sample_prior, jax.random.key(0)))
+    positions = np.random.default_rng(1).normal(size=(1, SCORE_DRAWS, 2)).astype(np.float32)
+    request = {"formula": "readmitted ~ age", "family": "bernoulli", "priors": model.priors}
+    request["schema"] = tomllib.loads(SCHEMA.to_toml())
+    moved = np.ones((1, SCORE_DRAWS), bool)
+    certificate = dp.Certificate(NonPrivate(), "replace_one", 1e-6)
+    found = dp.Posterior(parameters(model, layout, positions), moved, 0, certificate, {"request": request})
+    assert list(found.draws) == ["intercept", "age"]
+    candidate = Candidate(None, LogPredictive(model, layout, dp.Sum(0.5, 0.002), middle=-0.5))
+    np.testing.assert_allclose(candidate._positions(found), positions[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -21,12 +21,23 @@ def print_json(answer: Any) -> None:
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> None:
     """Print a table with its last columns aligned to the right; nothing is cut off, however narrow the terminal."""
     typer.echo(title)
-    table = Table(caption=caption or None, caption_justify="left")
+    console = Console(highlight=False, soft_wrap=False)
+    table = Table(
+        caption=caption or None,
+        caption_justify="left",
+        padding=(0, 1 if _has_room(columns, rows, console.width) else 0),
+    )
     for position, column in enumerate(columns):
         table.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))  # "ward[south]" is a name, not a style
-    Console(highlight=False, soft_wrap=False).print(table)
+    console.print(table)
+
+
+def _has_room(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Say whether cells with a space on either side fit; without, "ward[south]" is not broken so soon."""
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    return sum(widths) + 3 * len(widths) + 1 <= width
 
 
 def _plain(answer: Any) -> Any:

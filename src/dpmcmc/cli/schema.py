@@ -65,15 +65,15 @@ def new(
     """Write a schema from a data dictionary, without opening data; or one to fill in, from the names of a file."""
     if (columns is None) == (from_header is None):
         raise InvalidArgument("say what the columns are: --columns, or --from-header FILE for a schema to fill in")
+    about = {"person": person, "max_rows_per_person": max_rows, "delimiter": delimiter, "decimal": decimal}
     if from_header is not None:
-        _write_skeleton(skeleton(from_header, delimiter, decimal), output)
+        _write_skeleton(skeleton(from_header, about), output)
         return
     stated = [_column(each) for each in str(columns).split(",") if each.strip()]
     names = [name for name, _ in stated]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidArgument(f"--columns names {', '.join(twice)} more than once; expected each once")
-    about = {"person": person, "max_rows_per_person": max_rows, "delimiter": delimiter, "decimal": decimal}
     _write(Schema.from_dict({"columns": dict(stated), **about}), output, STATED)
 
 

@@ -26,6 +26,7 @@ from dpmcmc.fitting.budget_split import MARGIN
 from dpmcmc.fitting.prepare import PreparedFit, prepare_fit
 from dpmcmc.model import Model
 from dpmcmc.posterior import Posterior
+from dpmcmc.run.plan import by_name
 from dpmcmc.run.program import Layout
 from dpmcmc.run.sampling import delta_of
 
@@ -85,11 +86,12 @@ class Candidate:
     def _positions(self, posterior: Posterior) -> jax.Array:
         """Return draws, evenly spread over all that there are, as vectors."""
         model, layout = self.score.model, self.score.layout
-        pooled = [posterior[name].reshape(-1, *posterior[name].shape[2:]) for name in posterior.draws]
-        kept = np.linspace(0, len(pooled[0]) - 1, SCORE_DRAWS).round().astype(int)
         position = jax.tree.unflatten(layout.structure, [jax.ShapeDtypeStruct(shape, float) for shape in layout.shapes])
-        structure = jax.tree.structure(jax.eval_shape(model.constrain, position))
-        parameters = jax.tree.unflatten(structure, [jnp.asarray(leaf[kept]) for leaf in pooled])
+        expected = jax.eval_shape(model.constrain, position)
+        found = [posterior[name] for name in by_name(expected)]  # a posterior has them in the order of its formula
+        pooled = [leaf.reshape(-1, *leaf.shape[2:]) for leaf in found]
+        kept = np.linspace(0, len(pooled[0]) - 1, SCORE_DRAWS).round().astype(int)
+        parameters = jax.tree.unflatten(jax.tree.structure(expected), [jnp.asarray(leaf[kept]) for leaf in pooled])
         return jax.vmap(lambda one: layout.ravel(model.unconstrain(one)))(parameters)
 
 

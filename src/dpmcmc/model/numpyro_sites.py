@@ -91,7 +91,7 @@ def examine(call: Call, rows: Any) -> Structure:
             else "Each data argument has one row a record"
         )
         raise ModelRefused(
-            f"the model does not run on {number} made-up records, as it must on any number of them: {error}. {advice}"
+            f"the model does not run on {number} synthetic records, as it must on any number of them: {error}. {advice}"
         ) from error
     return Structure(plates, sites)
 

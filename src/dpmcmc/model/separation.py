@@ -118,7 +118,7 @@ def follow(evaluate: Evaluate, position: Any, rows: Any) -> Terms:
     if traced.effects:
         raise ModelRefused(
             "the model has side effects, such as jax.debug.print: what it does with records could not be audited. "
-            "Remove them; print what the model returns on made-up data instead"
+            "Remove them; print what the model returns on synthetic data instead"
         )
     inputs = [dependence.of_position(leaf) for leaf in jax.tree.leaves(position)]
     inputs += [dependence.of_rows(leaf) for leaf in jax.tree.leaves(rows)]

@@ -88,7 +88,7 @@ def _prediction(
 def _new_responses(
     model: FormulaModel, draws: Mapping[str, np.ndarray], records: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the quantiles of new responses at each record; made up for the picture, so their key is no secret."""
+    """Return the quantiles of new responses at each record; simulated for the picture, so their key is no secret."""
     many = {name: np.repeat(values, RESPONSES, axis=0) for name, values in draws.items()}
     low, middle, high = np.quantile(np.asarray(model.respond(jax.random.key(0), many, records)), QUANTILES, axis=0)
     return low, middle, high

@@ -32,7 +32,7 @@ _KINDS: dict[type[Event], str] = {
     PoissonGaussian: "a sum over a secret batch of independent coins, with Gaussian noise",
     FixedBatchGaussian: "a sum over a secret batch of fixed size, with Gaussian noise",
     Selected: "the best of a secret number of runs, each of them noisy, and none of the others",
-    Approximation: "room for the distance of the samplers of noise from their ideal laws",
+    Approximation: "allowance for inexact noise sampling",
     NonPrivate: "something exact: no guarantee",
 }
 
@@ -113,7 +113,7 @@ def ledger_rows(ledger: dict[str, Any]) -> list[tuple[str, str]]:
         ("Data set", str(ledger["dataset"])),
         *charge,
         ("Budget for all time", f"epsilon {ledger['epsilon']:g} at delta {plain(ledger['delta'])}"),
-        ("Spent so far, this run in it", f"epsilon {ledger['epsilon_spent']:.4g}"),
+        ("Spent so far (including this run)", f"epsilon {ledger['epsilon_spent']:.4g}"),
         ("Left", f"epsilon {ledger['epsilon_left']:.4g}"),
     ]
 

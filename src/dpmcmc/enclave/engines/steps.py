@@ -114,8 +114,8 @@ class Steps:
                 free.append(equation)
                 known.update(equation.outvars)
         left = [one for one in left if not any(one[0] is equation for equation in free)]
-        needed = {atom for equation, _ in left for atom in _variables(equation.invars)}
-        needed.update(_variables(self.closed.jaxpr.outvars))
+        needed = dict.fromkeys(atom for equation, _ in left for atom in _variables(equation.invars))  # in their order
+        needed.update(dict.fromkeys(_variables(self.closed.jaxpr.outvars)))
         if free:
             self.listed.append(Segment(free, list(needed)))
         ready = [one for one in left if known.issuperset(_variables(one[0].invars))]

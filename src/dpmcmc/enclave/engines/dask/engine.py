@@ -27,6 +27,9 @@ _PARTITIONS = 4
 _MOST_CHUNKS = 16
 """Of a partition."""
 
+_MOST_PROGRAMS = 64
+"""Of which the cluster keeps the bytes."""
+
 _FAN = 8
 """How many sums are added up at once."""
 
@@ -110,6 +113,8 @@ class DaskEngine:
         written = program.written
         if written not in self._programs:
             self._programs[written] = self._submit(worker.given, written)
+            if len(self._programs) > _MOST_PROGRAMS:
+                del self._programs[next(iter(self._programs))]
         return self._programs[written]
 
     def _pass(self, task: Callable[[int], tuple[Any, ...]], numbers: Sequence[int], add: Any) -> Any:

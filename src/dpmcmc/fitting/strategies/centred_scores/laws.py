@@ -163,7 +163,6 @@ _COUNTS = (
     dist.BinomialProbs,
     dist.GeometricLogits,
     dist.GeometricProbs,
-    dist.BetaBinomial,
     dist.ZeroInflatedPoisson,
 )
 

@@ -48,7 +48,7 @@ class Likelihood:
                 raise ValueError("the climb led to where there is no curvature")
             return found
 
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), np.errstate(over="ignore", invalid="ignore"):
             try:
                 found = scipy.optimize.minimize(falling, start, jac=True, hess=curvature, method="trust-exact")
             except (ValueError, np.linalg.LinAlgError):

@@ -39,6 +39,9 @@ SURE = 1e6
 DOUBTFUL = 1.3
 """From so many times the variance of one slope on, that of the draws is the slopes' doubt and not chance."""
 
+HIDDEN = 0.01
+"""The share of its variance from which on a parameter has a part that no data can see."""
+
 FEW = 0.05
 """The effective share of the proposals below which draws are not to be relied on."""
 
@@ -163,7 +166,7 @@ def judge(
         for name, jacobian in jacobians.items()
     }
     errors = [
-        _error(parts[0], jacobian, spreads.get(name, 0.0))
+        _error(*parts, jacobian, spreads.get(name, 0.0))
         for name, jacobian in jacobians.items()
         if NOT_SEEN not in grades[name].reasons
     ]
@@ -296,13 +299,16 @@ def _shares(parts: Variances, jacobian: Floats) -> dict[str, float]:
     return {name: value / total if total > 0 else float("nan") for name, value in each.items()}
 
 
-def _error(parts: Variances, jacobian: Floats, spread: float) -> float:
+def _error(parts: Variances, visible: Variances, jacobian: Floats, spread: float) -> float:
     """Return the predicted distance from the posterior without privacy, in its standard deviations.
 
-    Draws that are far wider than the normal law of one slope have a slope that is in doubt.
+    Draws that are far wider than the normal law of one slope have a slope that is in doubt; but where a direction has a
+    part that no data can see, a random intercept's, it is the doubt of how widely these are spread.
     """
     data, privacy, prior, exact = (float(np.sum(jacobian @ part * jacobian)) for part in parts)
-    total = spread if spread > DOUBTFUL * (data + privacy + prior) else data + privacy
+    hidden = prior - float(np.sum(jacobian @ visible.prior * jacobian))
+    is_doubtful = spread > DOUBTFUL * (data + privacy + prior) and hidden < HIDDEN * (data + privacy + prior)
+    total = spread if is_doubtful else data + privacy
     return float(np.sqrt(max(total - exact, privacy) / exact))
 
 
