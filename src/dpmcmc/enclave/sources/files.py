@@ -78,10 +78,6 @@ class FileSource:
     @property
     def identity(self) -> bytes:
         """A digest of all rows, for which they are read once. It is private."""
-        return self._identity
-
-    @cached_property
-    def _identity(self) -> bytes:
         return identity_of(self.bounds, map(digest_of, self.chunks(BLOCK)))
 
     @property
