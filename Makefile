@@ -37,8 +37,6 @@ imports: $(DEVELOPMENT)
 docs: $(DOCUMENTATION)  ## the documentation as a site, in site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# half of the time is compilation, and XLA's older way to write down loops takes two thirds of it; `test-slow` has the newer
-unit: export XLA_FLAGS := --xla_cpu_use_fusion_emitters=false
 unit: $(DEVELOPMENT) $(BROWSER)
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
