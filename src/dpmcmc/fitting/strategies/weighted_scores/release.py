@@ -9,6 +9,9 @@ from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, widened
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening
 
+SURELY = 1.5
+"""How many noise levels a slope must be steep to be seen: one that is never below zero is too steep, on average."""
+
 LEAST_WEIGHT, MOST_WEIGHT = 0.02, 1.5
 """Mean weights below this are taken to be noise, or above, where a variance is not quite known from the slope."""
 
@@ -113,7 +116,7 @@ class Release:
         rest = linalg.null_space(blind.T) if blind.shape[1] else np.eye(self.dimension)
         values, vectors = np.linalg.eigh(rest.T @ slope @ rest)
         vectors = rest @ vectors
-        found = vectors[:, values <= self.noise_levels(vectors)]
+        found = vectors[:, values <= SURELY * self.noise_levels(vectors)]
         return np.concatenate([blind, self._plain(slope, found, blind)], axis=1)
 
     def _plain(self, slope: Floats, found: Floats, blind: Floats) -> Floats:
@@ -129,7 +132,7 @@ class Release:
         turned = self.whitening.inverse @ (plain / scales)
         turned = turned - blind @ (blind.T @ turned)
         turned = turned / np.maximum(np.linalg.norm(turned, axis=0), 1e-30)
-        is_flat = np.sum(turned * (slope @ turned), axis=0) <= self.noise_levels(turned)
+        is_flat = np.sum(turned * (slope @ turned), axis=0) <= SURELY * self.noise_levels(turned)
         bases, _ = np.linalg.qr(np.where(is_flat & (np.sum(turned**2, axis=0) > 0.5), turned, found))
         return bases
 
