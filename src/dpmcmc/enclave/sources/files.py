@@ -3,7 +3,6 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from copy import copy
-from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -116,7 +115,6 @@ class FileSource:
     def arrived(self) -> "FileSource":
         """Return the same files as another machine has them, after making sure that they are the same."""
         here = copy(self)
-        here.__dict__.pop("_identity", None)
         here._marks = [_now(place) or mark for place, mark in zip(self._places, self._marks, strict=True)]
         for place, mark, before in zip(self._places, here._marks, self._marks, strict=True):
             if mark.content != before.content:
@@ -129,7 +127,6 @@ class FileSource:
         ends = [*accumulate(self._rows)]
         first, last = bisect_right(ends, start), bisect_left(ends, end) + 1
         part = copy(self)
-        part.__dict__.pop("_identity", None)  # that of all files
         part._places, part._marks, part._rows = (each[first:last] for each in (self._places, self._marks, self._rows))
         return part, ends[first - 1] if first else 0
 

@@ -23,6 +23,7 @@ from dpmcmc.fitting.strategies.centred_scores.steps import Found, Prior, Steps
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import verdict
+from dpmcmc.fitting.strategies.weighted_scores.arrival import Moved, distance
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import beside_prior
 from dpmcmc.fitting.strategies.weighted_scores.budget import USUAL_SLOPE
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
@@ -138,8 +139,8 @@ class CentredScores:
         drawn = draws.draw(self.model, self.layout, joined.release, moved, self._shape, seed, care)  # line 6
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
-        distance = verdict.distance(joined, drawn.move, last.releases[-2].score_variance)
-        return self._result(paid, joined, drawn, prior, last, radius, loss, fits, distance)
+        length = distance(joined, drawn.move, last.releases[-2].score_variance)
+        return self._result(paid, joined, drawn, prior, last, radius, loss, fits, Moved(length))
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -164,7 +165,7 @@ class CentredScores:
         radius: float,
         loss: float,
         fits: float,
-        moved: float,
+        moved: Moved,
     ) -> Drawn:
         """Return the draws as people read them, and what they are worth."""
         flat = drawn.vectors.reshape(-1, self.dimension)
@@ -187,7 +188,7 @@ class CentredScores:
         quality = beside_prior(quality, named, prior_draws(self.model))
         moving = {label: values for label, values in coordinates(named).items() if label in jacobians}
         chains = judge_chains(moving)
-        found = {"radius": radius, "disagreement": joined.disagreement, "moved": moved, "fits": fits}
+        found = {"radius": radius, "disagreement": joined.disagreement, "moved": moved.length, "fits": fits}
         quality = quality if chains.verdict == "good" or self.num_chains < 2 else both(quality, chains)
         return Drawn(named, np.ones((self.num_chains, self.num_steps), bool), 0, self._settings(paid, found), quality)
 

@@ -9,8 +9,9 @@ from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, widened
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening
 
-SURELY = 1.5
-"""How many noise levels a slope must be steep to be seen: one that is never below zero is too steep, on average."""
+FLAT, SURELY = 0.25, 1.5
+"""A direction that is flatter than the others by this is seen from so many noise levels on: slopes that are never below
+zero are too steep there, on average."""
 
 LEAST_WEIGHT, MOST_WEIGHT = 0.02, 1.5
 """Mean weights below this are taken to be noise, or above, where a variance is not quite known from the slope."""
@@ -116,7 +117,8 @@ class Release:
         rest = linalg.null_space(blind.T) if blind.shape[1] else np.eye(self.dimension)
         values, vectors = np.linalg.eigh(rest.T @ slope @ rest)
         vectors = rest @ vectors
-        found = vectors[:, values <= SURELY * self.noise_levels(vectors)]
+        least = np.where(values < FLAT * np.median(values), SURELY, 1.0)
+        found = vectors[:, values <= least * self.noise_levels(vectors)]
         return np.concatenate([blind, self._plain(slope, found, blind)], axis=1)
 
     def _plain(self, slope: Floats, found: Floats, blind: Floats) -> Floats:

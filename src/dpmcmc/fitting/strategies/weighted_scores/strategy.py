@@ -15,6 +15,7 @@ from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import draws, rescaled, verdict
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
+from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of_step
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
@@ -180,7 +181,7 @@ class WeightedScores:
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
         checks = verdict.Checks(arrived, fits, weights, bounds.bias.or_more(far), unseen)
         step_before, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
-        noise = verdict.noise_of_step(step_before, joined.release.point) + others
+        noise = noise_of_step(step_before, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
         if len(releases) > 1:  # how they agree is tested
             return result
@@ -304,10 +305,9 @@ class WeightedScores:
         whole, visible = (
             verdict.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
         )
-        move = joined.release.whitening.inverse @ (mean - joined.release.point)
-        moved = verdict.distance(joined, move, noise_before)
         decided = decided_by_prior(self.regression, drawn.vectors)
         shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
+        moved = moved_to(joined, mean, noise_before, self.regression)
         quality = verdict.judge(
             joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes
         )
@@ -322,7 +322,7 @@ class WeightedScores:
                     "cut": bounds.bound,
                     "radius": bounds.radius,
                     "disagreement": joined.disagreement,
-                    "moved": moved,
+                    "moved": moved.length,
                     "fits": checks.fits,
                     "other_weights": checks.weights,
                     "bias": [float(one) for one in bounds.bias],

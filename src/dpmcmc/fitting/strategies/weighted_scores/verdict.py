@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, special
+from scipy import special
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
+from dpmcmc.fitting.strategies.weighted_scores.arrival import Moved
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
 from dpmcmc.fitting.strategies.weighted_scores.draws import RARE, Joined
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
@@ -16,9 +17,6 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 TOO_WIDE = 6.0
 """The predicted error up to which a wide result is fair, if all else is in order: its intervals hold as stated."""
-
-FAR = 3.0
-"""The last point is far from the result if it is so many times as far as noise alone makes it."""
 
 NOT_IDENTIFIED = 0.35
 """The share of a parameter's variance that comes from its prior from which on the budget does not identify it."""
@@ -137,7 +135,7 @@ def variances(joined: Joined, prior: Floats, information: Floats, known: Floats)
 
 def judge(
     joined: Joined,
-    moved: float,
+    moved: Moved,
     share_kept: float,
     parts: tuple[Variances, Variances],
     jacobians: Mapping[str, Floats],
@@ -151,7 +149,7 @@ def judge(
 
     Args:
         joined: the last two releases.
-        moved: how far the result is from the last point, in the lengths that noise makes.
+        moved: how far the result is from the last point.
         share_kept: the effective share of the proposals of draws.
         parts: where the variance comes from, and the same without the directions that no data can see.
         jacobians: how each number that people read moves with the parameters.
@@ -173,7 +171,8 @@ def judge(
     error = float(np.sqrt(np.mean(np.square(errors)))) if errors else float("inf")
     reasons: list[str] = []
     verdicts: list[str] = []
-    if not moved <= (FAR if checks.arrived else FAR / 2):
+    is_of_prior = shapes is not None and bool(2 * len(decided) >= np.sum(~shapes) - 1)
+    if not moved.has_arrived(checks.arrived, is_of_prior):
         verdicts.append("bad")
         reasons.append("The steps did not arrive: the result is far from where the last scores were released.")
     if joined.is_alone:
@@ -310,22 +309,6 @@ def _error(parts: Variances, visible: Variances, jacobian: Floats, spread: float
     is_doubtful = spread > DOUBTFUL * (data + privacy + prior) and hidden < HIDDEN * (data + privacy + prior)
     total = spread if is_doubtful else data + privacy
     return float(np.sqrt(max(total - exact, privacy) / exact))
-
-
-def noise_of_step(before: Release, point: Floats) -> float:
-    """Return the variance of the noise with which a release led to a point: its scores', and its slope's on the way."""
-    step = before.whitening.inverse @ (point - before.point)
-    return before.score_variance + before.slope_sd**2 * float(step @ step)
-
-
-def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
-    """Return how long a whitened move from the last point is, in lengths that the noise of the release before makes."""
-    release = joined.release
-    unseen = release.unseen(release.slope)
-    values, vectors = np.linalg.eigh(release.slope)
-    values = np.maximum(values, release.noise_levels(vectors))[unseen.shape[1] :]
-    expected = np.sqrt(np.sum(first_noise / values**2) + 1.0)
-    return float(linalg.norm(moved - unseen @ (unseen.T @ moved)) / expected)
 
 
 def labelled(named: Mapping[str, np.ndarray]) -> dict[str, Any]:

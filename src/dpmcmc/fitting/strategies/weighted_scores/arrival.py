@@ -1,0 +1,104 @@
+"""Did the steps arrive? How far the result is from the point at which the last scores were released."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.model.bounded_scores.one_row import LocationScale
+
+FAR = 3.0
+"""The last point is far from the result if it is so many times as far as noise alone makes it."""
+
+OUTWARD, OUTWARD_IN_PRIOR = 3.0, 1.5
+"""Standard deviations the way that the coefficients grow from which on steps go on; and where the prior decides about
+half of the coefficients, so that the data have not told where they end."""
+
+RESHAPED = 2.4
+"""The same of a shape: its scores are the least linear."""
+
+
+class Moved(NamedTuple):
+    """How far the result is from the last point."""
+
+    length: float
+    """Over all directions, in the lengths that noise makes."""
+    outward: float = 0.0
+    """The way that the coefficients grow, in standard deviations."""
+    reshaped: float = 0.0
+    """The way of the shape of a location and scale that moved most, in standard deviations."""
+
+    def has_arrived(self, were_whole: bool, is_of_prior: bool) -> bool:
+        """Say whether the steps arrived.
+
+        Steps that would go on for ever, as with outcomes that predictors separate, go the way that the coefficients
+        grow: a length over all directions does not show it.
+
+        Args:
+            were_whole: whether the steps before were as long as they wanted to be.
+            is_of_prior: whether the prior decides about half of the coefficients.
+        """
+        is_near = self.length <= (FAR if were_whole else FAR / 2)
+        ends = abs(self.outward) <= (OUTWARD_IN_PRIOR if is_of_prior else OUTWARD)
+        return bool(is_near and ends and abs(self.reshaped) <= RESHAPED)
+
+
+def moved_to(joined: Joined, mean: Floats, first_noise: float, regression: Regression) -> Moved:
+    """Return how far a result is from the point of the last release.
+
+    Args:
+        joined: the last releases.
+        mean: the result.
+        first_noise: the variance of the noise of the release that led to the last point.
+        regression: of which the first coefficient is an intercept.
+    """
+    numbers = np.arange(len(mean))
+    coefficients = (numbers >= regression.num_outputs) & (numbers < regression.num_linear)
+    move = joined.release.whitening.inverse @ (mean - joined.release.point)
+    grown = np.where(coefficients, joined.release.point, 0.0)
+    shapes = np.eye(len(mean))[regression.num_linear :] if isinstance(regression.scores, LocationScale) else []
+    return Moved(
+        distance(joined, move, first_noise),
+        moved_along(joined, move, first_noise, grown),
+        max((abs(moved_along(joined, move, first_noise, way)) for way in shapes), default=0.0),
+    )
+
+
+def noise_of_step(before: Release, point: Floats) -> float:
+    """Return the variance of the noise with which a release led to a point: its scores', and its slope's on the way."""
+    step = before.whitening.inverse @ (point - before.point)
+    return before.score_variance + before.slope_sd**2 * float(step @ step)
+
+
+def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
+    """Return how long a whitened move from the last point is, in lengths that the noise of the release before makes."""
+    release = joined.release
+    unseen = release.unseen(release.slope)
+    values, vectors = np.linalg.eigh(release.slope)
+    values = np.maximum(values, release.noise_levels(vectors))[unseen.shape[1] :]
+    expected = np.sqrt(np.sum(first_noise / values**2) + 1.0)
+    return float(linalg.norm(moved - unseen @ (unseen.T @ moved)) / expected)
+
+
+def moved_along(joined: Joined, moved: Floats, first_noise: float, way: Floats) -> float:
+    """Return how far a whitened move goes one way, in standard deviations of noise and data.
+
+    Args:
+        joined: the last releases.
+        moved: from the last point to the result.
+        first_noise: the variance of the noise of the release that led to the last point.
+        way: in the parameters.
+    """
+    release = joined.release
+    turned = release.whitening.inverse @ way
+    if not linalg.norm(turned) > 0:
+        return 0.0
+    turned = turned / linalg.norm(turned)
+    values, vectors = np.linalg.eigh(release.slope)
+    values = np.maximum(values, release.noise_levels(vectors))
+    shares = (vectors.T @ turned) ** 2
+    return float(moved @ turned / np.sqrt(np.sum(shares * (first_noise / values**2 + 1 / values))))
