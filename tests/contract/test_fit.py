@@ -334,13 +334,13 @@ def test_the_command_goes_from_a_table_to_a_run_folder(command, tmp_path) -> Non
         "age ~ normal(0, 1)",
         "Price: epsilon = 1.999 ",
         "privacy",
-        "Quality: good.",
         "intercept",
         "1e-06)-differentially private",
     ):
         assert part in out
     assert "The run is in runs/readmission" in out
     saved = dp.Posterior.load(tmp_path / "runs" / "readmission")
+    assert f"Quality: {saved.quality.verdict}." in out
     assert json.loads((tmp_path / "runs" / "readmission" / "certificate.json").read_text())["epsilon"] <= 2
     book = dp.Ledger("sqlite:///ledger.db")
     assert kinds(book) == ["register", "reserve", "settle"]

@@ -57,5 +57,5 @@ def test_a_wheel_in_a_clean_environment_runs_the_demo(tmp_path):
     assert found.stdout.startswith(str(tmp_path / "clean"))
     demo = [programs / "dpmcmc", "demo", "--output", "demo"]
     done = subprocess.run(demo, check=True, capture_output=True, text=True, cwd=tmp_path, env=outside)
-    assert "Quality: good." in done.stdout
+    assert re.search("Quality: (good|fair).", done.stdout)
     assert "<svg" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
