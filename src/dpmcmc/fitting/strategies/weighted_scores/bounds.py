@@ -100,22 +100,8 @@ class Bounds(NamedTuple):
     """The same without the noise."""
     bias: Bias
     """By how much residuals that the model does not expect move the estimate."""
-    lengths: tuple[Floats, Floats]
-    """The lengths of scores with this cut, and how much of the information is in records with them."""
     pilot_inefficiency: float
     """That of the pilot's own cut and weights."""
-
-    def losses(self, unevenness: Floats) -> Floats:
-        """Return the inefficiency in coordinates whose mean weight is so many times that of all, over that of all."""
-        middles, held = self.lengths
-        weights = np.minimum(1.0, self.radius / (np.geomspace(0.1, 16.0, 101)[:, None] * middles))
-        slopes, squares = weights @ held, weights**2 @ held
-        means, losses = squares / slopes, squares / slopes**2
-        own = np.interp(0.0, np.log(np.geomspace(0.1, 16.0, 101)), means)
-        order = np.argsort(means)
-        wanted = np.clip(own * unevenness, means[order][0], means[order][-1])
-        of_all = float(np.interp(own, means[order], losses[order]))
-        return np.asarray(np.interp(wanted, means[order], losses[order])) / of_all
 
 
 def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> Bounds:
@@ -195,8 +181,7 @@ def least_variance(
         alike = loss.min() + ALIKE * fisher * of_noise[np.argmin(loss)]
         best = int(np.flatnonzero(loss <= alike)[-1])  # where it is flat, the slope is best seen far out
         inefficiency = max(1.0, float(of_records[best]) * fisher)
-        lengths = (middles * cut.longest(num_linear) / pilot.longest(num_linear), held)
         radius, variance = float(radii[best]), float(total[best]) * fisher
-        bounds = Bounds(bound, radius, variance, inefficiency, bias, lengths, pilot_inefficiency)
+        bounds = Bounds(bound, radius, variance, inefficiency, bias, pilot_inefficiency)
         choices.append((float(loss[best]), bounds))
     return min(choices, key=lambda each: each[0])[1]

@@ -1,46 +1,25 @@
 """What cuts and weights lose: how much more the records would tell without them.
 
-It is known without asking: synthetic rows with the columns' histograms, and the family's own law at the result, give
-the slope M and the variance V of bounded scores and the Fisher information I. What a fit tells is M V^-1 M, what the
-likelihood would have told is I: the estimates differ by a variance of M^-1 V M^-1 - I^-1 even without noise.
+It is known without asking: synthetic rows and the family's own law at the result give the slope M and the variance V of
+bounded scores and the Fisher information I. What a fit tells is M V^-1 M, what the likelihood would have told is I: the
+estimates differ by a variance of M^-1 V M^-1 - I^-1 even without noise.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
-from dpmcmc.model.bounded_scores.law import Law
+from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import RIDGE, Bounded, Rows, Sums, synthetic_rows
 
-ROWS, ROWS_EACH = 1000, 10
-"""How many synthetic rows there are, and for each parameter at least."""
+TAIL = 1.5
+"""From so many times the variance that its histogram shows on, a column has tails that the histogram does not see."""
 
-LAWS = 25
-"""For so many predictors the law of the responses is found, where a record has one predictor."""
-
-RIDGE = 1e-6
-"""What is added to an information, beside one: of directions that no row tells of."""
-
-
-class Bounded(NamedTuple):
-    """How scores are bounded."""
-
-    cut: float
-    radius: float
-    slope_radius: float
-
-
-class Sums(NamedTuple):
-    """What rows tell in all, of the parameters."""
-
-    slope: Floats
-    variance: Floats
-    information: Floats
+FAR = 200
+"""How many synthetic rows such tails have."""
 
 
 def full_information(regression: Regression, release: Release, bounded: Bounded, moments: Moments) -> Floats:
@@ -54,9 +33,9 @@ def full_information(regression: Regression, release: Release, bounded: Bounded,
         bounded: how its scores are bounded.
         moments: of the columns.
     """
-    with np.errstate(all="ignore"):
-        sums = sums_of_rows(regression, release.point, bounded, moments)
     told = _told(release)
+    with np.errstate(all="ignore"):
+        sums = _Synthetic(regression, release, bounded, moments).sums()
     if not all(np.isfinite(part).all() for part in sums):
         return told
     scales = np.sqrt(np.maximum(np.diag(sums.information), RIDGE * np.diag(sums.information).max()))
@@ -80,80 +59,58 @@ def _told(release: Release) -> Floats:
 def _root(matrix: Floats) -> Floats:
     """Return the symmetric root; what rounding made negative is next to nothing."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    return (vectors * np.sqrt(np.maximum(values, 1e-12 * values[-1]))) @ vectors.T
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 1e-12 * values[-1]))) @ vectors.T, np.float64)
 
 
-def synthetic_rows(regression: Regression, moments: Moments) -> Floats:
-    """Return rows whose columns have the histograms that were released, and nothing to do with each other."""
-    number = max(ROWS, ROWS_EACH * regression.dimension)
-    rng = np.random.default_rng(0)  # nothing that is private depends on it
-    rows = np.zeros((number, regression.num_columns))
-    for block in np.unique(regression.blocks):
-        own = np.flatnonzero(regression.blocks == block)
-        levels = [column for column in own if moments.numbers[column] is None]
-        upper = np.cumsum(moments.means[levels])
-        ranks = (rng.permutation(number)[:, None] + 0.5) / number
-        rows[:, levels] = (ranks <= upper) & (ranks > upper - moments.means[levels])
-    for column, spread in enumerate(moments.numbers):
-        if spread is not None:
-            rows[:, column] = spread.quantiles((rng.permutation(number) + 0.5) / number)
-    return rows
+@dataclass(frozen=True, eq=False)
+class _Synthetic:
+    """Synthetic rows in the place of the records of a release."""
 
+    regression: Regression
+    release: Release
+    bounded: Bounded
+    moments: Moments
 
-def sums_of_rows(regression: Regression, point: Floats, bounded: Bounded, moments: Moments) -> Sums:
-    """Return slope and variance of bounded scores at a point, and the information, as synthetic rows have them."""
-    rows, shapes = synthetic_rows(regression, moments), regression.shapes(np, point)
-    predictors = rows @ point[: regression.num_linear].reshape(regression.num_columns, -1)
-    parts = _alike(predictors)
-    laws = [_law(regression, predictors[part].mean(axis=0), shapes, bounded.cut) for part in parts]
-    which = np.empty(len(rows), int)
-    for place, part in enumerate(parts):
-        which[part] = place
-    slopes, variances, informations = (
-        np.stack([getattr(law, name) for law in laws])[which] for name in ("slope", "variance", "information")
-    )
-    designs, times = _designs(regression, rows), moments.size / len(rows)
-    information = times * _summed(designs, informations)
-    moves = designs @ whiten(information + RIDGE * np.diag(information).max() * np.eye(len(point))).factor
-    grams = moves @ moves.transpose(0, 2, 1)
-    longest = np.empty(len(rows))
-    for part, law in zip(parts, laws, strict=True):
-        longest[part] = law.longest(grams[part])
-    traces = np.sum(slopes * grams, axis=(1, 2))
-    by_score, by_slope = bounded.radius / np.maximum(longest, 1e-30), bounded.slope_radius / np.maximum(traces, 1e-30)
-    weights = np.minimum(1.0, np.minimum(by_score, by_slope))[:, None, None]
-    slope, variance = _summed(designs, weights * slopes), _summed(designs, weights**2 * variances)
-    return Sums(times * slope, times * variance, information)
+    def sums(self) -> Sums:
+        """Return what they tell, those of tails among them that the histograms do not show."""
+        rows = synthetic_rows(self.regression, self.moments)
+        found, numbers = self._at_point(rows), np.full(len(rows), self.moments.size / len(rows))
+        sums = found.sums(numbers, found.information(numbers), self.bounded)
+        inverse = self.release.whitening.inverse
+        seen = inverse.T @ self.release.slope @ inverse
+        for column, spread in enumerate(self.moments.numbers):
+            more = 0.0 if spread is None else self._around(column, seen) - self._around(column, sums.slope)
+            if spread is not None and more > (TAIL - 1) * self._around(column, sums.slope):
+                shown = float(np.abs(spread.middles[spread.shares > 0] - self.moments.means[column]).max())
+                sums = self._with_tail(sums, rows[:FAR], column, shown, more)
+        return sums
 
+    def _at_point(self, rows: Floats) -> Rows:
+        return Rows(self.regression, self.release.point, self.bounded.cut, rows)
 
-def _law(regression: Regression, predictors: Floats, shapes: Floats, cut: float) -> Law:
-    """Return the law of scores by the predictors and the free shapes."""
-    law, outputs = regression.scores.under_model(predictors, shapes, cut), regression.num_outputs
-    kept = [*range(outputs), *(outputs + place for place in regression.free)]
-    bounds = None if law.bounds is None else law.bounds[kept]
-    return Law(law.probabilities, law.scores[:, kept], law.bounded[:, kept], bounds)
+    def _with_tail(self, sums: Sums, rows: Floats, column: int, shown: float, more: float) -> Sums:
+        """Return sums with rows that are far out in a number, of which the slope has so much more.
 
+        They lie further from the mean than the histogram shows, up to the bounds, and tell as much in every octave: the
+        density of the number falls with the cube of the distance.
+        """
+        mean, place = self.moments.means[column], column * self.regression.num_outputs
+        distances = np.geomspace(min(shown, 1.0), 1.0 + abs(mean), len(rows))
+        tail = rows.copy()
+        tail[:, column] = mean - np.copysign(distances, mean)
+        information = sums.information.copy()
+        information[place, place] += more * information[place, place] / sums.slope[place, place]
+        told = self._at_point(tail).sums(distances**-2.0, information, self.bounded)
+        times = more / self._around(column, told.slope, mean)
+        slope, variance, information = (one + times * other for one, other in zip(sums, told, strict=True))
+        return Sums(slope, variance, information)
 
-def _alike(predictors: Floats) -> list[NDArray[np.int_]]:
-    """Return rows in parts with about the same predictor; each alone where a row has several."""
-    if predictors.shape[1] > 1:
-        return [np.array([place]) for place in range(len(predictors))]
-    return [np.asarray(part) for part in np.array_split(np.argsort(predictors[:, 0]), LAWS)]
-
-
-def _summed(designs: Floats, parts: Floats) -> Floats:
-    """Return the sum over rows of what they tell of their arguments, as one of the parameters."""
-    wide = designs.reshape(-1, designs.shape[2])
-    return wide.T @ (parts @ designs).reshape(wide.shape)
-
-
-def _designs(regression: Regression, rows: Floats) -> Floats:
-    """Return how the arguments of each row move with the parameters: (rows, arguments, parameters)."""
-    outputs, first, own = regression.num_outputs, regression.num_linear, regression.num_of_scale
-    designs = np.zeros((len(rows), outputs + len(regression.free), regression.dimension))
-    for output in range(outputs):
-        designs[:, output, output:first:outputs] = rows
-    designs[:, outputs : outputs + (own > 0), first : first + own] = rows[:, None, list(regression.model.coordinates.scale_places)]
-    others = np.arange(first + own, regression.dimension)
-    designs[:, outputs + (own > 0) + np.arange(len(others)), others] = 1.0
-    return designs
+    def _around(self, column: int, slope: Floats, mean: float | None = None) -> float:
+        """Return the slope of a column around a mean, its own unless stated; as it is where there is no intercept."""
+        names, outputs = self.regression.model.coordinates.names, self.regression.num_outputs
+        place = column * outputs
+        if "intercept" not in names:
+            return float(slope[place, place])
+        middle = names.index("intercept") * outputs
+        mean = float(slope[place, middle] / slope[middle, middle]) if mean is None else mean
+        return float(slope[place, place] - 2 * mean * slope[place, middle] + mean**2 * slope[middle, middle])
