@@ -43,7 +43,7 @@ def full_information(regression: Regression, release: Release, bounded: Bounded,
     back = np.linalg.inv(_root(slope @ np.linalg.solve(variance, slope)))
     inverse, factor = release.whitening.inverse / scales, release.whitening.factor * scales[:, None]
     root = factor.T @ _root(inverse.T @ told @ inverse)
-    return root @ back @ information @ back @ root.T
+    return np.asarray(root @ back @ information @ back @ root.T, np.float64)
 
 
 def _told(release: Release) -> Floats:
@@ -53,7 +53,7 @@ def _told(release: Release) -> Floats:
     """
     values, vectors = np.linalg.eigh(release.slope)
     slope = (vectors * np.maximum(values, release.noise_levels(vectors) / 2)) @ vectors.T
-    return slope @ np.linalg.solve(release.data_variance(slope), slope)
+    return np.asarray(slope @ np.linalg.solve(release.data_variance(slope), slope), np.float64)
 
 
 def _root(matrix: Floats) -> Floats:

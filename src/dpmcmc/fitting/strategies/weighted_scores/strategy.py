@@ -237,11 +237,10 @@ class WeightedScores:
         """Return the last releases, and whether the last step between them was as long as it wanted to be."""
         steps, number = self._steps(paid, moments), self.split.schedule.shares.num_final
         whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
-        slope_radius = self._slope_radius(bounds, moments)
         releases: list[Release] = []
         arrived = True
         for place in range(number):
-            release = steps.release(point, whitening, bounds.bound, bounds.radius, slope_radius)
+            release = steps.release(point, whitening, bounds.bound, bounds.radius, self._slope_radius(bounds, moments))
             releases.append(steps.pooled(release, last, number))
             if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
