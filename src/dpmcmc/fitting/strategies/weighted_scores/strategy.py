@@ -19,8 +19,9 @@ from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
+from dpmcmc.fitting.strategies.weighted_scores.efficiency import Bounded, full_information
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors, with_known_shapes
+from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
@@ -235,11 +236,7 @@ class WeightedScores:
         """Return the last releases, and whether the last step between them was as long as it wanted to be."""
         steps, number = self._steps(paid, moments), self.split.schedule.shares.num_final
         whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
-        least = USUAL_SLOPE * steps.unit**2
-        per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
-        allowed = SLOPE_NOISE if number > 1 else SLOPE_NOISE_OF_ONE
-        most = allowed / (np.sqrt(self.regression.dimension) * per_unit)
-        slope_radius = float(np.clip(2 * bounds.radius**2, least, max(least, most)))
+        slope_radius = self._slope_radius(bounds, moments)
         releases: list[Release] = []
         arrived = True
         for place in range(number):
@@ -333,12 +330,16 @@ class WeightedScores:
 
     def _information(self, release: Release, bounds: Bounds, moments: Moments) -> Floats:
         """Return what the records would tell without weights, cuts and noise, in whitened coordinates."""
-        unevenness = release.unevenness
-        even = np.sqrt(bounds.losses(unevenness) / unevenness)
-        inner = even[:, None] * release.full_information(bounds.inefficiency) * even
-        inverse, factor = release.whitening.inverse, release.whitening.factor
-        found = with_known_shapes(self.regression, inverse.T @ inner @ inverse, release.point, moments)
-        return factor.T @ found @ factor
+        bounded = Bounded(bounds.bound, bounds.radius, self._slope_radius(bounds, moments))
+        return full_information(self.regression, release, bounded, moments)
+
+    def _slope_radius(self, bounds: Bounds, moments: Moments) -> float:
+        """Return the largest trace of a record's weighted slope in the last releases."""
+        least = USUAL_SLOPE * self.regression.dimension / moments.size
+        per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
+        allowed = SLOPE_NOISE if self.split.schedule.shares.num_final > 1 else SLOPE_NOISE_OF_ONE
+        most = allowed / (np.sqrt(self.regression.dimension) * per_unit)
+        return float(np.clip(2 * bounds.radius**2, least, max(least, most)))
 
     def _named(self, vectors: Floats, spreads: Mapping[str, Floats]) -> dict[str, np.ndarray]:
         """Return vectors (draws, parameters) as people read them."""
