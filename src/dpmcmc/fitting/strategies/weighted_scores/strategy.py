@@ -176,7 +176,7 @@ class WeightedScores:
             raise ValueError("draws are not finite")
         last_look = self._excess(paid, moments, drawn.vectors.mean(axis=0))  # line 6
         fits = min(1.0, 2 * min(p_value_of_looks(*last_look, look[0]), p_value_of_patterns(*last_look, look[0])))
-        weights = verdict.other_weights(joined, before, bounds, moments.size, times - 1)
+        weights = verdict.other_weights(joined, before, bounds, moments.worth, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
         checks = verdict.Checks(arrived, fits, weights, bounds.bias.or_more(far), unseen)
@@ -185,10 +185,10 @@ class WeightedScores:
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
         if len(releases) > 1:  # how they agree is tested
             return result
-        agree = agreement(joined, refined, schedule.refinement.share, moments.size)
+        agree = agreement(joined, refined, schedule.refinement.share, moments.worth)
         mean = drawn.vectors.mean(axis=0)
         knows = [known(self.regression, each, moments) for each in (joined.release.point, mean)]
-        off = missed(joined, mean, moments.size, (knows[0], knows[1]))
+        off = missed(joined, mean, moments.worth, (knows[0], knows[1]))
         return result._replace(quality=with_agreement(result.quality, agree, off))
 
     def _steps(self, paid: Session, moments: Moments) -> Steps:
