@@ -13,7 +13,7 @@ from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
-from dpmcmc.fitting.strategies.weighted_scores import draws, rescaled, verdict
+from dpmcmc.fitting.strategies.weighted_scores import draws, grades, rescaled, verdict
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
 from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of_step
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
@@ -294,7 +294,7 @@ class WeightedScores:
         }
         named = self._named(all_vectors, all_spreads)
         number = len(drawn.vectors)
-        labelled = verdict.labelled(named)
+        labelled = grades.labelled(named)
         spread = {label: float(values[:number].var()) for label, values in labelled.items()}
         jacobians = {
             label: (values[number : number + len(mean)] - values[number + len(mean) :]) / (2 * steps)
@@ -303,7 +303,7 @@ class WeightedScores:
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
         nothing, information = np.zeros((0, len(mean))), self._information(joined.release, bounds, moments)
         whole, visible = (
-            verdict.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
+            grades.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
         )
         decided = decided_by_prior(self.regression, drawn.vectors)
         shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
