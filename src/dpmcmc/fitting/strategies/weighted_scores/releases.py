@@ -68,6 +68,7 @@ class _Weighed(NamedTuple):
 
     score: jax.Array
     slope: jax.Array
+    """Its upper triangle, row after row."""
     slope_trace: jax.Array
     variance: jax.Array
     """In each coordinate."""
@@ -108,8 +109,7 @@ class _Blocks:
 
     def __call__(self, asked: Asked, record: Any) -> jax.Array:
         one = weighed(self.regression, asked, record)
-        rows, columns = np.triu_indices(self.regression.dimension)
-        entries = one.weight * one.slope[rows, columns] * _weights(self.regression.dimension)
+        entries = one.weight * one.slope * _weights(self.regression.dimension)
         variance, trace = one.weight**2 * one.variance, one.weight**2 * jnp.sum(one.variance)
         lengths = one.weight * one.bins * one.slope_trace
         side = SIDE * jnp.concatenate([trace[None], variance - jnp.mean(variance), lengths])
@@ -125,11 +125,11 @@ def _units(asked: Asked) -> tuple[jax.Array, jax.Array]:
 def weighed(regression: Regression, asked: Asked, record: Any) -> _Weighed:
     """Return the score and the slope of one record in whitened coordinates, and its weight."""
     rows, is_there = regression.rows(record)
-    score, slope, variance, longest = jax.vmap(lambda row: _of_row(regression, asked, row))(rows)
+    score, steep, moves, variance, longest = jax.vmap(lambda row: _of_row(regression, asked, row))(rows)
     present = is_there.astype(jnp.float32)
-    score, slope = jnp.tensordot(present, score, 1), jnp.tensordot(present, slope, 1)
-    variance, longest = jnp.tensordot(present, variance, 1), present @ longest
-    trace = jnp.trace(slope)
+    score, variance, longest = _summed(present, score), _summed(present, variance), _summed(present, longest)
+    steep = (present[:, None, None] * steep).reshape(-1, regression.dimension)
+    slope, trace = _upper_triangle(steep, moves.reshape(-1, regression.dimension))
     by_score = asked.radius / jnp.maximum(longest, 1e-30)
     by_slope = asked.slope_radius / jnp.maximum(trace, 1e-30)
     weight = jnp.minimum(1.0, jnp.minimum(by_score, by_slope))
@@ -138,8 +138,26 @@ def weighed(regression: Regression, asked: Asked, record: Any) -> _Weighed:
     return _Weighed(score, slope, trace, variance, weight, bins)
 
 
+def _summed(present: jax.Array, of_rows: jax.Array) -> jax.Array:
+    """Return the sum over the rows of a record that are there; of one row without a product, which takes longer."""
+    return present[0] * of_rows[0] if len(present) == 1 else jnp.tensordot(present, of_rows, 1)
+
+
+def _upper_triangle(steep: jax.Array, moves: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the upper triangle of steep^T moves, row after row, and its trace.
+
+    By slices, since a compiler for CPUs looks every entry up if they are gathered; with one row, as most records of most
+    families have, without the rest of the matrix.
+    """
+    size, trace = moves.shape[1], jnp.sum(steep * moves)
+    if len(moves) == 1:
+        return jnp.concatenate([steep[0, place] * moves[0, place:] for place in range(size)]), trace
+    whole = steep.T @ moves
+    return jnp.concatenate([whole[place, place:] for place in range(size)]), trace
+
+
 def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, ...]:
-    """Return score, slope, variance in each coordinate, and longest score of one row, without weight."""
+    """Return score, slope in two factors, variance in each coordinate, and longest score of one row, without weight."""
     response, columns, size = regression.model.coordinates.response, regression.row(row), regression.dimension
     shapes = regression.shapes(jnp, asked.centre, columns)
     predictors = regression.predictors(asked.centre, row)
@@ -153,7 +171,7 @@ def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, 
     longest = found.longest(all_of.T @ gram @ all_of)
     share = response.read_weight(row) / response.most_weight  # a weight that was stated, over the largest
     spread = jnp.sum((variance @ moves) * moves, axis=0)
-    return share * (moves.T @ score), share * (moves.T @ slope @ moves), share**2 * spread, share * longest
+    return share * (moves.T @ score), share * (slope @ moves), moves, share**2 * spread, share * longest
 
 
 def _weights(size: int) -> Any:
