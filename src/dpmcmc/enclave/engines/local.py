@@ -1,7 +1,9 @@
 """The engine of one machine: chunks of a source, one after the other, while others are read ahead."""
 
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -14,9 +16,6 @@ from dpmcmc.enclave.sources.opening import memory
 
 _LEAST_ROOM, _PART = 2**28, 64
 """How many bytes the rows of cells may take up at least, and which part of the machine's memory."""
-
-_UNDER_WAY = 2
-"""How many chunks the processor is given before the first is waited for."""
 
 
 def _room() -> int:
@@ -53,7 +52,7 @@ class LocalEngine:
 
     def partial_sum(self, program: PartialProgram, public: Sequence[Any], cells: Cells | None) -> list[np.ndarray]:
         """Return the exact sums of a program over all chunks, or over those of some cells."""
-        return add_up(program, self.chunks(cells), public)
+        return add_up(program, self.chunks(cells), public, num_threads())
 
     def chunks(self, cells: Cells | None) -> Iterator[Placed]:
         """Yield the chunks of the rows that are asked, in their order."""
@@ -75,17 +74,34 @@ class LocalEngine:
             self._kept = cells, kept
 
 
-def add_up(program: PartialProgram, chunks: Iterable[Placed], public: Sequence[Any]) -> list[np.ndarray]:
-    """Return the exact sums of a program over chunks: their leaves, and which of their slots count."""
+def add_up(
+    program: PartialProgram, chunks: Iterable[Placed], public: Sequence[Any], threads: int = 1
+) -> list[np.ndarray]:
+    """Return the exact sums of a program over chunks: their leaves, and which of their slots count.
+
+    So many threads compute, each a chunk of its own: a program for a CPU has one thread itself (`partial`).
+    """
     total: list[np.ndarray] = []
-    under_way: deque[Any] = deque()
-    for leaves, occupied in chunks:
-        under_way.append(program(leaves, occupied, public))
-        if len(under_way) > _UNDER_WAY:
-            total = added(total, as_integers(under_way.popleft()))
-    while under_way:
-        total = added(total, as_integers(under_way.popleft()))
+    under_way: deque[Future[list[np.ndarray]]] = deque()
+    with ThreadPoolExecutor(threads, "dpmcmc add up") as pool:
+        for leaves, occupied in chunks:
+            under_way.append(pool.submit(_sums, program, leaves, occupied, public))
+            if len(under_way) > threads:
+                total = added(total, under_way.popleft().result())
+        for one in under_way:
+            total = added(total, one.result())
     return total
+
+
+def _sums(program: PartialProgram, leaves: list[np.ndarray], occupied: np.ndarray, public: Sequence[Any]) -> Any:
+    return as_integers(program(leaves, occupied, public))
+
+
+def num_threads() -> int:
+    """Return how many chunks are computed at once: one for each processor of this process; two on a GPU."""
+    if jax.default_backend() == "gpu":
+        return 2
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def added(total: list[np.ndarray], more: list[np.ndarray]) -> list[np.ndarray]:

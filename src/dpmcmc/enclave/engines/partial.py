@@ -51,7 +51,8 @@ class PartialProgram:
     @cached_property
     def compiled(self) -> Any:
         """The executable, in which the gate was found as it was meant."""
-        compiled = self.lowered.compile()
+        one_thread = {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else None
+        compiled = self.lowered.compile(one_thread)  # engines compute chunks side by side instead
         check_compiled(compiled.as_text())
         return compiled
 
