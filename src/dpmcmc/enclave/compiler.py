@@ -15,12 +15,17 @@ _QUICK: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
 Newer versions of XLA have one way only, and refuse the option."""
 
 
-def compile_program(lowered: Any) -> Any:
-    """Return the executable of a lowered program."""
-    if jax.default_backend() == "cpu":
-        with suppress(jax.errors.JaxRuntimeError):
-            return lowered.compile(compiler_options=_QUICK)
-    return lowered.compile()
+_ONE_THREAD: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
+
+
+def compile_program(lowered: Any, *, one_thread: bool = False) -> Any:
+    """Return the executable of a lowered program; on a CPU it may be held to one thread."""
+    if jax.default_backend() != "cpu":
+        return lowered.compile()
+    more = _ONE_THREAD if one_thread else {}
+    with suppress(jax.errors.JaxRuntimeError):
+        return lowered.compile(compiler_options=_QUICK | more)
+    return lowered.compile(compiler_options=more)
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -52,7 +52,7 @@ class PartialProgram:
     @cached_property
     def compiled(self) -> Any:
         """The executable, in which the gate was found as it was meant."""
-        compiled = compile_program(self.lowered)
+        compiled = compile_program(self.lowered, one_thread=True)  # engines compute chunks side by side instead
         check_compiled(compiled.as_text())
         return compiled
 
