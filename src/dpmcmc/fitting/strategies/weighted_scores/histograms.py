@@ -14,6 +14,7 @@ import numpy as np
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.stated_weights import EDGES, LOGS, Stated, stated
 from dpmcmc.model.bounded_scores.spread import Spread
 
 BINS, FEW_BINS, MANY = 64, 24, 24
@@ -46,6 +47,13 @@ class Moments(NamedTuple):
     """For each column a row that tells of it: one of a level has no other, a number is as far out as tells most."""
     numbers: tuple[Spread | None, ...] = ()
     """The histogram of each column that is a number."""
+    stated: Stated = Stated()
+    """What the weights come to that rows state."""
+
+    @property
+    def worth(self) -> float:
+        """How many records of equal weights the records are worth."""
+        return self.size * self.stated.worth
 
 
 _ANY = Sum(1.0, 1.0)
@@ -84,13 +92,18 @@ class Histograms:
     def _size(self) -> int:
         """How many counts the response and the offset have."""
         offsets = self.regression.model.coordinates.offsets
-        return 2 + len(self.edges) + (len(self.offset_edges) + 1 if offsets else 0)
+        size = 2 + len(self.edges) + (len(self.offset_edges) + 1 if offsets else 0)
+        return size + len(LOGS) * self._has_weights
+
+    @property
+    def _has_weights(self) -> bool:
+        return self.regression.model.coordinates.response.weights is not None
 
     @property
     def _units(self) -> tuple[float, float]:
         """What the two blocks are divided by: each is then as long as the root of its share at most."""
-        offsets = bool(self.regression.model.coordinates.offsets)
-        return float(np.sqrt((2 + offsets) / self.shares[0])), self.length / float(np.sqrt(self.shares[1]))
+        others = bool(self.regression.model.coordinates.offsets) + self._has_weights
+        return float(np.sqrt((2 + others) / self.shares[0])), self.length / float(np.sqrt(self.shares[1]))
 
     @cached_property
     def numeric(self) -> np.ndarray:
@@ -144,6 +157,8 @@ class Histograms:
         parts = [jnp.ones(1), _one_hot(response.measure(row), self.edges)]
         if coordinates.offsets:
             parts.append(_one_hot(coordinates.offset(row), self.offset_edges / response.half))
+        if self._has_weights:
+            parts.append(_one_hot(response.read_weight(row) / response.most_weight, EDGES))
         return jnp.concatenate(parts)
 
     def _columns(self, row: Any) -> jax.Array:
@@ -166,8 +181,15 @@ class Histograms:
         if not self.regression.model.coordinates.offsets:
             return 0.0
         middles = _middles(self.offset_edges / self.regression.model.coordinates.response.half)
-        counts = np.asarray(counted.counts, float)[-len(middles) :]
+        first = 2 + len(self.edges)
+        counts = np.asarray(counted.counts, float)[first : first + len(middles)]
         return Spread(middles, _shares(counts, float(counted.sd))).mean
+
+    def stated(self, counted: Counted) -> Stated:
+        """Return what the weights come to that rows state."""
+        if not self._has_weights:
+            return Stated()
+        return stated(_shares(np.asarray(counted.counts, float)[-len(LOGS) :], float(counted.sd)))
 
     def moments(self, response: Counted, columns: Counted) -> Moments:
         """Return means and standard deviations of the columns, and how many records there are."""
@@ -189,7 +211,7 @@ class Histograms:
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
             numbers[place] = spread
-        return Moments(means, sds, size, doubts, self._rows(means, reaches), tuple(numbers))
+        return Moments(means, sds, size, doubts, self._rows(means, reaches), tuple(numbers), self.stated(response))
 
     def _rows(self, means: Floats, reaches: Floats) -> Floats:
         """Return a row that tells of each column, given how far out a number is that does."""

@@ -13,7 +13,7 @@ from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
-from dpmcmc.fitting.strategies.weighted_scores import draws, rescaled, verdict
+from dpmcmc.fitting.strategies.weighted_scores import draws, grades, rescaled, verdict
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
 from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of_step
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
@@ -178,7 +178,7 @@ class WeightedScores:
             raise ValueError("draws are not finite")
         last_look = self._excess(paid, moments, drawn.vectors.mean(axis=0))  # line 6
         fits = min(1.0, 2 * min(p_value_of_looks(*last_look, look[0]), p_value_of_patterns(*last_look, look[0])))
-        weights = verdict.other_weights(joined, before, bounds, moments.size, times - 1)
+        weights = verdict.other_weights(joined, before, bounds, moments.worth, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
         checks = verdict.Checks(arrived, fits, weights, bounds.bias.or_more(far), unseen)
@@ -187,10 +187,10 @@ class WeightedScores:
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
         if len(releases) > 1:  # how they agree is tested
             return result
-        agree = agreement(joined, refined, schedule.refinement.share, moments.size)
+        agree = agreement(joined, refined, schedule.refinement.share, moments.worth)
         mean = drawn.vectors.mean(axis=0)
         knows = [known(self.regression, each, moments) for each in (joined.release.point, mean)]
-        off = missed(joined, mean, moments.size, (knows[0], knows[1]))
+        off = missed(joined, mean, moments.worth, (knows[0], knows[1]))
         return result._replace(quality=with_agreement(result.quality, agree, off))
 
     def _steps(self, paid: Session, moments: Moments) -> Steps:
@@ -291,7 +291,7 @@ class WeightedScores:
         }
         named = self._named(all_vectors, all_spreads)
         number = len(drawn.vectors)
-        labelled = verdict.labelled(named)
+        labelled = grades.labelled(named)
         spread = {label: float(values[:number].var()) for label, values in labelled.items()}
         jacobians = {
             label: (values[number : number + len(mean)] - values[number + len(mean) :]) / (2 * steps)
@@ -300,7 +300,7 @@ class WeightedScores:
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
         nothing, information = np.zeros((0, len(mean))), self._information(joined.release, bounds, moments)
         whole, visible = (
-            verdict.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
+            grades.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
         )
         decided = decided_by_prior(self.regression, drawn.vectors)
         shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
