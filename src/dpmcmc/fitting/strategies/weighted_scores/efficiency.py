@@ -13,7 +13,14 @@ from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import RIDGE, Bounded, Rows, Sums, synthetic_rows
+from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import (
+    RIDGE,
+    Bounded,
+    Rows,
+    Sums,
+    synthetic_offsets,
+    synthetic_rows,
+)
 
 TAIL = 1.5
 """From so many times the variance that its histogram shows on, a column has tails that the histogram does not see."""
@@ -74,7 +81,7 @@ class _Synthetic:
     def sums(self) -> Sums:
         """Return what they tell, those of tails among them that the histograms do not show."""
         rows = synthetic_rows(self.regression, self.moments)
-        found, numbers = self._at_point(rows), np.full(len(rows), self.moments.size / len(rows))
+        found, numbers = self._at_point(rows), np.full(len(rows), self.moments.worth / len(rows))
         sums = found.sums(numbers, found.information(numbers), self.bounded)
         inverse = self.release.whitening.inverse
         seen = inverse.T @ self.release.slope @ inverse
@@ -86,7 +93,8 @@ class _Synthetic:
         return sums
 
     def _at_point(self, rows: Floats) -> Rows:
-        return Rows(self.regression, self.release.point, self.bounded.cut, rows)
+        offsets = synthetic_offsets(self.moments, len(rows))
+        return Rows(self.regression, self.release.point, self.bounded.cut, rows, offsets)
 
     def _with_tail(self, sums: Sums, rows: Floats, column: int, shown: float, more: float) -> Sums:
         """Return sums with rows that are far out in a number, of which the slope has so much more.

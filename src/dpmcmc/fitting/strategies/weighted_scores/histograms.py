@@ -47,6 +47,8 @@ class Moments(NamedTuple):
     """For each column a row that tells of it: one of a level has no other, a number is as far out as tells most."""
     numbers: tuple[Spread | None, ...] = ()
     """The histogram of each column that is a number."""
+    offsets: Spread | None = None
+    """That of the offset, where there is one."""
     stated: Stated = Stated()
     """What the weights come to that rows state."""
 
@@ -178,12 +180,17 @@ class Histograms:
 
     def offset(self, counted: Counted) -> float:
         """Return the mean offset."""
+        spread = self._offsets(counted)
+        return 0.0 if spread is None else spread.mean
+
+    def _offsets(self, counted: Counted) -> Spread | None:
+        """Return the histogram of the offset."""
         if not self.regression.model.coordinates.offsets:
-            return 0.0
+            return None
         middles = _middles(self.offset_edges / self.regression.model.coordinates.response.half)
         first = 2 + len(self.edges)
         counts = np.asarray(counted.counts, float)[first : first + len(middles)]
-        return Spread(middles, _shares(counts, float(counted.sd))).mean
+        return Spread(middles, _shares(counts, float(counted.sd)))
 
     def stated(self, counted: Counted) -> Stated:
         """Return what the weights come to that rows state."""
@@ -211,7 +218,8 @@ class Histograms:
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
             numbers[place] = spread
-        return Moments(means, sds, size, doubts, self._rows(means, reaches), tuple(numbers), self.stated(response))
+        offsets, told = self._offsets(response), self._rows(means, reaches)
+        return Moments(means, sds, size, doubts, told, tuple(numbers), offsets, self.stated(response))
 
     def _rows(self, means: Floats, reaches: Floats) -> Floats:
         """Return a row that tells of each column, given how far out a number is that does."""

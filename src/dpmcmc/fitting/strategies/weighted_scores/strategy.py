@@ -335,7 +335,7 @@ class WeightedScores:
 
     def _slope_radius(self, bounds: Bounds, moments: Moments) -> float:
         """Return the largest trace of a record's weighted slope in the last releases."""
-        least = USUAL_SLOPE * self.regression.dimension / moments.size
+        least = USUAL_SLOPE * self.regression.dimension / moments.worth
         per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
         allowed = SLOPE_NOISE if self.split.schedule.shares.num_final > 1 else SLOPE_NOISE_OF_ONE
         most = allowed / (np.sqrt(self.regression.dimension) * per_unit)

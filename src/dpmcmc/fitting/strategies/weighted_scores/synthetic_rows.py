@@ -54,11 +54,17 @@ def synthetic_rows(regression: Regression, moments: Moments) -> Floats:
     return rows
 
 
+def synthetic_offsets(moments: Moments, number: int) -> Floats:
+    """Return so many offsets, which have nothing to do with the columns."""
+    ranks = (np.random.default_rng(1).permutation(number) + 0.5) / number
+    return np.zeros(number) if moments.offsets is None else moments.offsets.quantiles(ranks)
+
+
 class Rows:
     """Rows at a point, and what each of them tells of the parameters."""
 
-    def __init__(self, regression: Regression, point: Floats, cut: float, rows: Floats) -> None:
-        predictors = rows @ point[: regression.num_linear].reshape(regression.num_columns, -1)
+    def __init__(self, regression: Regression, point: Floats, cut: float, rows: Floats, offsets: Floats) -> None:
+        predictors = rows @ point[: regression.num_linear].reshape(regression.num_columns, -1) + offsets[:, None]
         shapes = regression.shapes(np, point)
         self._parts = _alike(predictors)
         self._laws = [_law(regression, predictors[part].mean(axis=0), shapes, cut) for part in self._parts]
