@@ -153,7 +153,9 @@ def _designs(regression: Regression, rows: Floats) -> Floats:
     designs = np.zeros((len(rows), outputs + len(regression.free), regression.dimension))
     for output in range(outputs):
         designs[:, output, output:first:outputs] = rows
-    designs[:, outputs : outputs + (own > 0), first : first + own] = rows[:, None, list(regression.model.coordinates.scale_places)]
+    designs[:, outputs : outputs + (own > 0), first : first + own] = rows[
+        :, None, list(regression.model.coordinates.scale_places)
+    ]
     others = np.arange(first + own, regression.dimension)
     designs[:, outputs + (own > 0) + np.arange(len(others)), others] = 1.0
     return designs
