@@ -152,7 +152,9 @@ def _fit_formula(cell: Cell, problem: zoo.Problem) -> np.ndarray:
     """Return draws of a logistic regression, intercept first, from its records as a table."""
     names = [f"x{number}" for number in range(1, problem.dimension)]
     table = pd.DataFrame(problem.records["x"], columns=names).assign(y=problem.records["y"] == 1)
-    schema = dp.Schema({**{name: dp.Column(kind="number", lower=-1, upper=1) for name in names}, "y": dp.Column(kind="boolean")})
+    schema = dp.Schema(
+        {**{name: dp.Column(kind="number", lower=-1, upper=1) for name in names}, "y": dp.Column(kind="boolean")}
+    )
     budget = dp.Budget(cell["epsilon"], cell["delta"])
     data = dp.PrivateData.from_table(table, schema=schema, budget=budget)
     formula = "y ~ " + " + ".join(names)
