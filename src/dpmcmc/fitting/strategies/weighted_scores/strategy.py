@@ -17,7 +17,7 @@ from dpmcmc.fitting.strategies.weighted_scores import draws, grades, rescaled, v
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
 from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of_step
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
-from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, far_tails, tails
+from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors, with_known_shapes
@@ -29,7 +29,7 @@ from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_bins, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
-from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns
+from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns, scale_moved
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
@@ -179,7 +179,8 @@ class WeightedScores:
         weights = verdict.other_weights(joined, before, bounds, moments.worth, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
-        checks = verdict.Checks(arrived, fits, weights, bounds.bias.or_more(far), unseen)
+        far = far.or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
+        checks = verdict.Checks(arrived, fits, weights, bounds.bias.or_more(far), unseen, moments.clamped)
         step_before, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
         noise = noise_of_step(step_before, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
