@@ -19,6 +19,7 @@ from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
+from dpmcmc.fitting.strategies.weighted_scores.few_rows import hardly_told
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors, with_known_shapes
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
@@ -179,8 +180,9 @@ class WeightedScores:
         weights = verdict.other_weights(joined, before, bounds, moments.worth, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
-        far = far.or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
-        checks = verdict.Checks(arrived, fits, weights, bounds.bias.or_more(far), unseen, moments.clamped)
+        few, peaked = hardly_told(self.regression, drawn.vectors), scale_moved(*last_look, look[0], bounds.bound)
+        bias = bounds.bias.or_more(far).or_more(Bias(0.0, peaked))
+        checks = verdict.Checks(arrived, fits, weights, bias, unseen, moments.clamped, few)
         step_before, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
         noise = noise_of_step(step_before, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
@@ -312,7 +314,7 @@ class WeightedScores:
         quality = verdict.judge(
             joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes
         )
-        shape = (self.num_chains, self.num_steps)
+        shape = self.num_chains, self.num_steps
         return Drawn(
             {name: values[:number].reshape(*shape, *values.shape[1:]) for name, values in named.items()},
             np.ones(shape, bool),

@@ -35,6 +35,9 @@ LEAST_LOST = 0.05
 CLAMPED = "Responses that lie at their bounds move it."
 """How parameters are marked where responses were clamped."""
 
+FEW_ROWS = "Few rows may tell of it, and count for little: without privacy it may be much narrower."
+"""How coefficients of curves are marked whose columns are nearly dependent."""
+
 UNLIKE = 1.5
 """From so many times the usual width on the widest interval is named."""
 
@@ -61,6 +64,8 @@ class Checks(NamedTuple):
     """How many residuals may be far out without being seen, where there can be any."""
     clamped: float = 0.0
     """How many responses lie at a bound that is stated for them."""
+    few: Sequence[str] = ()
+    """Coefficients of curves of which few rows may tell much more than they can."""
 
 
 def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, size: float, others: float = 0.0) -> float:
@@ -131,15 +136,18 @@ def judge(
     }
     error = float(np.sqrt(np.mean(np.square(list(errors.values()))))) if errors else float("inf")
     is_of_prior = shapes is not None and bool(2 * len(decided) >= np.sum(~shapes) - 1)
+    few = [name for name in checks.few if name in errors]
     findings = [
         *_of_steps(joined, moved.has_arrived(checks.arrived, is_of_prior), share_kept),
         *_of_noise(error, errors, too_wide),
         *_of_model(checks, error),
         *_of_targets(grades),
+        *_of_few_rows(few),
         *_of_prior(decided),
     ]
     if checks.clamped:
         grades = {name: _also(grade, CLAMPED) for name, grade in grades.items()}
+    grades |= {name: _also(grades[name], FEW_ROWS) for name in few}
     if _is_nowhere(grades):
         rest_on_it = [name for name, jacobian in jacobians.items() if is_shape(jacobian, shapes)]
         grades |= {name: Grade("bad", (NOT_SEEN,), grades[name].shares) for name in rest_on_it}
@@ -227,6 +235,17 @@ def _of_targets(grades: Mapping[str, Grade]) -> Iterator[Finding]:
     off = [name for name, grade in grades.items() if any(reason.startswith(ROBUST) for reason in grade.reasons)]
     if off:
         yield "fair", f"{ROBUST}: {', '.join(off)}."
+
+
+def _of_few_rows(few: Sequence[str]) -> Iterator[Finding]:
+    """Say of which coefficients of curves few rows may tell much more than they can."""
+    if few:
+        yield (
+            "fair",
+            "The columns of a curve are nearly dependent but in few rows, which count for little here: "
+            f"{', '.join(few)} may be much wider than without privacy. Look at the curve, with effects, rather than at "
+            "its coefficients.",
+        )
 
 
 def _of_prior(decided: Sequence[str]) -> Iterator[Finding]:
