@@ -46,12 +46,25 @@ def vector(contribution: jax.Array, lattice: Lattice, axis: int = -1, aim: Array
     """
     contribution, length = contribution.astype(jnp.float32), contribution.shape[axis]
     power, most = aim_of(lattice.bound, length) if aim is None else jnp.asarray(aim)
-    square = jnp.sum(contribution * contribution, axis=axis, keepdims=True)
+    contribution, square = _with_square(contribution, axis)
     # the root of a quotient, of which neither is out of range: of a quotient by a root XLA makes an approximate one
     shorten = power * jnp.sqrt(most / jnp.maximum(square, _LEAST_SQUARE))
     scale = jnp.minimum(1 / jnp.asarray(lattice.granularity, jnp.float32), shorten)
     counts = (square < jnp.inf) & (scale >= 0)  # which no NaN is
     return _nearest(jnp.where(counts, contribution * scale, 0), lattice.bound)
+
+
+def _with_square(values: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
+    """Return values, and their square norm along an axis, which is kept.
+
+    A CPU computes the values once, where XLA would compute them for each of the two, and takes a product with ones,
+    which is several times as fast as its sums.
+    """
+    if jax.default_backend() == "gpu" or axis not in (-1, values.ndim - 1):
+        return values, jnp.sum(values * values, axis=axis, keepdims=True)
+    values = lax.optimization_barrier(values)
+    ones = jnp.ones((values.shape[-1], 1), values.dtype)
+    return values, jnp.matmul(values * values, ones, precision=lax.Precision.HIGHEST)
 
 
 def count(contribution: jax.Array, lattice: Lattice) -> jax.Array:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpmcmc.enclave.compiler import compile_program
 from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.release import (
     SCAN,
@@ -61,7 +62,7 @@ class Segment:
         with jax.disable_jit(False):
             shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
             lowered = jax.jit(function).lower(*shapes)
-            self.text, self._compiled = lowered.as_text(), lowered.compile()
+            self.text, self._compiled = lowered.as_text(), compile_program(lowered)
 
     def __call__(self, values: dict[Any, Any]) -> None:
         """Compute the outputs."""

@@ -45,16 +45,21 @@ def confirmed(chunks: Iterator[Leaves], rows: int, confirm: Callable[[], None], 
         yield held
 
 
-def regrouped(chunks: Iterator[Leaves], rows: int, skip: int = 0) -> Iterator[Leaves]:
-    """Return the rows of chunks, after so many that are passed over, in chunks of another length."""
+def regrouped(chunks: Iterator[Leaves], rows: int, skip: int = 0, lead: int = 0) -> Iterator[Leaves]:
+    """Return the rows of chunks, after so many that are passed over, in chunks of another length.
+
+    The first one begins with `lead` rows of zeros.
+    """
     whole: Leaves = {}
-    filled = 0
+    filled = lead
     for chunk in chunks:
         length, at = num_rows(chunk), min(skip, num_rows(chunk))
         skip -= at
         while at < length:
             if not whole:
                 whole = {leaf: np.empty((rows, *values.shape[1:]), values.dtype) for leaf, values in chunk.items()}
+                for values in whole.values():
+                    values[:filled] = 0
             take = min(length - at, rows - filled)
             for leaf, values in chunk.items():
                 whole[leaf][filled : filled + take] = values[at : at + take]
@@ -62,7 +67,7 @@ def regrouped(chunks: Iterator[Leaves], rows: int, skip: int = 0) -> Iterator[Le
             if filled == rows:
                 yield whole
                 whole, filled = {}, 0
-    if filled:
+    if whole:
         yield {leaf: values[:filled] for leaf, values in whole.items()}
 
 

@@ -13,6 +13,7 @@ from dpmcmc.enclave.sources.chunking import BLOCK, confirmed, digest_of, identit
 from dpmcmc.enclave.sources.contract import changed, refuse_persons, rows_before
 from dpmcmc.enclave.sources.fingerprints import Fingerprint, fingerprint
 from dpmcmc.enclave.sources.formats import FORMATS
+from dpmcmc.enclave.sources.picking import Intervals, within
 from dpmcmc.enclave.sources.places import Place, Stated, find
 from dpmcmc.enclave.sources.preparation import Preparation
 from dpmcmc.enclave.tables import columns
@@ -26,8 +27,8 @@ from dpmcmc.schema import Schema
 
 Result = TypeVar("Result")
 
-_ROWS_APART, _EVERY_ROW = 2**17, 2**62
-"""How many rows of Parquet or Arrow take as long as to open a file and find a row in it; and more than any file has."""
+_EVERY_ROW = 2**62
+"""More than any file has."""
 
 _BATCHES_AHEAD = 8
 """How many batches wait at most to be prepared: about as many as a row group has."""
@@ -79,11 +80,6 @@ class FileSource:
         """A digest of all rows, for which they are read once. It is private."""
         return identity_of(self.bounds, map(digest_of, self.chunks(BLOCK)))
 
-    @property
-    def apart(self) -> int:
-        """How many rows are sooner read than passed over: texts have no places to begin at but their first line."""
-        return _EVERY_ROW if any(each.suffix in (".csv", ".tsv") for each in self._places) else _ROWS_APART
-
     def confirm(self) -> None:
         """Make sure that all files are as they were."""
         for place, mark in zip(self._places, self._marks, strict=True):
@@ -101,16 +97,22 @@ class FileSource:
             SourceChanged: a file is not what it was. It comes before the last chunk, or instead of any.
         """
         skip = rows_before(rows, first)
-        return self._ahead(rows, skip, max(self.num_records - skip, 0))
+        return self._ahead([(skip, self.num_records)] if skip < self.num_records else [], rows, 0)
 
-    def between(self, start: int, end: int, rows: int) -> Iterator[Leaves]:
-        """Return the rows from `start` to `end`, so many at a time, of which the files that hold them alone are read.
+    def picked(self, intervals: Intervals, rows: int, lead: int = 0) -> Iterator[Leaves]:
+        """Return the rows at some places, so many at a time, after `lead` empty ones.
+
+        Of the files that hold them, and of these alone, the row groups that do are read, and these rows are prepared.
 
         Raises:
             SourceChanged: one of these files is not what it was; as for `chunks`.
         """
-        part, before = self._holding(start, end)
-        return part._ahead(rows, start - before, end - start)
+        part, before = self._holding(intervals[0][0], intervals[-1][1])
+        return part._ahead([(low - before, high - before) for low, high in intervals], rows, lead)
+
+    def between(self, start: int, end: int, rows: int) -> Iterator[Leaves]:
+        """Return the rows from `start` to `end`, so many at a time; as for `picked`."""
+        return self.picked([(start, end)], rows)
 
     def arrived(self) -> "FileSource":
         """Return the same files as another machine has them, after making sure that they are the same."""
@@ -130,25 +132,26 @@ class FileSource:
         part._places, part._marks, part._rows = (each[first:last] for each in (self._places, self._marks, self._rows))
         return part, ends[first - 1] if first else 0
 
-    def _ahead(self, rows: int, skip: int, count: int) -> Iterator[Leaves]:
-        yield from read_ahead(self._pass(rows, skip, count))
+    def _ahead(self, intervals: Intervals, rows: int, lead: int) -> Iterator[Leaves]:
+        yield from read_ahead(self._pass(intervals, rows, lead))
 
-    def _pass(self, rows: int, skip: int, count: int) -> Iterator[Leaves]:
+    def _pass(self, intervals: Intervals, rows: int, lead: int) -> Iterator[Leaves]:
         self.confirm()
-        batches = self._batches(skip)
-        if skip + count < self.num_records:
-            batches = _first(batches, count)
-        chunks = self._preparation.chunks(read_ahead(batches, _BATCHES_AHEAD), max(min(rows, count), 1))
+        count = lead + sum(high - low for low, high in intervals)
+        batches = read_ahead(self._batches(intervals), _BATCHES_AHEAD)
+        chunks = self._preparation.chunks(batches, max(min(rows, count), 1), lead)
         yield from confirmed(chunks, count, self.confirm, self._what)
 
-    def _batches(self, skip: int) -> Generator[Any]:
-        names = self._schema.read_columns
+    def _batches(self, intervals: Intervals) -> Generator[Any]:
+        names, start = self._schema.read_columns, 0
         for place, rows in zip(self._places, self._rows, strict=True):
-            if skip >= rows:
-                skip -= rows
+            inside = within(intervals, start, start + rows)
+            start += rows
+            if not inside:
                 continue
-            batches = FORMATS[place.suffix].batches(place, names, self._schema.delimiter, skip)
-            skip = 0
+            if inside[-1][1] == rows:  # what was added since is read, and noticed
+                inside[-1] = inside[-1][0], _EVERY_ROW
+            batches = FORMATS[place.suffix].batches(place, names, inside, self._schema.delimiter)
             try:
                 yield from self._guarded(place, batches, names)
             finally:
@@ -205,16 +208,6 @@ class FileSource:
     @staticmethod
     def _words(place: Place, function: Callable[[], Result]) -> Result:
         return without_values(_unreadable(place), function)
-
-
-def _first(batches: Generator[Any], count: int) -> Generator[Any]:
-    """Return the first rows of batches."""
-    try:
-        while count > 0 and (batch := next(batches, None)) is not None:
-            yield batch.slice(0, count)
-            count -= batch.num_rows
-    finally:
-        batches.close()
 
 
 def _unreadable(place: Place) -> str:

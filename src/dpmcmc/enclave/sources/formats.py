@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
+from dpmcmc.enclave.sources.picking import Intervals, after, pieces, within
 from dpmcmc.enclave.sources.places import Place
 from dpmcmc.enclave.tables import files
 from dpmcmc.enclave.tables.arrow import arrow
@@ -19,6 +20,10 @@ _BUFFER = 2**18
 """How many bytes of each column of Parquet are read at once from a local disk."""
 
 
+EVERYTHING = [(0, 2**62)]
+"""All places that a file can have."""
+
+
 class Format(NamedTuple):
     """How one kind of file is read; the last argument is what stands between the fields of a text."""
 
@@ -26,8 +31,8 @@ class Format(NamedTuple):
     """The names and types of the columns."""
     num_rows: Callable[[Place, list[str], str], int]
     """The number of rows."""
-    batches: Callable[[Place, list[str], str, int], Generator[Any]]
-    """Some columns, batch by batch, after so many rows that are passed over."""
+    batches: Callable[[Place, list[str], Intervals, str], Generator[Any]]
+    """Some columns of the rows at some places, batch by batch."""
 
 
 @contextmanager
@@ -47,18 +52,19 @@ def _parquet_count(place: Place, _names: list[str], _: str) -> int:
         return file.metadata.num_rows
 
 
-def _parquet_batches(place: Place, names: list[str], _: str, skip: int) -> Generator[Any]:
-    """Read row group by row group: small ones at once, which is faster, and large ones piece by piece."""
+def _parquet_batches(place: Place, names: list[str], intervals: Intervals, _: str) -> Generator[Any]:
+    """Read the row groups that hold these places: small ones at once, which is faster, large ones piece by piece."""
     with _parquet(place) as file:
-        rows = max(min(_ROWS, _CELLS // len(names)), 1)
+        rows, start = max(min(_ROWS, _CELLS // len(names)), 1), 0
         width = _width([field.type for field in file.schema_arrow if field.name in names])
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).num_rows
-            if skip < size and size * width <= _AT_ONCE:
-                yield from _after(file.read_row_group(group, columns=names).to_batches(max_chunksize=rows), skip)
-            elif skip < size:
-                yield from _after(file.iter_batches(batch_size=rows, row_groups=[group], columns=names), skip)
-            skip = max(skip - size, 0)
+            inside = within(intervals, start, start + size)
+            start += size
+            if inside and size * width <= _AT_ONCE:
+                yield from _inside(file.read_row_group(group, columns=names).to_batches(max_chunksize=rows), inside)
+            elif inside:
+                yield from _inside(file.iter_batches(batch_size=rows, row_groups=[group], columns=names), inside)
 
 
 def _width(types: list[Any]) -> float:
@@ -91,16 +97,16 @@ def _arrow_count(place: Place, names: list[str], _: str) -> int:
     if is_file:
         dataset = arrow(".dataset").dataset([place.path], filesystem=place.filesystem, format="ipc")
         return dataset.count_rows()
-    return sum(batch.num_rows for batch in _arrow_batches(place, names, "", 0))
+    return sum(batch.num_rows for batch in _arrow_batches(place, names, EVERYTHING, ""))
 
 
-def _arrow_batches(place: Place, names: list[str], _: str, skip: int) -> Generator[Any]:
+def _arrow_batches(place: Place, names: list[str], intervals: Intervals, _: str) -> Generator[Any]:
     with _arrow(place, names) as reader:
         if hasattr(reader, "num_record_batches"):
             batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
         else:
             batches = iter(reader)
-        yield from _after(batches, skip)
+        yield from _inside(batches, intervals)
 
 
 def _csv_types(place: Place, delimiter: str) -> list[tuple[str, Any]]:
@@ -112,38 +118,35 @@ def _csv_types(place: Place, delimiter: str) -> list[tuple[str, Any]]:
 def _csv_count(place: Place, names: list[str], delimiter: str) -> int:
     with place.filesystem.open_input_stream(place.path, compression=None) as file:
         files.check_quotes(file, place.shown)
-    return sum(batch.num_rows for batch in _csv_batches(place, names, delimiter, 0))
+    return sum(batch.num_rows for batch in _csv_batches(place, names, EVERYTHING, delimiter))
 
 
-def _csv_batches(place: Place, names: list[str], delimiter: str, skip: int) -> Generator[Any]:
+def _csv_batches(place: Place, names: list[str], intervals: Intervals, delimiter: str) -> Generator[Any]:
     """Read block by block; where a line is longer than one, go on from there with longer ones."""
     *smaller, largest = files.block_sizes(place.filesystem.get_file_info(place.path).size or 2**63)
     for block in smaller:
         with suppress(arrow().ArrowInvalid):
-            for batch in _csv_blocks(place, names, delimiter, skip, block):
-                skip += batch.num_rows
+            for batch in _csv_blocks(place, names, intervals, delimiter, block):
+                intervals = after(intervals, batch.num_rows)
                 yield batch
             return
-    yield from _csv_blocks(place, names, delimiter, skip, largest)
+    yield from _csv_blocks(place, names, intervals, delimiter, largest)
 
 
-def _csv_blocks(place: Place, names: list[str], delimiter: str, skip: int, block: int) -> Generator[Any]:
+def _csv_blocks(place: Place, names: list[str], intervals: Intervals, delimiter: str, block: int) -> Generator[Any]:
     between, num_columns = files.delimiter_of(place.path, delimiter), len(_csv_types(place, delimiter))
     options = files.csv_options(names, between, num_columns, block)
     with (
         place.filesystem.open_input_stream(place.path, compression=None) as file,
         arrow(".csv").open_csv(file, **options) as reader,
     ):
-        yield from _after(reader, skip)
+        yield from _inside(reader, intervals)
 
 
-def _after(batches: Iterable[Any], skip: int) -> Generator[Any]:
-    """Return batches without their first rows."""
-    for batch in batches:
-        passed = min(skip, batch.num_rows)
-        skip -= passed
-        if passed < batch.num_rows:
-            yield batch.slice(passed)
+def _inside(batches: Iterable[Any], intervals: Intervals) -> Generator[Any]:
+    """Return what batches hold of some places."""
+    for batch, low, high in pieces(batches, intervals, lambda batch: batch.num_rows):
+        yield batch.slice(low, high - low)
 
 
 _CSV = Format(_csv_types, _csv_count, _csv_batches)

@@ -48,20 +48,21 @@ class Preparation:
         """The shape and type of one record, by leaf."""
         return {name: jax.ShapeDtypeStruct((), kind) for name, kind in self.types.items()}
 
-    def chunks(self, batches: Iterator[Any], rows: int, skip: int = 0) -> Iterator[Leaves]:
-        """Return the leaves of record batches, after so many rows that are passed over, in chunks of so many rows."""
-        chunk, filled = self._empty(rows), 0
+    def chunks(self, batches: Iterator[Any], rows: int, lead: int = 0) -> Iterator[Leaves]:
+        """Return the leaves of record batches in chunks of so many rows; the first begins with `lead` rows of zeros."""
+        chunk, filled = self._empty(rows), lead
+        for values in chunk.values():
+            values[:lead] = 0
         for batch in batches:
-            at = min(skip, batch.num_rows)
-            skip -= at
+            at = 0
             while at < batch.num_rows:
                 take = min(batch.num_rows - at, rows - filled)
                 self._write(batch.slice(at, take), {leaf: into[filled : filled + take] for leaf, into in chunk.items()})
                 at, filled = at + take, filled + take
                 if filled == rows:
                     yield chunk
-                    chunk, filled = self._empty(rows), 0
-        if filled:
+                    chunk, filled, lead = self._empty(rows), 0, 0
+        if filled > lead:
             yield {leaf: values[:filled] for leaf, values in chunk.items()}
 
     def _empty(self, rows: int) -> Leaves:

@@ -14,7 +14,7 @@ import numpy as np
 from dpmcmc.enclave.core.cells import Cells
 from dpmcmc.enclave.engines.dask import worker
 from dpmcmc.enclave.engines.dask.machines import check_client, kind_of_workers
-from dpmcmc.enclave.engines.local import Shape
+from dpmcmc.enclave.engines.packing import Shape
 from dpmcmc.enclave.engines.partial import PartialProgram
 from dpmcmc.enclave.sources.chunking import identity_of
 from dpmcmc.enclave.sources.files import FileSource

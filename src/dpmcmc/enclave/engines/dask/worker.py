@@ -15,11 +15,13 @@ import numpy as np
 from dpmcmc import errors
 from dpmcmc.enclave.core.self_test import check_machine
 from dpmcmc.enclave.engines.dask.machines import check_like
-from dpmcmc.enclave.engines.local import add_up, added, chunks_of, runs_of
+from dpmcmc.enclave.engines.local import add_up, added
+from dpmcmc.enclave.engines.packing import packed
 from dpmcmc.enclave.engines.partial import PartialProgram
-from dpmcmc.enclave.sources.chunking import digest_of
+from dpmcmc.enclave.sources.chunking import digest_of, regrouped
 from dpmcmc.enclave.sources.files import FileSource
 from dpmcmc.enclave.sources.opening import memory
+from dpmcmc.enclave.sources.picking import Intervals
 from dpmcmc.enclave.tables.columns import Leaves
 
 _SHARE = 0.4
@@ -64,7 +66,7 @@ class Question:
     public: Sequence[np.ndarray]
     reads: tuple[int, ...]
     rows: int
-    intervals: Sequence[tuple[int, int]]
+    intervals: Intervals
 
 
 @dataclass(repr=False)
@@ -93,6 +95,12 @@ class Held:
         length = len(next(iter(self.leaves.values())))
         starts = range(first * rows - self._first, length, rows)
         return ({name: values[start : start + rows] for name, values in self.leaves.items()} for start in starts)
+
+    def picked(self, intervals: Intervals, rows: int, lead: int) -> Any:
+        """Return the rows at some places of the table; see `picking.picked`."""
+        ends = [(low - self._first, high - self._first) for low, high in intervals]
+        parts = ({name: values[low:high] for name, values in self.leaves.items()} for low, high in ends)
+        return regrouped(parts, rows, lead=lead)
 
 
 def guarded(function: Callable[[], Any]) -> Result:
@@ -170,11 +178,9 @@ def forget(token: str) -> None:
 
 
 def _partial(table: Table, number: int, written: bytes, question: Question) -> list[np.ndarray]:
-    program, rows = _program(written, question.reads), question.rows
-    start, end = _ends(table, number)
-    inside = [(max(low, start), min(high, end)) for low, high in question.intervals if low < end and high > start]
-    source = _partition(table, number) or _source(table)
-    return add_up(program, chunks_of(source, rows, runs_of(inside, rows), inside), question.public)
+    program, source = _program(written, question.reads), _partition(table, number) or _source(table)
+    chunks = packed(source, question.rows, question.intervals, *_ends(table, number))
+    return add_up(program, chunks, question.public)
 
 
 def _ends(table: Table, number: int) -> tuple[int, int]:

@@ -49,6 +49,8 @@ class Moments(NamedTuple):
     """How uncertain the square of a column is, beside itself: that of a level with few rows or none."""
     rows: Floats
     """For each column a row that tells of it: one of a level has no other, a number is as far out as tells most."""
+    numbers: tuple[Spread | None, ...] = ()
+    """The histogram of each column that is a number."""
     stated: Stated = Stated()
     """What the weights come to that rows state."""
     clamped: float = 0.0
@@ -233,12 +235,14 @@ class Histograms:
         sds[~self.numeric] = np.sqrt(means * (1 - means))[~self.numeric]
         doubts[~self.numeric] = np.where(is_constant, 0.0, np.minimum(sd / kept, MOST_DOUBT))
         middles = _middles(self.column_edges)
+        numbers: list[Spread | None] = [None] * len(self.numeric)
         for place, row in zip(np.flatnonzero(self.numeric), counts[flags:].reshape(-1, len(middles)), strict=True):
             spread = Spread(middles, _shares(row, sd))
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
+            numbers[place] = spread
         rows, stated = self._rows(means, reaches), self.stated(response)
-        return Moments(means, sds, size, doubts, rows, stated, self.clamped(response))
+        return Moments(means, sds, size, doubts, rows, tuple(numbers), stated, self.clamped(response))
 
     def _rows(self, means: Floats, reaches: Floats) -> Floats:
         """Return a row that tells of each column, given how far out a number is that does."""

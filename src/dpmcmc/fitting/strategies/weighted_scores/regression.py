@@ -171,10 +171,10 @@ class Regression:
             is_present = jnp.ones(1, bool)
         return rows, is_present & jax.vmap(self._coordinates.response.is_there)(rows)
 
-    def predictors(self, vector: jax.Array, record: Any) -> jax.Array:
-        """Return the predictors of one row."""
+    def predictors(self, vector: jax.Array, record: Any, columns: jax.Array | None = None) -> jax.Array:
+        """Return the predictors of one row, whose columns may be known already."""
         linear = vector[: self.num_linear].reshape(self.num_columns, self.num_outputs)
-        return self.row(record) @ linear + self._coordinates.offset(record)
+        return (self.row(record) if columns is None else columns) @ linear + self._coordinates.offset(record)
 
     def shapes(self, xp: Any, vector: Any, columns: Any = None) -> Any:
         """Return the shape parameters, fixed ones among them; of a record with these columns, or of a middle one."""

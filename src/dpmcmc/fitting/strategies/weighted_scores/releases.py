@@ -69,7 +69,9 @@ class _Weighed(NamedTuple):
     """One record: its score and slope without weight, the weight, and in which bin it is."""
 
     score: jax.Array
-    slope: jax.Array
+    steep: jax.Array
+    moves: jax.Array
+    """Two factors of the slope, steep^T moves, by rows and predictors."""
     slope_trace: jax.Array
     variance: jax.Array
     """In each coordinate."""
@@ -110,13 +112,33 @@ class _Blocks:
 
     def __call__(self, asked: Asked, record: Any) -> jax.Array:
         one = weighed(self.regression, asked, record)
-        rows, columns = np.triu_indices(self.regression.dimension)
-        entries = one.weight * one.slope[rows, columns] * _weights(self.regression.dimension)
-        variance, trace = one.weight**2 * one.variance, one.weight**2 * jnp.sum(one.variance)
-        lengths = one.weight * one.bins * one.slope_trace
-        side = SIDE * jnp.concatenate([trace[None], variance - jnp.mean(variance), lengths])
         score_unit, slope_unit = _units(asked)
-        return jnp.concatenate([one.weight * one.score / score_unit, entries / slope_unit, side / slope_unit])
+        of_score, of_slope = one.weight * (1 / score_unit), one.weight * (1 / slope_unit)
+        of_side = SIDE * of_slope
+        of_variance = of_side * one.weight
+        trace, mean = jnp.sum(one.variance), jnp.mean(one.variance)
+        return jnp.concatenate(
+            [
+                of_score * one.score,
+                *_upper_triangle(of_slope * one.steep, one.moves),
+                (of_variance * trace)[None],
+                of_variance * (one.variance - mean),
+                of_side * one.slope_trace * one.bins,
+            ]
+        )
+
+
+def _upper_triangle(steep: jax.Array, moves: jax.Array) -> list[jax.Array]:
+    """Return the rows of steep^T moves from the diagonal on, weighted by how many entries each stands for.
+
+    By slices, since a compiler for CPUs looks every entry up if they are gathered; with one factor of each, as most
+    records of most families have, without the rest of the matrix.
+    """
+    size, rows = moves.shape[1], [_weights(moves.shape[1])[:length] for length in range(moves.shape[1], 0, -1)]
+    if len(moves) == 1:
+        return [steep[0, place] * (rows[place] * moves[0, place:]) for place in range(size)]
+    whole = steep.T @ moves
+    return [rows[place] * whole[place, place:] for place in range(size)]
 
 
 def _units(asked: Asked) -> tuple[jax.Array, jax.Array]:
@@ -127,24 +149,30 @@ def _units(asked: Asked) -> tuple[jax.Array, jax.Array]:
 def weighed(regression: Regression, asked: Asked, record: Any) -> _Weighed:
     """Return the score and the slope of one record in whitened coordinates, and its weight."""
     rows, is_there = regression.rows(record)
-    score, slope, variance, longest = jax.vmap(lambda row: _of_row(regression, asked, row))(rows)
+    score, steep, moves, variance, longest = jax.vmap(lambda row: _of_row(regression, asked, row))(rows)
     present = is_there.astype(jnp.float32)
-    score, slope = jnp.tensordot(present, score, 1), jnp.tensordot(present, slope, 1)
-    variance, longest = jnp.tensordot(present, variance, 1), present @ longest
-    trace = jnp.trace(slope)
+    score, variance, longest = _summed(present, score), _summed(present, variance), _summed(present, longest)
+    steep = (present[:, None, None] * steep).reshape(-1, regression.dimension)
+    moves = moves.reshape(-1, regression.dimension)
+    trace = jnp.sum(steep * moves)
     by_score = asked.radius / jnp.maximum(longest, 1e-30)
     by_slope = asked.slope_radius / jnp.maximum(trace, 1e-30)
     weight = jnp.minimum(1.0, jnp.minimum(by_score, by_slope))
     lower, upper = jnp.append(-1.0, asked.edges), jnp.append(asked.edges, jnp.inf)
     bins = ((longest > lower) & (longest <= upper)).astype(jnp.float32)
-    return _Weighed(score, slope, trace, variance, weight, bins)
+    return _Weighed(score, steep, moves, trace, variance, weight, bins)
+
+
+def _summed(present: jax.Array, of_rows: jax.Array) -> jax.Array:
+    """Return the sum over the rows of a record that are there; of one row without a product, which takes longer."""
+    return present[0] * of_rows[0] if len(present) == 1 else jnp.tensordot(present, of_rows, 1)
 
 
 def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, ...]:
-    """Return score, slope, variance in each coordinate, and longest score of one row, without weight."""
+    """Return score, slope in two factors, variance in each coordinate, and longest score of one row, without weight."""
     response, columns, size = regression.model.coordinates.response, regression.row(row), regression.dimension
     shapes = regression.shapes(jnp, asked.centre, columns)
-    predictors = regression.predictors(asked.centre, row)
+    predictors = regression.predictors(asked.centre, row, columns)
     found = regression.scores.at(predictors, shapes, response.read(row), response.read_trials(row), asked.table)
     linear = asked.factor[: regression.num_linear].reshape(regression.num_columns, regression.num_outputs, size)
     moves = jnp.concatenate([jnp.tensordot(columns, linear, 1), regression.shape_moves(asked.factor, columns)])
@@ -155,7 +183,7 @@ def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, 
     longest = found.longest(all_of.T @ gram @ all_of)
     share = response.read_weight(row) / asked.weight if response.weights else 1.0
     spread = jnp.sum((variance @ moves) * moves, axis=0)
-    return share * (moves.T @ score), share * (moves.T @ slope @ moves), share**2 * spread, share * longest
+    return share * (moves.T @ score), share * (slope @ moves), moves, share**2 * spread, share * longest
 
 
 def _weights(size: int) -> Any:

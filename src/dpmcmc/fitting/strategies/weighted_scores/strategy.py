@@ -19,9 +19,10 @@ from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
+from dpmcmc.fitting.strategies.weighted_scores.efficiency import Bounded, full_information
 from dpmcmc.fitting.strategies.weighted_scores.few_rows import hardly_told
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors, with_known_shapes
+from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
@@ -144,8 +145,8 @@ class WeightedScores:
         except DpmcmcError:
             raise  # the vault's own refusals are no matter of numbers
         except NUMERICAL as error:
-            shape = (self.num_chains, self.num_steps)
-            drawn = prior_draws_instead(self.model, shape, self._settings(paid, {}), error, seed)
+            settings = self._settings(paid, {})
+            drawn = prior_draws_instead(self.model, (self.num_chains, self.num_steps), settings, error, seed)
         watcher.update(self.num_steps, 1.0)
         return drawn
 
@@ -180,18 +181,18 @@ class WeightedScores:
         weights = verdict.other_weights(joined, before, bounds, moments.worth, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
-        few, peaked = hardly_told(self.regression, drawn.vectors), scale_moved(*last_look, look[0], bounds.bound)
-        bias = bounds.bias.or_more(far).or_more(Bias(0.0, peaked))
+        bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
+        few = hardly_told(self.regression, drawn.vectors)
         checks = verdict.Checks(arrived, fits, weights, bias, unseen, moments.clamped, few)
-        step_before, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
-        noise = noise_of_step(step_before, joined.release.point) + others
+        before_it, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
+        noise = noise_of_step(before_it, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
         if len(releases) > 1:  # how they agree is tested
             return result
         agree = agreement(joined, refined, schedule.refinement.share, moments.worth)
-        mean = drawn.vectors.mean(axis=0)
-        knows = [known(self.regression, each, moments) for each in (joined.release.point, mean)]
-        off = missed(joined, mean, moments.worth, (knows[0], knows[1]))
+        mean, worth = drawn.vectors.mean(axis=0), moments.worth
+        knows = known(self.regression, joined.release.point, moments), known(self.regression, mean, moments)
+        off = missed(joined, mean, worth, knows)
         return result._replace(quality=with_agreement(result.quality, agree, off))
 
     def _steps(self, paid: Session, moments: Moments) -> Steps:
@@ -238,11 +239,7 @@ class WeightedScores:
         """Return the last releases, and whether the last step between them was as long as it wanted to be."""
         steps, number = self._steps(paid, moments), self.split.schedule.shares.num_final
         whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
-        least = USUAL_SLOPE * steps.unit**2
-        per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
-        allowed = SLOPE_NOISE if number > 1 else SLOPE_NOISE_OF_ONE
-        most = allowed / (np.sqrt(self.regression.dimension) * per_unit)
-        slope_radius = float(np.clip(2 * bounds.radius**2, least, max(least, most)))
+        slope_radius = self._slope_radius(bounds, moments)
         releases: list[Release] = []
         arrived = True
         for place in range(number):
@@ -296,8 +293,7 @@ class WeightedScores:
             for name, values in drawn.spreads.items()
         }
         named = self._named(all_vectors, all_spreads)
-        number = len(drawn.vectors)
-        labelled = grades.labelled(named)
+        number, labelled = len(drawn.vectors), grades.labelled(named)
         spread = {label: float(values[:number].var()) for label, values in labelled.items()}
         jacobians = {
             label: (values[number : number + len(mean)] - values[number + len(mean) :]) / (2 * steps)
@@ -314,34 +310,36 @@ class WeightedScores:
         quality = verdict.judge(
             joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes
         )
+        found = {
+            "cut": bounds.bound,
+            "radius": bounds.radius,
+            "disagreement": joined.disagreement,
+            "moved": moved.length,
+            "fits": checks.fits,
+            "other_weights": checks.weights,
+            "bias": [float(one) for one in bounds.bias],
+        }
         shape = self.num_chains, self.num_steps
         return Drawn(
             {name: values[:number].reshape(*shape, *values.shape[1:]) for name, values in named.items()},
             np.ones(shape, bool),
             0,
-            self._settings(
-                paid,
-                {
-                    "cut": bounds.bound,
-                    "radius": bounds.radius,
-                    "disagreement": joined.disagreement,
-                    "moved": moved.length,
-                    "fits": checks.fits,
-                    "other_weights": checks.weights,
-                    "bias": [float(one) for one in bounds.bias],
-                },
-            ),
+            self._settings(paid, found),
             quality,
         )
 
     def _information(self, release: Release, bounds: Bounds, moments: Moments) -> Floats:
         """Return what the records would tell without weights, cuts and noise, in whitened coordinates."""
-        unevenness = release.unevenness
-        even = np.sqrt(bounds.losses(unevenness) / unevenness)
-        inner = even[:, None] * release.full_information(bounds.inefficiency) * even
-        inverse, factor = release.whitening.inverse, release.whitening.factor
-        found = with_known_shapes(self.regression, inverse.T @ inner @ inverse, release.point, moments)
-        return factor.T @ found @ factor
+        bounded = Bounded(bounds.bound, bounds.radius, self._slope_radius(bounds, moments))
+        return full_information(self.regression, release, bounded, moments)
+
+    def _slope_radius(self, bounds: Bounds, moments: Moments) -> float:
+        """Return the largest trace of a record's weighted slope in the last releases."""
+        least = USUAL_SLOPE * self.regression.dimension / moments.size
+        per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
+        allowed = SLOPE_NOISE if self.split.schedule.shares.num_final > 1 else SLOPE_NOISE_OF_ONE
+        most = allowed / (np.sqrt(self.regression.dimension) * per_unit)
+        return float(np.clip(2 * bounds.radius**2, least, max(least, most)))
 
     def _named(self, vectors: Floats, spreads: Mapping[str, Floats]) -> dict[str, np.ndarray]:
         """Return vectors (draws, parameters) as people read them."""
