@@ -110,7 +110,7 @@ class _Lookup:
         own = self._clip(np.array([*possible], self._stored.dtype))
         self._is_clip = np.array_equal(own, self._stored[:-1]) and not self._missing[:-1].any()
 
-    def _clip(self, values: np.ndarray, into: np.ndarray | None = None) -> np.ndarray:
+    def _clip(self, values: np.ndarray, into: Any = None) -> np.ndarray:
         """Return numbers as they are stored where nothing but their bounds changes them."""
         return np.clip(values, *self._ends, out=into, dtype=self._stored.dtype)
 
