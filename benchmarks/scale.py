@@ -4,7 +4,8 @@
     python benchmarks/scale.py --rows 1e8 --growth 1e6 1e7 --accuracy 1e6 --seeds 10
     python benchmarks/scale.py --rows 1e9 --format raw --processes 16 --only write plain fit
 
-Each step has a process of its own, whose peak memory is measured. `scan` is one PyArrow scan of all columns; `plain`
+Each step has a process of its own, whose peak memory is measured; beside seconds stand those that processors worked
+for it, which others' work on a shared machine changes less. `scan` is one PyArrow scan of all columns; `plain`
 one plain pass in JAX, gradient and Hessian of a logistic regression without clipping, gate or noise, over chunks that
 are in memory; `fit` opens the files and fits at epsilon 1, reading all rows once; `fit again` the same in the same
 process, where nothing is compiled. `vw` is Vowpal Wabbit, one pass over a text of the first rows (--peer-rows), which
@@ -34,7 +35,7 @@ if __package__ in (None, ""):  # run as a file
     sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.scale_files import COLUMNS, EFFECTS, OUTCOME, ROWS_IN_FILE, SCHEMA, RawSource, files, made, write
 
-FIELDS = ["date", "device", "cores", "rows", "step", "seconds", "peak_mb", "value", "goal", "note"]
+FIELDS = ["date", "device", "cores", "rows", "step", "seconds", "cpu_seconds", "peak_mb", "value", "goal", "note"]
 FORMULA = f"{OUTCOME} ~ {' + '.join(COLUMNS)}"
 CHUNK, EPSILON = 2**18, 1.0
 STEPS = ("write", "scan", "plain", "fit", "vw", "sgd")
@@ -71,17 +72,28 @@ def fitted(data: Any, rows: int, **options: Any) -> Any:
     return dp.fit(FORMULA, data, family="bernoulli", epsilon=EPSILON, delta=0.1 / rows, progress=False, **options)
 
 
+class Clock:
+    """Seconds, and seconds that the processors worked for this process, since it was made."""
+
+    def __init__(self) -> None:
+        self._start, self._worked = time.perf_counter(), time.process_time()
+
+    def read(self, factor: float = 1.0, prefix: str = "") -> dict[str, float]:
+        """Return both, times a factor."""
+        seconds, worked = time.perf_counter() - self._start, time.process_time() - self._worked
+        return {f"{prefix}seconds": seconds * factor, f"{prefix}cpu_seconds": worked * factor}
+
+
 def fit(arguments: Any) -> dict[str, float]:
     """Open the files and fit, twice."""
-    start = time.perf_counter()
+    clock = Clock()
     posterior = fitted(vault(arguments, arguments.rows), arguments.rows, passes=1, even_if_useless=True)
-    first = time.perf_counter() - start
-    start = time.perf_counter()
+    first, clock = clock.read(), Clock()
     fitted(vault(arguments, arguments.rows), arguments.rows, passes=1, even_if_useless=True)
-    again = time.perf_counter() - start
+    again = clock.read(prefix="again_")
     means, deviations = _moments(posterior)
     distance = float(np.sqrt(np.mean(((means - _true()) / deviations) ** 2)))
-    return {"seconds": first, "again": again, "value": distance}
+    return {**first, **again, "value": distance}
 
 
 def _moments(posterior: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -98,10 +110,10 @@ def scan(arguments: Any) -> dict[str, float]:
     """Read all columns with PyArrow, and nothing else."""
     import pyarrow.dataset as ds
 
-    start = time.perf_counter()
+    clock = Clock()
     rows = sum(batch.num_rows for batch in ds.dataset(files(arguments.folder, arguments.rows, "parquet")).to_batches())
     assert rows == arguments.rows
-    return {"seconds": time.perf_counter() - start}
+    return clock.read()
 
 
 def plain(arguments: Any) -> dict[str, float]:
@@ -120,11 +132,11 @@ def plain(arguments: Any) -> dict[str, float]:
     size = len(COLUMNS) + 1
     theta, total = jnp.zeros(size), (jnp.zeros(size), jnp.zeros((size, size)))
     jax.block_until_ready(one(total, theta, *chunk))
-    start = time.perf_counter()
+    clock = Clock()
     for _ in range(-(-arguments.rows // CHUNK)):
         total = one(total, theta, *map(jnp.array, chunk))
     jax.block_until_ready(total)
-    return {"seconds": time.perf_counter() - start}
+    return clock.read()
 
 
 def vw(arguments: Any) -> dict[str, float]:
@@ -134,9 +146,9 @@ def vw(arguments: Any) -> dict[str, float]:
     text = arguments.folder / f"{arguments.peer_rows}.vw"
     if not text.exists():
         _write_text(text, arguments.peer_rows)
-    start = time.perf_counter()
+    clock = Clock()
     Workspace(f"-d {text} --loss_function logistic --quiet", quiet=True).finish()
-    return {"seconds": (time.perf_counter() - start) * arguments.rows / arguments.peer_rows}
+    return clock.read(arguments.rows / arguments.peer_rows)
 
 
 def _write_text(path: Path, rows: int) -> None:
@@ -155,17 +167,17 @@ def sgd(arguments: Any) -> dict[str, float]:
     import pyarrow.dataset as ds
     from sklearn.linear_model import SGDClassifier
 
-    model, start, seen = SGDClassifier(loss="log_loss", random_state=0), time.perf_counter(), 0
+    model, clock, seen = SGDClassifier(loss="log_loss", random_state=0), Clock(), 0
     for batch in ds.dataset(files(arguments.folder, arguments.peer_rows, "parquet")).to_batches():
         rows = np.stack([batch.column(name).to_numpy() for name in COLUMNS], 1) / 127.5 - 1
         model.partial_fit(rows, batch.column(OUTCOME).to_numpy(zero_copy_only=False), classes=[False, True])
         seen += batch.num_rows
-    return {"seconds": (time.perf_counter() - start) * arguments.rows / seen}
+    return clock.read(arguments.rows / seen)
 
 
 def accuracy(arguments: Any) -> dict[str, float]:
     """Compare one pass over files with the fit in memory, by their distance from the maximum of the likelihood."""
-    start, rows = time.perf_counter(), arguments.rows
+    clock, rows = Clock(), arguments.rows
     maximum, deviations = _maximum(rows)
     squares: dict[bool, list[float]] = {True: [], False: []}
     for seed in range(arguments.seeds):
@@ -174,7 +186,7 @@ def accuracy(arguments: Any) -> dict[str, float]:
             found = fitted(data, rows, insecure_seed=seed, passes=None if in_memory else 1)
             squares[in_memory].append(float(np.mean(((_moments(found)[0] - maximum) / deviations) ** 2)))
     distance = {in_memory: float(np.sqrt(np.mean(each))) for in_memory, each in squares.items()}
-    return {"seconds": time.perf_counter() - start, "value": distance[False], "memory": distance[True]}
+    return {**clock.read(), "value": distance[False], "memory": distance[True]}
 
 
 def _maximum(rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -235,7 +247,7 @@ def table(arguments: Any) -> list[dict[str, Any]]:
     common = {"date": datetime.now(UTC).date().isoformat(), "device": _device(), "cores": os.cpu_count()}
 
     def add(step: str, rows: int, found: dict[str, Any], goal: str = "") -> dict[str, Any]:
-        numbers = {name: f"{found[name]:.4g}" for name in ("seconds", "peak_mb", "value") if name in found}
+        numbers = {name: f"{found[name]:.4g}" for name in FIELDS if isinstance(found.get(name), float)}
         shown.append({**common, "rows": rows, "step": step, **numbers, "goal": goal, "note": found.get("note", "")})
         print({name: value for name, value in shown[-1].items() if value != ""}, flush=True)
         return found
@@ -246,23 +258,27 @@ def table(arguments: Any) -> list[dict[str, Any]]:
         write(arguments.folder, largest, arguments.format, arguments.processes)
         add("write", largest, {"seconds": time.perf_counter() - start})
     taken = {
-        step: add(step, arguments.rows, measured(arguments, step, arguments.rows))["seconds"]
+        step: add(step, arguments.rows, measured(arguments, step, arguments.rows))
         for step in ("scan", "plain")
         if step in arguments.only
     }
     for rows in sorted({arguments.rows, *arguments.growth}) if "fit" in arguments.only else []:
         found = add("fit", rows, measured(arguments, "fit", rows), "peak_mb <= 1500")
-        add("fit again", rows, {"seconds": found.get("again", float("nan"))})
+        again = {name.removeprefix("again_"): value for name, value in found.items() if name.startswith("again_")}
+        add("fit again", rows, again)
         if rows == arguments.rows:
-            taken |= {"fit": found["seconds"], "fit again": found.get("again", float("nan"))}
-    peers = {step: add(step, arguments.rows, measured(arguments, step, arguments.rows))["seconds"]
-             for step in ("vw", "sgd") if step in arguments.only}  # fmt: skip
+            taken |= {"fit": found, "fit again": again}
+    for step in ("vw", "sgd"):
+        if step in arguments.only:
+            taken[step] = add(step, arguments.rows, measured(arguments, step, arguments.rows))
     for step in ("fit", "fit again"):
-        if {step, "scan", "plain"} <= taken.keys():
-            ratio = taken[step] / (taken["scan"] + taken["plain"])
-            add(f"{step} / (scan + plain)", arguments.rows, {"value": ratio}, "<= 1.5")
-        for peer in peers if step in taken else ():
-            add(f"{step} / {peer}", arguments.rows, {"value": taken[step] / peers[peer]}, "< 1")
+        for others, goal in ((("scan", "plain"), "<= 1.5"), (("vw",), "< 1"), (("sgd",), "< 1")):
+            for clock in ("seconds", "cpu_seconds"):
+                numbers = [taken.get(each, {}).get(clock) for each in (step, *others)]
+                if None not in numbers:
+                    name = f"{step} / {others[0]}" if len(others) == 1 else f"{step} / (scan + plain)"
+                    ratio = {"value": numbers[0] / sum(numbers[1:])}
+                    add(f"{name}, {clock.replace('_', ' ')}", arguments.rows, ratio, goal if clock == "seconds" else "")
     if arguments.accuracy:
         found = add("accuracy", arguments.accuracy, measured(arguments, "accuracy", arguments.accuracy))
         add("accuracy in memory", arguments.accuracy, {"value": found["memory"]})

@@ -102,3 +102,32 @@ def test_draws_from_files_are_those_from_memory_bit_for_bit() -> None:
     assert held.draws
     for name, values in held.draws.items():
         np.testing.assert_array_equal(streamed.draws[name], values)
+
+
+@pytest.mark.usefixtures("place")
+def test_every_row_is_computed_once_in_each_pass_that_asks_it() -> None:
+    """Blocks that lead the way lie all over the table: their passes have the chunks that hold their rows, no more."""
+    counted: list[tuple[int, int, int]] = []
+
+    class Counting(LocalEngine):
+        def chunks(self, cells):
+            for leaves, occupied in super().chunks(cells):
+                computed.append((len(occupied), int(occupied.sum())))
+                yield leaves, occupied
+
+        def partial_sum(self, program, public, cells):
+            computed.clear()
+            found = super().partial_sum(program, public, cells)
+            counted.append((self.num_records if cells is None else cells.size, *map(sum, zip(*computed, strict=True))))
+            return found
+
+    computed: list[tuple[int, int]] = []
+    engine = Counting(FileSource("patients.parquet", SCHEMA), 512)
+    data = dp.PrivateData.without_guarantee(engine, schema=SCHEMA)
+    dp.fit(FORMULA, data, **FIT, delta=1e-6, insecure_seed=7, progress=False)
+    pilot, refinement = counted[0][0], counted[-2][0]
+    assert [asked for asked, _, _ in counted] == [pilot] * 8 + [refinement] * 2 + [len(TABLE)]
+    assert pilot < refinement < len(TABLE) / 2
+    for asked, slots, rows in counted:
+        assert rows == asked
+        assert slots == -(-asked // 512) * 512

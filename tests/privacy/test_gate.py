@@ -225,6 +225,21 @@ def check_honest(bound, length, rows, granularity):
     assert not np.any(lattice_steps[~np.all(np.isfinite(rows), axis=1)])
 
 
+@pytest.mark.parametrize("width", [1, 2, 7, 16, 33, 110, 300])
+@pytest.mark.parametrize("extreme", [np.nan, np.inf, -np.inf, 3.4028235e38, 1e-45, 0.0])
+def test_no_record_changes_the_integers_of_another(width, extreme):
+    """Norms are a product with ones of many records at once: whatever one of them is, the bits of the others stay."""
+    rows = np.random.default_rng(width).normal(size=(515, width)).astype(np.float32)
+    before = np.asarray(to_steps(2**20)(jnp.asarray(rows), jnp.float32(1e-6)))
+    for place in (0, 1, 15, 16, 256, 511, 513, 514):
+        changed = rows.copy()
+        changed[place] = extreme
+        after = np.asarray(to_steps(2**20)(jnp.asarray(changed), jnp.float32(1e-6)))
+        others = np.arange(len(rows)) != place
+        np.testing.assert_array_equal(after[others], before[others])
+    assert np.any(before)
+
+
 FLOATS = st.floats(width=32) | st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-45, 1.2e-38, 3.4028235e38, np.inf, np.nan])
 
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from tables import sources
 from toy import Book
@@ -34,10 +35,14 @@ from dpmcmc.enclave.arithmetic import quantise
 from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.core import compiled
 from dpmcmc.enclave.core.audit import audit
+from dpmcmc.enclave.core.cells import Cells
 from dpmcmc.enclave.engines import LocalEngine, PartialProgram, passes
+from dpmcmc.enclave.engines.packing import packed
 from dpmcmc.enclave.engines.partial import as_integers, as_words
 from dpmcmc.enclave.engines.steps import Inner, Segment, Steps, Together
 from dpmcmc.enclave.sources import DuckDBSource, FileSource, MemorySource, Scratch
+from dpmcmc.enclave.sources.picking import num_before
+from dpmcmc.enclave.sources.preparation import Preparation
 from dpmcmc.enclave.tables import DuckDBQuery, read_table
 from dpmcmc.errors import BudgetExceeded, InvalidArgument, ReleaseRefused, ResumeRefused, RunRefused, SourceChanged
 from dpmcmc.schema import Column, Schema
@@ -257,15 +262,87 @@ def test_rows_are_numbered_beyond_32_bits():
     assert found == np.sum(np.arange(first, first + 20_000) % 7 == 0)
 
 
-def test_short_cells_have_short_chunks_and_one_length_for_cells_of_one_form():
-    engine = LocalEngine(Far())
-    oracle = PrivateData.without_guarantee(engine)
-    partition = oracle.partition([place + more for place in range(10**8, 10**9, 10**8) for more in (0, 9_000)])
-    from dpmcmc.enclave.core.cells import Cells
+# --- packing ----------------------------------------------------------------------------------------------------------
 
-    blocks, rest = Cells(partition, tuple(range(1, 18, 2))), Cells(partition, tuple(range(0, 19, 2)))
-    assert engine.rows(blocks) <= 2**15
-    assert engine.rows(rest) == engine.rows(None)
+
+def cells_of(vault, cuts, numbers):
+    return Cells(vault.partition(cuts), tuple(numbers))
+
+
+def test_one_length_of_chunks_for_all_rows_and_for_many_and_a_shorter_one_for_few():
+    engine = LocalEngine(Far())
+    vault = PrivateData.without_guarantee(engine)
+    cuts = [place + more for place in range(10**8, 10**9, 10**8) for more in (0, 9_000)]
+    blocks, rest = cells_of(vault, cuts, range(1, 18, 2)), cells_of(vault, cuts, range(0, 19, 2))
+    assert engine.rows(rest) == engine.rows(blocks) == engine.rows(None) == 2**16
+    assert engine.rows(cells_of(vault, cuts, [1])) == 2**14
+    assert engine.rows(cells_of(vault, [5], [0])) == 512
+
+
+BLOCKS = [place for first in range(40, N, 90) for place in (first, first + 7)]
+"""Thirty blocks of seven rows."""
+
+
+def test_rows_of_blocks_are_packed_each_once_in_its_place(tmp_path):
+    """Chunks of a pass are as many as hold the rows, whatever lies between them; nothing else is prepared or counts."""
+    made = sources(tmp_path, FRAME)
+    opened = [FileSource(made[kind], SCHEMA) for kind in ("csv", "parquet", "feather", "folder")]
+    opened += [MemorySource(FRAME, SCHEMA), DuckDBSource(made["duckdb object"], SCHEMA), Scratch(opened[1], tmp_path)]
+    vault = in_memory()
+    for numbers, num_chunks in ((range(1, 60, 2), 1), (range(0, 61, 2), 5), ([3], 1), (range(61), 6)):
+        cells = cells_of(vault, BLOCKS, numbers)
+        places = np.concatenate([np.arange(*interval) for interval in cells.intervals])
+        assert len(places) > 1
+        for source in opened:
+            chunks = list(LocalEngine(source, 512).chunks(cells))
+            assert len(chunks) == num_chunks == -(-cells.size // 512)
+            occupied = np.concatenate([each for _, each in chunks])
+            np.testing.assert_array_equal(np.flatnonzero(occupied), np.arange(cells.size))
+            for number, name in enumerate(sorted(RECORDS)):
+                found = np.concatenate([leaves[number] for leaves, _ in chunks])[: cells.size]
+                np.testing.assert_array_equal(found, RECORDS[name][places])
+
+
+@pytest.mark.parametrize("length", [512, 1_024, 1_536])
+def test_a_part_of_the_table_has_its_rows_in_the_slots_that_they_have_in_the_whole(length):
+    """So partitions on other machines round what they round as one machine does."""
+    source, cells = MemorySource(FRAME, SCHEMA), cells_of(in_memory(), BLOCKS, range(0, 61, 2))
+    whole = list(LocalEngine(source, 512).chunks(cells))
+    found = [np.zeros_like(leaf) for leaf in np.concatenate([leaves[0] for leaves, _ in whole]).reshape(len(whole), -1)]
+    counted, number = np.zeros((len(whole), 512), int), 0
+    for start in range(0, N, length):
+        parts = list(packed(source, 512, cells.intervals, start, min(start + length, N)))
+        number = num_before(cells.intervals, start) // 512
+        for at, (leaves, occupied) in enumerate(parts, number):
+            found[at][occupied] = leaves[0][occupied]
+            counted[at] += occupied
+    for at, (leaves, occupied) in enumerate(whole):
+        np.testing.assert_array_equal(counted[at], occupied)
+        np.testing.assert_array_equal(found[at], leaves[0])
+
+
+def test_of_files_the_row_groups_that_hold_the_rows_are_read_and_these_rows_are_prepared(tmp_path, monkeypatch):
+    FRAME.to_parquet(tmp_path / "t.parquet", row_group_size=100)
+    read, prepared = [], []
+    honest_read, honest_write = pq.ParquetFile.read_row_group, Preparation._write
+    monkeypatch.setattr(
+        pq.ParquetFile, "read_row_group", lambda self, i, **given: read.append(i) or honest_read(self, i, **given)
+    )
+    monkeypatch.setattr(
+        Preparation,
+        "_write",
+        lambda self, batch, into: prepared.append(batch.num_rows) or honest_write(self, batch, into),
+    )
+    engine, cells = (
+        LocalEngine(FileSource(tmp_path / "t.parquet", SCHEMA), 512),
+        cells_of(in_memory(), BLOCKS, [1, 9, 19]),
+    )
+    assert cells.intervals == [(40, 47), (400, 407), (850, 857)]
+    for _ in range(2):
+        assert len(list(engine.chunks(cells))) == 1
+        assert (read, prepared) == ([0, 4, 8], [7, 7, 7])
+    assert len(list(engine.chunks(None))) == 6
+    assert (len(read), sum(prepared)) == (3 + 27, 21 + N)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -591,34 +668,39 @@ def test_what_is_kept_of_programs_holds_no_engine_and_no_rows():
     assert gone() is None
 
 
-def test_short_gaps_are_read_through_and_cells_that_have_room_are_read_once(lake, monkeypatch):
-    """Blocks that lead the way are many and short: a file is not opened for each, nor again for each question."""
-    opened_at = []
-    honest = FileSource.between
-    monkeypatch.setattr(
-        FileSource, "between", lambda self, start, end, rows: opened_at.append(start) or honest(self, start, end, rows)
-    )
+def test_cells_that_have_room_are_read_once(lake, monkeypatch):
+    """Blocks that lead the way are asked several times; files are confirmed each time."""
+    asked = []
+    honest = FileSource.picked
+    monkeypatch.setattr(FileSource, "picked", lambda self, *given: asked.append(given[0]) or honest(self, *given))
     source, memory = FileSource(lake, SCHEMA), in_memory()
 
     def program(oracle):
         shard = oracle.shard(oracle.partition((100, 2_400)), (0, 2))
         return shard.sum(SUM, row).value
 
-    for apart, found in ((2**17, [0]), (0, [0, 2_048])):
-        monkeypatch.setattr(FileSource, "apart", apart)
+    for room, times in ((2**28, 1), (1_000, 2)):
+        monkeypatch.setattr("dpmcmc.enclave.engines.local._room", lambda room=room: room)
         data = chunked(source, rows=512)
         for seed in (3, 4):
             check_same(*(one.run(program, model=MODEL, insecure_seed=seed) for one in (data, memory)))
-        assert opened_at == found
-        opened_at.clear()
-    monkeypatch.setattr("dpmcmc.enclave.engines.local._room", lambda: 1_000)
-    data = chunked(source, rows=512)
-    for seed in (3, 4):
-        check_same(*(one.run(program, model=MODEL, insecure_seed=seed) for one in (data, memory)))
-    assert opened_at == [0, 2_048] * 2
+        assert asked == [[(0, 100), (2_400, N)]] * times
+        asked.clear()
+    CHANGES["swapped"](lake / "1.parquet")
+    with pytest.raises(SourceChanged):
+        data.run(program, model=MODEL, insecure_seed=3)
 
 
-def test_a_file_of_texts_is_read_from_its_first_row_on(tmp_path):
-    FRAME[:9].to_csv(tmp_path / "t.csv", index=False)
-    FRAME[:9].to_parquet(tmp_path / "t.parquet")
-    assert FileSource(tmp_path / "t.csv", SCHEMA).apart > 2**40 > FileSource(tmp_path / "t.parquet", SCHEMA).apart
+def test_what_lies_between_near_places_is_read_through(monkeypatch):
+    """A query is asked from its first row on, once; where a source can begin anywhere, it begins where places are."""
+    begun = []
+    honest = MemorySource.chunks
+    monkeypatch.setattr(
+        MemorySource, "chunks", lambda self, rows, first=0: begun.append(first) or honest(self, rows, first)
+    )
+    source, cells = MemorySource(FRAME, SCHEMA), cells_of(in_memory(), (100, 2_400), (0, 2))
+    for apart, found in ((0, [0, 4]), (2**62, [0])):
+        monkeypatch.setattr(MemorySource, "apart", apart, raising=False)
+        assert len(list(LocalEngine(source, 512).chunks(cells))) == 1
+        assert begun == found
+        begun.clear()

@@ -70,9 +70,11 @@ class Parallel(Event):
                 validation.refuse(
                     "cell", number, "must be named once: cells are disjoint, what is asked of one adds up"
                 )
-            if not isinstance(event, Event) or event.outermost:  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
-                validation.refuse(f"cells[{number}]", event, "must be an Event without cells of its own; add with +")
             if id(event) not in seen:
+                if not isinstance(event, Event) or event.outermost:  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+                    validation.refuse(
+                        f"cells[{number}]", event, "must be an Event without cells of its own; add with +"
+                    )
                 whole = compose([event])
                 seen[id(event)] = event, known.setdefault(whole, whole)
             filled[number] = seen[id(event)][1]

@@ -26,6 +26,10 @@ from dpmcmc.enclave.core.release import (
     num_releases,
     scan_layout,
 )
+from dpmcmc.enclave.core.settings import settings
+
+SEGMENTS, MOST_SEGMENTS = dict[Any, Any](), 64
+"""What was compiled of programs that is public: another run of the same program need not compile it again."""
 
 Perform = Callable[["Together", list[list[Any]], int], list[list[Any]]]
 """``perform(releases, operands, repetition)``: the results of releases that are asked at once."""
@@ -61,14 +65,26 @@ class Segment:
         avals: list[Any] = [variable.aval for variable in self.inputs]
         with jax.disable_jit(False):
             shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-            lowered = jax.jit(function).lower(*shapes)
-            self.text, self._compiled = lowered.as_text(), compile_program(lowered)
+            self.text, self._compiled = _compiled(jax.jit(function).lower(*shapes))
 
     def __call__(self, values: dict[Any, Any]) -> None:
         """Compute the outputs."""
         avals: list[Any] = [variable.aval for variable in self.inputs]
         given = [_typed(values[variable], aval) for variable, aval in zip(self.inputs, avals, strict=True)]
         values.update(zip(self.outputs, self._compiled(*given), strict=True))
+
+
+def _compiled(lowered: Any) -> tuple[str, Any]:
+    """Return the text of a segment and its executable, which those of one text share if its constants are in it."""
+    text = lowered.as_text()
+    if jax.config.values.get("jax_use_simplified_jaxpr_constants"):  # pyright: ignore[reportAttributeAccessIssue]
+        return text, compile_program(lowered)
+    key = text, jax.default_backend(), settings()
+    if key not in SEGMENTS:
+        SEGMENTS[key] = compile_program(lowered)
+        if len(SEGMENTS) > MOST_SEGMENTS:
+            del SEGMENTS[next(iter(SEGMENTS))]
+    return text, SEGMENTS[key]
 
 
 @dataclass(frozen=True, eq=False)

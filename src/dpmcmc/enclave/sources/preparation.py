@@ -106,10 +106,20 @@ class _Lookup:
         values = np.array([*map(reading, possible), np.nan], np.float64)  # the last stands for a null
         self._missing = np.isnan(values)
         self._stored = columns.stored(values, self._missing, column)
+        self._ends = self._stored[:-1].min(), self._stored[:-1].max()
+        own = self._clip(np.array([*possible], self._stored.dtype))
+        self._is_clip = np.array_equal(own, self._stored[:-1]) and not self._missing[:-1].any()
+
+    def _clip(self, values: np.ndarray, into: Any = None) -> np.ndarray:
+        """Return numbers as they are stored where nothing but their bounds changes them."""
+        return np.clip(values, *self._ends, out=into, dtype=self._stored.dtype)
 
     def write(self, kept: Any, into: np.ndarray) -> np.ndarray | None:
         """Write cells as they are stored; return where they are missing, or None."""
         pyarrow, null = arrow(), len(self._stored) - 1
+        if self._is_clip and not kept.null_count and str(kept.type) != "bool":  # all that they can be was compared
+            self._clip(kept.to_numpy(), into)
+            return None
         places = kept.cast(pyarrow.uint8(), safe=False)
         if kept.null_count:
             places = places.cast(pyarrow.int16()).fill_null(null)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.diagnostics.quality import Grade
+from dpmcmc.fitting.in_words import in_words
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
@@ -108,7 +109,7 @@ def grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float,
             "prior": kept * shares["prior"] / rest,
         }
     if bias * np.sqrt(exact) > OFF * np.sqrt(own):
-        size = f" by about {bias:.2g} standard deviations" if np.isfinite(bias) else ""
+        size = f" by about {in_words(bias)} standard deviations" if np.isfinite(bias) else ""
         return Grade("fair", (f"{ROBUST}{size}.",), shares)
     return Grade("good", (), shares)
 

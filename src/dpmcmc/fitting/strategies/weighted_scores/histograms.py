@@ -27,6 +27,10 @@ SEEN, MOST = 4.0, 0.7
 """Counts of less than so many standard deviations of their noise are not believed, and the share that should be."""
 
 
+FEW = 0.01
+"""The share of the responses that may lie at a bound without a word."""
+
+
 class Counted(NamedTuple):
     """Counts, with the standard deviation of their noise."""
 
@@ -51,6 +55,8 @@ class Moments(NamedTuple):
     """That of the offset, where there is one."""
     stated: Stated = Stated()
     """What the weights come to that rows state."""
+    clamped: float = 0.0
+    """How many responses lie at a bound that is stated for them, as far as it is seen."""
 
     @property
     def worth(self) -> float:
@@ -94,8 +100,17 @@ class Histograms:
     def _size(self) -> int:
         """How many counts the response and the offset have."""
         offsets = self.regression.model.coordinates.offsets
-        size = 2 + len(self.edges) + (len(self.offset_edges) + 1 if offsets else 0)
+        size = self._num_of_response + (len(self.offset_edges) + 1 if offsets else 0)
         return size + len(LOGS) * self._has_weights
+
+    @property
+    def _num_of_response(self) -> int:
+        """How many counts there are of the response: all, by bins, and where it lies at a bound."""
+        return 2 + len(self.edges) + 2 * self._has_ends
+
+    @property
+    def _has_ends(self) -> bool:
+        return any(self.regression.model.coordinates.response.has_ends)
 
     @property
     def _has_weights(self) -> bool:
@@ -157,6 +172,9 @@ class Histograms:
         coordinates = self.regression.model.coordinates
         response = coordinates.response
         parts = [jnp.ones(1), _one_hot(response.measure(row), self.edges)]
+        if self._has_ends:  # what lies at a bound is counted there, and not in its bin
+            ends = response.at_ends(row).astype(jnp.float32)
+            parts = [parts[0], parts[1] * (1 - jnp.sum(ends)), ends]
         if coordinates.offsets:
             parts.append(_one_hot(coordinates.offset(row), self.offset_edges / response.half))
         if self._has_weights:
@@ -173,10 +191,22 @@ class Histograms:
     def response(self, counted: Counted) -> Spread:
         """Return the histogram of the response; of few classes every count is taken, of bins what stands out."""
         counts, sd = np.asarray(counted.counts, float)[1 : 2 + len(self.edges)], float(counted.sd)
+        counts[[0, -1]] += self._ends(counted)
         if self.regression.model.coordinates.response.classes:
             kept = np.maximum(counts, sd / 2)
             return Spread(self.regression.model.coordinates.response.bins.middles, kept / kept.sum())
         return Spread(self.regression.model.coordinates.response.bins.middles, _shares(counts, sd))
+
+    def _ends(self, counted: Counted) -> Floats:
+        """Return how many responses lie at their lower bound, and at their upper one."""
+        first = 2 + len(self.edges)
+        return np.asarray(counted.counts, float)[first : first + 2] if self._has_ends else np.zeros(2)
+
+    def clamped(self, counted: Counted) -> float:
+        """Return how many responses lie at a bound, where they stand out of noise and are more than a few."""
+        counts = np.asarray(counted.counts, float)
+        ends = self._ends(counted)
+        return float(np.sum(np.where(ends > max(SEEN * float(counted.sd), FEW * counts[0]), ends, 0.0)))
 
     def offset(self, counted: Counted) -> float:
         """Return the mean offset."""
@@ -188,7 +218,7 @@ class Histograms:
         if not self.regression.model.coordinates.offsets:
             return None
         middles = _middles(self.offset_edges / self.regression.model.coordinates.response.half)
-        first = 2 + len(self.edges)
+        first = self._num_of_response
         counts = np.asarray(counted.counts, float)[first : first + len(middles)]
         return Spread(middles, _shares(counts, float(counted.sd)))
 
@@ -218,8 +248,8 @@ class Histograms:
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
             numbers[place] = spread
-        offsets, told = self._offsets(response), self._rows(means, reaches)
-        return Moments(means, sds, size, doubts, told, tuple(numbers), offsets, self.stated(response))
+        offsets, told, stated = self._offsets(response), self._rows(means, reaches), self.stated(response)
+        return Moments(means, sds, size, doubts, told, tuple(numbers), offsets, stated, self.clamped(response))
 
     def _rows(self, means: Floats, reaches: Floats) -> Floats:
         """Return a row that tells of each column, given how far out a number is that does."""

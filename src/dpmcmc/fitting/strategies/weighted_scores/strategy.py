@@ -17,9 +17,10 @@ from dpmcmc.fitting.strategies.weighted_scores import draws, grades, rescaled, v
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
 from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of_step
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
-from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, far_tails, tails
+from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_information
+from dpmcmc.fitting.strategies.weighted_scores.few_rows import hardly_told
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
@@ -30,7 +31,7 @@ from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_bins, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
-from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns
+from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns, scale_moved
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
 from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import Bounded
@@ -145,8 +146,8 @@ class WeightedScores:
         except DpmcmcError:
             raise  # the vault's own refusals are no matter of numbers
         except NUMERICAL as error:
-            shape = (self.num_chains, self.num_steps)
-            drawn = prior_draws_instead(self.model, shape, self._settings(paid, {}), error, seed)
+            settings = self._settings(paid, {})
+            drawn = prior_draws_instead(self.model, (self.num_chains, self.num_steps), settings, error, seed)
         watcher.update(self.num_steps, 1.0)
         return drawn
 
@@ -181,16 +182,18 @@ class WeightedScores:
         weights = verdict.other_weights(joined, before, bounds, moments.worth, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
-        checks = verdict.Checks(arrived, fits, weights, bounds.bias.or_more(far), unseen)
-        step_before, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
-        noise = noise_of_step(step_before, joined.release.point) + others
+        bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
+        few = hardly_told(self.regression, drawn.vectors)
+        checks = verdict.Checks(arrived, fits, weights, bias, unseen, moments.clamped, few)
+        before_it, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
+        noise = noise_of_step(before_it, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
         if len(releases) > 1:  # how they agree is tested
             return result
         agree = agreement(joined, refined, schedule.refinement.share, moments.worth)
-        mean = drawn.vectors.mean(axis=0)
-        knows = [known(self.regression, each, moments) for each in (joined.release.point, mean)]
-        off = missed(joined, mean, moments.worth, (knows[0], knows[1]))
+        mean, worth = drawn.vectors.mean(axis=0), moments.worth
+        knows = known(self.regression, joined.release.point, moments), known(self.regression, mean, moments)
+        off = missed(joined, mean, worth, knows)
         return result._replace(quality=with_agreement(result.quality, agree, off))
 
     def _steps(self, paid: Session, moments: Moments) -> Steps:
@@ -290,8 +293,7 @@ class WeightedScores:
             for name, values in drawn.spreads.items()
         }
         named = self._named(all_vectors, all_spreads)
-        number = len(drawn.vectors)
-        labelled = grades.labelled(named)
+        number, labelled = len(drawn.vectors), grades.labelled(named)
         spread = {label: float(values[:number].var()) for label, values in labelled.items()}
         jacobians = {
             label: (values[number : number + len(mean)] - values[number + len(mean) :]) / (2 * steps)
@@ -308,23 +310,21 @@ class WeightedScores:
         quality = verdict.judge(
             joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes
         )
-        shape = (self.num_chains, self.num_steps)
+        found = {
+            "cut": bounds.bound,
+            "radius": bounds.radius,
+            "disagreement": joined.disagreement,
+            "moved": moved.length,
+            "fits": checks.fits,
+            "other_weights": checks.weights,
+            "bias": [float(one) for one in bounds.bias],
+        }
+        shape = self.num_chains, self.num_steps
         return Drawn(
             {name: values[:number].reshape(*shape, *values.shape[1:]) for name, values in named.items()},
             np.ones(shape, bool),
             0,
-            self._settings(
-                paid,
-                {
-                    "cut": bounds.bound,
-                    "radius": bounds.radius,
-                    "disagreement": joined.disagreement,
-                    "moved": moved.length,
-                    "fits": checks.fits,
-                    "other_weights": checks.weights,
-                    "bias": [float(one) for one in bounds.bias],
-                },
-            ),
+            self._settings(paid, found),
             quality,
         )
 

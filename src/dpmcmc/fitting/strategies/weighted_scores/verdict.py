@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
+from dpmcmc.fitting.in_words import in_words
 from dpmcmc.fitting.strategies.weighted_scores.arrival import Moved
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
 from dpmcmc.fitting.strategies.weighted_scores.draws import RARE, Joined
@@ -30,6 +31,12 @@ TOO_WIDE = 6.0
 
 LEAST_LOST = 0.05
 """The least variance that other weights are taken to add."""
+
+CLAMPED = "Responses that lie at their bounds move it."
+"""How parameters are marked where responses were clamped."""
+
+FEW_ROWS = "Few rows may tell of it, and count for little: without privacy it may be much narrower."
+"""How coefficients of curves are marked whose columns are nearly dependent."""
 
 UNLIKE = 1.5
 """From so many times the usual width on the widest interval is named."""
@@ -55,6 +62,10 @@ class Checks(NamedTuple):
     """How far residuals that the model does not expect move the estimate from that of the likelihood."""
     unseen: float = 0.0
     """How many residuals may be far out without being seen, where there can be any."""
+    clamped: float = 0.0
+    """How many responses lie at a bound that is stated for them."""
+    few: Sequence[str] = ()
+    """Coefficients of curves of which few rows may tell much more than they can."""
 
 
 def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, size: float, others: float = 0.0) -> float:
@@ -125,13 +136,18 @@ def judge(
     }
     error = float(np.sqrt(np.mean(np.square(list(errors.values()))))) if errors else float("inf")
     is_of_prior = shapes is not None and bool(2 * len(decided) >= np.sum(~shapes) - 1)
+    few = [name for name in checks.few if name in errors]
     findings = [
         *_of_steps(joined, moved.has_arrived(checks.arrived, is_of_prior), share_kept),
         *_of_noise(error, errors, too_wide),
         *_of_model(checks, error),
         *_of_targets(grades),
+        *_of_few_rows(few),
         *_of_prior(decided),
     ]
+    if checks.clamped:
+        grades = {name: _also(grade, CLAMPED) for name, grade in grades.items()}
+    grades |= {name: _also(grades[name], FEW_ROWS) for name in few}
     if _is_nowhere(grades):
         rest_on_it = [name for name, jacobian in jacobians.items() if is_shape(jacobian, shapes)]
         grades |= {name: Grade("bad", (NOT_SEEN,), grades[name].shares) for name in rest_on_it}
@@ -186,6 +202,12 @@ def _of_noise(error: float, errors: Mapping[str, float], too_wide: float) -> Ite
 
 def _of_model(checks: Checks, error: float) -> Iterator[Finding]:
     """Say whether the model holds, as far as it is seen."""
+    if checks.clamped:
+        yield (
+            "fair",
+            f"About {in_words(checks.clamped)} responses lie at a bound that is stated for them: what they were beyond "
+            "it is lost, and the model does not hold for what was put in its place. State wider bounds.",
+        )
     if checks.unseen and FAIR_ERROR < error < np.inf and checks.fits >= MISFIT:
         yield (
             "good",
@@ -215,6 +237,17 @@ def _of_targets(grades: Mapping[str, Grade]) -> Iterator[Finding]:
         yield "fair", f"{ROBUST}: {', '.join(off)}."
 
 
+def _of_few_rows(few: Sequence[str]) -> Iterator[Finding]:
+    """Say of which coefficients of curves few rows may tell much more than they can."""
+    if few:
+        yield (
+            "fair",
+            "The columns of a curve are nearly dependent but in few rows, which count for little here: "
+            f"{', '.join(few)} may be much wider than without privacy. Look at the curve, with effects, rather than at "
+            "its coefficients.",
+        )
+
+
 def _of_prior(decided: Sequence[str]) -> Iterator[Finding]:
     """Say which coefficients the prior decides about."""
     if decided:
@@ -225,14 +258,13 @@ def _of_prior(decided: Sequence[str]) -> Iterator[Finding]:
         )
 
 
+def _also(grade: Grade, reason: str) -> Grade:
+    return Grade(worst((grade.verdict, "fair")), (*grade.reasons, reason), grade.shares)
+
+
 def _is_nowhere(grades: Mapping[str, Grade]) -> bool:
     """Return whether an intercept has its prior's width: shapes that residuals tell of then rest on nothing."""
     return any(name.rpartition(": ")[2] == "intercept" and NOT_SEEN in grade.reasons for name, grade in grades.items())
-
-
-def in_words(value: float) -> str:
-    """Return a number with two digits that count, as people write it."""
-    return f"{float(f'{value:.2g}'):,.10g}"
 
 
 def _bias(checks: Checks, is_of_shape: bool) -> float:
