@@ -51,7 +51,7 @@ UNSEEN = 2.0
 DOUBTFUL = 2.0
 """Directions whose slope is within so many noise levels are taken to be as steep as that by the last step."""
 
-SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.07, 0.015
+SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.15, 0.015
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in; a single last release is
 further away from where it leads."""
 
