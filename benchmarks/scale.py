@@ -12,8 +12,8 @@ process, where nothing is compiled. `vw` is Vowpal Wabbit, one pass over a text 
 was written before; `sgd` scikit-learn's SGDClassifier, one pass over the Parquet files. Both are scaled to all rows,
 since they are linear. `accuracy` is the distance of posterior means from the maximum of the likelihood, in posterior
 standard deviations, root mean square over seeds, one pass over files against the fit of the same rows in memory.
-Aimed at, and not reached yet (docs/scale.md): fit at most 1.5 times scan and plain together, in at most 1.5 GB; faster
-than both peers; accuracy within 1.05; time linear in the rows and memory flat; 1e9 rows in at most 90 s on an H200.
+Aimed at: fit at most 1.5 times scan and plain together (not reached: docs/scale.md), in at most 1.5 GB; faster than
+both peers; accuracy within 1.05; time linear in the rows and memory flat; 1e9 rows in at most 90 s on an H200.
 """
 
 import argparse
