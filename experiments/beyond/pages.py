@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.beyond.posteriors import FLOOR, LEVEL, PLUG_IN, STUDY, summary
+from experiments.beyond.posteriors import FLOOR, FORMULA, LEVEL, PLUG_IN, STUDY, summary
 from experiments.machinery import pictures
 from experiments.machinery.study import Configuration, Product, Tables, Target
 
@@ -31,8 +31,9 @@ TARGETS = {
 NEAR = 1.5
 """How many times the floor is near it."""
 
-OWN = ("private_laplace", "sketch")
+OWN = (FORMULA, "private_laplace", "sketch")
 NAMES = {
+    FORMULA: "weighted scores of a formula",
     "private_laplace": "private Laplace",
     "sketch": "sketch",
     "dp_hmc": "DP-HMC, oracle's length",
@@ -40,7 +41,12 @@ NAMES = {
     "dp_langevin": "DP-Langevin, oracle's length",
     FLOOR: "floor",
 }
-COVERED = {"private_laplace": "noise-aware", PLUG_IN: "plug-in", "sketch": "sketch, noise-aware"}
+COVERED = {
+    FORMULA: "formula, noise-aware",
+    "private_laplace": "noise-aware",
+    PLUG_IN: "plug-in",
+    "sketch": "sketch, noise-aware",
+}
 
 
 def make_summary(tables: Tables, configuration: Configuration) -> Product:
