@@ -95,9 +95,9 @@ def run(cell: Cell) -> Rows:
         draws = law.draw(rng, cell["most_draws"], shift)
         return [_row(FLOOR, draws, reference, problem, rng) | {"seconds": 0.0}]
     begun = time.perf_counter()
-    draws = _fit_formula(cell, problem) if cell["method"] == FORMULA else None
-    if draws is not None:
-        return [_row(FORMULA, draws, reference, problem, rng) | {"seconds": time.perf_counter() - begun}]
+    if cell["method"] == FORMULA:
+        row = _row(FORMULA, _fit_formula(cell, problem), reference, problem, rng)
+        return [row | {"seconds": time.perf_counter() - begun}]
     post = _fit(cell, problem)
     seconds = time.perf_counter() - begun
     draws = np.asarray(post.draws["position"], np.float64)[:, post.num_warmup :]
