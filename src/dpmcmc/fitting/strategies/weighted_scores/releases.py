@@ -130,7 +130,7 @@ class _Blocks:
 
 
 def upper_triangle(steep: jax.Array, moves: jax.Array) -> list[jax.Array]:
-    """Return the upper triangle of steep^T moves, row after row in pieces, weighted by how many entries each stands for.
+    """Return the upper triangle of steep^T moves in pieces, row after row, entries off the diagonal weighted.
 
     By slices where there are few, since a compiler for CPUs looks every entry up if they are gathered; with one factor
     of each, as most records of most families have, without the rest of the matrix.
