@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:  ## list the tasks
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(INSTALLED)  ## go from a made-up table to a private posterior and its report
+demo: $(INSTALLED)  ## go from a synthetic table to a private posterior and its report
 	$(BIN)/dpmcmc demo --output demo
 
 # what needs one core goes beside the tests

@@ -1,5 +1,6 @@
 """Fixtures that tests of several folders share."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -51,6 +52,23 @@ def own_executables(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if is_patching:
         programs.SHARED.clear()
+
+
+MOST_MAPS = 20_000
+"""Pieces of memory that a process may have mapped before what it compiled is let go: Linux allows some 65,000, every
+executable takes dozens, and beyond XLA crashes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_executables() -> Iterator[None]:
+    """Let go what other modules compiled before there is too much of it."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,9 @@ FLOOR = "floor"
 PLUG_IN = "private_laplace, plug-in"
 """The same draws as noise-aware ones, without the width of the noise."""
 
+FORMULA = "formula"
+"""`fit` as it is called for a table and a formula, with nothing chosen."""
+
 FREE = ("private_laplace", "sketch")
 """Methods whose draws cost nothing, so that there may be as many as one likes."""
 
@@ -92,6 +95,9 @@ def run(cell: Cell) -> Rows:
         draws = law.draw(rng, cell["most_draws"], shift)
         return [_row(FLOOR, draws, reference, problem, rng) | {"seconds": 0.0}]
     begun = time.perf_counter()
+    draws = _fit_formula(cell, problem) if cell["method"] == FORMULA else None
+    if draws is not None:
+        return [_row(FORMULA, draws, reference, problem, rng) | {"seconds": time.perf_counter() - begun}]
     post = _fit(cell, problem)
     seconds = time.perf_counter() - begun
     draws = np.asarray(post.draws["position"], np.float64)[:, post.num_warmup :]
@@ -140,6 +146,23 @@ def _fit(cell: Cell, problem: zoo.Problem) -> dp.Posterior:
             even_if_useless=True,
             progress=False,
         )
+
+
+def _fit_formula(cell: Cell, problem: zoo.Problem) -> np.ndarray:
+    """Return draws of a logistic regression, intercept first, from its records as a table."""
+    names = [f"x{number}" for number in range(1, problem.dimension)]
+    table = pd.DataFrame(problem.records["x"], columns=names).assign(y=problem.records["y"] == 1)
+    schema = dp.Schema(
+        {**{name: dp.Column(kind="number", lower=-1, upper=1) for name in names}, "y": dp.Column(kind="boolean")}
+    )
+    budget = dp.Budget(cell["epsilon"], cell["delta"])
+    data = dp.PrivateData.from_table(table, schema=schema, budget=budget)
+    formula = "y ~ " + " + ".join(names)
+    options = {"family": "bernoulli", "num_chains": 4, "num_steps": cell["most_draws"] // 4}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = dp.fit(formula, data, epsilon=cell["epsilon"], even_if_useless=True, progress=False, **options)
+    return np.column_stack([np.asarray(found.draws[name], np.float64).reshape(-1) for name in ["intercept", *names]])
 
 
 def _mixture(cell: Cell, problem: zoo.Problem, rng: np.random.Generator) -> dict[str, Any]:

@@ -151,7 +151,7 @@ class Emulated:
     def records(self, seed: int) -> Any:
         """Return the records of a seed."""
         data = private_data(self.problem, seed)
-        leaves = [jnp.asarray(leaf) for leaf in data._in_order()]  # made-up rows: nobody's
+        leaves = [jnp.asarray(leaf) for leaf in data._in_order()]  # synthetic rows: nobody's
         return jax.tree.unflatten(jax.tree.structure(data.facts.record), leaves)
 
     @property

@@ -30,7 +30,7 @@ result does, and a mark is for nothing."""
 SHOWN = 6
 """Of so many offending parameters it is kept how far they are off and how wide, and whether they are marked."""
 
-MISFIT = ("residuals", "not linear", "did not arrive")
+MISFIT = ("residuals", "not linear", "did not arrive", "lie at a bound")
 """What reasons speak of that say that a model does not hold."""
 
 

@@ -1,4 +1,4 @@
-"""NumPyro models for the stress suite, each with made-up records that follow it."""
+"""NumPyro models for the stress suite, each with synthetic records that follow it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """Centred scores of several numbers of a record: sites, vectors, masks, missing cells, persons; simulated means.
 
-Means over 100,000 made-up records at the truth are held to six standard errors in each coordinate: one of these tests
+Means over 100,000 synthetic records at the truth are held to six standard errors in each coordinate: one of these tests
 fails by chance in ten million. Each has a control whose mean is seen not to be zero.
 """
 

@@ -1,4 +1,4 @@
-"""Models as people write them in NumPyro, each with made-up data: what the bridge is tested on."""
+"""Models as people write them in NumPyro, each with synthetic data: what the bridge is tested on."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The examples: the script works on made-up rows in seconds; on the real tables, which are downloaded, slowly."""
+"""The examples: the script works on synthetic rows in seconds; on the real tables, which are downloaded, slowly."""
 
 import sys
 from pathlib import Path

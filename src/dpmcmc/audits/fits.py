@@ -1,4 +1,4 @@
-"""What an attacker makes of whole runs of which he has seen some features: he learns on some, and is held to others."""
+"""What an attacker who has seen features of whole runs makes of them: learnt on some runs, judged on others."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from dpmcmc.accounting import epsilon as epsilon_of
 from dpmcmc.audits.bounds import Histogram, lower_without_assumption, signal
 
 LEARNT_ON = 0.25
-"""The share of the runs that the attacker learns from and chooses his threshold on."""
+"""The share of the runs that the attacker learns from and chooses a threshold on."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Seen:
 def judge(
     first: NDArray[np.float64], second: NDArray[np.float64], claimed: float, delta: float, error: float = 1e-6
 ) -> Seen:
-    """Let an attacker learn on some runs which table they are of, and bound epsilon by how he does on the others.
+    """Let an attacker learn on some runs which table they are of, and bound epsilon by the success on the others.
 
     Args:
         first: the features of the runs on one table, a row each.

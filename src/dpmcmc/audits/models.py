@@ -22,7 +22,7 @@ from dpmcmc.enclave.mechanisms.gradient import GradientSum
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.missing_cells import is_hidden
-from dpmcmc.model import made_up
+from dpmcmc.model import synthetic
 
 CANDIDATES, POSITIONS, OTHERS = 200, 4, 30
 """Rows of each kind that canaries are chosen from, positions that are tried, and rows beside the canary."""
@@ -194,7 +194,7 @@ def _ratio_pair(model: Any, rows: Any, positions: list[Any], noise: float) -> _F
 
 def _candidates(record: Any, bounds: Any) -> Any:
     """Return rows to choose from: of every kind that models are tried on, and at the corners of the bounds."""
-    kinds = list(made_up.tables(record, bounds, CANDIDATES))
+    kinds = list(synthetic.tables(record, bounds, CANDIDATES))
     random = np.random.default_rng(1)
 
     def cornered(leaf: jax.Array) -> jax.Array:

@@ -76,7 +76,7 @@ def _line_of_use(equation: JaxprEqn, variable: Any) -> str:
 def recogniser(leaves: Sequence[Any]) -> Callable[[Any], bool]:
     """Return what says whether an array is, or shares memory with, one of these: by address, not by value.
 
-    The owner's arrays are referred to weakly: they live as long as he holds them.
+    The owner's arrays are referred to weakly: they live as long as the owner holds them.
     """
     references = [reference for leaf in leaves if (reference := _reference(leaf))]
 

@@ -44,7 +44,7 @@ class PrivateData(Vault):
         adjacency: which data sets are neighbours; ``replace_one`` makes the number of records public.
         capacity: the stated number of slots, required under ``add_or_remove_one``, where the true number is private: at
             least as many as there are records, whatever happens. Time and memory follow from it.
-        ledger: the book that pays, with the name of the `dataset` in it.
+        ledger: the ledger that is charged, with the name of the `dataset` in it.
         dataset: the name under which the ledger knows these records.
         budget: instead of a ledger, a budget that lives as long as this object.
         chunk_size: how many records a mechanism holds at once at most. Changes speed and memory, and results by no

@@ -58,7 +58,7 @@ def best_of(
     if best is None:
         raise SelectionFailed(
             "every run failed, and why is not said, for it may tell of releases that are not shown; the charge stands. "
-            "Run the candidates one by one on made-up records to find out"
+            "Run the candidates one by one on synthetic records to find out"
         )
     for one in said:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

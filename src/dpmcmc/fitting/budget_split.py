@@ -11,6 +11,7 @@ from dpmcmc.accounting import Budget, Event, Gaussian, accountants, compose, gau
 from dpmcmc.enclave import CurvatureSum, PrivateData, Sum
 from dpmcmc.errors import BudgetUnreachable
 from dpmcmc.fitting.curvature import public_curvature
+from dpmcmc.fitting.in_words import at_least, counted
 from dpmcmc.fitting.pilot import Newton, Pilot, Refinement
 from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.fitting.recipes import Recipe
@@ -127,10 +128,9 @@ def remedy(facts: ProblemSize, budget: Budget) -> str:
         return f"sampler='auto' would make it about {least:.2g}"
     enough = Gaussian(math.sqrt(LEFT) / (facts.clips_moved * usual(facts).gradient_clip))
     sizes = [size for size in range(1, facts.dimension) if least_error(replace(facts, dimension=size), budget) <= 1]
-    records = float(f"{facts.num_records * least**2:.2g}")
-    return (
-        f"About epsilon = {float(accountants.epsilon(enough, budget.delta)):.2g} would do, or {records:,.0f} records"
-        + (f", or {sizes[-1]} parameters" if sizes else "")
+    epsilon = max(float(accountants.epsilon(enough, budget.delta)), 1.001 * budget.epsilon)
+    return f"About epsilon = {at_least(epsilon)} would do, or {at_least(facts.num_records * least**2)} records" + (
+        f", or {counted(sizes[-1], 'parameter')}" if sizes else ""
     )
 
 
@@ -139,7 +139,7 @@ def refuse_useless(dimension: int, num_records: int, budget: Budget, sampler: st
     if error <= 1:
         return
     raise BudgetUnreachable(
-        f"{budget} is too little for {dimension} parameters and {num_records} records: with {sampler} the "
+        f"{budget} is too little for {counted(dimension, 'parameter')} and {num_records} records: with {sampler} the "
         f"posterior would be off by about {error:.1f} of its own standard deviations. {remedy}; nothing was spent. "
         "even_if_useless=True runs it all the same"
     )

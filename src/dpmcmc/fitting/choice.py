@@ -1,4 +1,4 @@
-"""Which sampler to take, and how far off it would be: from public facts alone, by trying them on made-up posteriors."""
+"""Which sampler to take, and how far off it would be: from public facts, by trying them on synthetic posteriors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -37,7 +37,7 @@ def fit(
     The pilot, a few Newton steps, finds where the posterior is and how wide; it is paid for. In the coordinates that it
     gives, every sampler of the literature has settings that depend on nothing but the number of records, of parameters
     and of steps, and on the noise that the rest of the budget buys. A model whose log-likelihood follows from a few
-    numbers of each record needs no pilot: their sums are released, and the posterior is drawn for nothing.
+    numbers of each record needs no pilot: their sums are released, and the posterior is drawn free of charge.
 
     Args:
         model: a formula such as ``"readmitted ~ age + smoker"``, a NumPyro model, or a `Model`.

@@ -176,7 +176,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Pilot:
-    """Newton steps with clips from made-up records, more of them in whitened coordinates, and a look at the scores."""
+    """Newton steps with clips from synthetic records, more in whitened coordinates, and a look at the scores."""
 
     approach: Newton
     refine: Newton

@@ -288,7 +288,7 @@ def _strategy(
 
 
 def _keys() -> jax.Array:
-    """Return keys that never change: means over made-up draws are settings, the same in a dry run and in the run."""
+    """Return keys that never change: means over synthetic draws are settings, the same in a dry run and in the run."""
     return jax.random.split(jax.random.key(0))
 
 

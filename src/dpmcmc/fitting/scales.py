@@ -1,4 +1,4 @@
-"""How large the gradient and the Hessian of one record are, from made-up records within the stated bounds: public."""
+"""How large the gradient and the Hessian of one record are, from synthetic records within the stated bounds: public."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from dpmcmc.run.program import Layout, log_likelihood
 
 NUM_RECORDS = 512
 SHARE = 0.9
-"""The share of the made-up records that the clips leave alone."""
+"""The share of the synthetic records that the clips leave alone."""
 
 
 class Scales(NamedTuple):

@@ -114,7 +114,7 @@ def select(
     time that the call takes tells about it, so take it where the time is not watched by those who see the result.
 
     Every run has about half of epsilon, whatever the number of candidates. Where public facts or simulated records
-    tell which model to take, they tell for nothing.
+    tell which model to take, they tell it free of charge.
 
     Args:
         candidates: arguments of `fit` by the name of the candidate: ``{"age": {"model": "y ~ age", "family":

@@ -35,7 +35,7 @@ class SimulatedError(NamedTuple):
 
 
 class Noisy(NamedTuple):
-    """A made-up release."""
+    """A synthetic release."""
 
     value: jax.Array
     variance: jax.Array

@@ -19,8 +19,8 @@ class DrawState(NamedTuple):
 def normal_draws(*, scale: float) -> Any:
     """Draw theta ~ N(0, scale^2 I) at every step, whatever the last one was.
 
-    In coordinates in which a posterior is about N(0, I) this is its normal approximation, drawn for nothing: what was
-    released to find the coordinates has been paid for. A scale above one is for a centre that is itself noisy.
+    In coordinates in which a posterior is about N(0, I) this is its normal approximation, drawn free of charge: what
+    was released to find the coordinates has been paid for. A scale above one is for a centre that is itself noisy.
     """
     scale = validation.positive("scale", scale)
 

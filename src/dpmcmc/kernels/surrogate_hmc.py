@@ -26,7 +26,7 @@ def surrogate_hmc(
     num_trajectories: int = 1,
     inverse_mass: Any = 1.0,
 ) -> Any:
-    """Propose by ordinary HMC on a public density, for nothing; test the posterior against it.
+    """Propose by ordinary HMC on a public density, free of charge; test the posterior against it.
 
     The target is exact whatever the surrogate: a poor one costs acceptance. With the model `remainder` and its
     surrogate the test is on what the surrogate leaves of each record, which is little, and so is the noise.

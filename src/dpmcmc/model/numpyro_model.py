@@ -3,7 +3,7 @@
 The model is an ordinary one, called on arrays with one row a record, with one plate over the rows. Its latent sites and
 Jacobians become the prior, its sites inside the data plate the likelihood. The likelihood of a record is that of a
 table with this record alone, which is its part of the whole if the records are independent given the parameters: the
-model is examined on made-up rows, and refused, with the site and the reason, if they are not.
+model is examined on synthetic rows, and refused, with the site and the reason, if they are not.
 """
 
 import inspect
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.model import made_up
+from dpmcmc.model import synthetic
 from dpmcmc.model.examination import PriorSample, Question, answers, prior_question
 from dpmcmc.model.model import Model
 from dpmcmc.model.numpyro_sites import Terms, at_position, draw, evaluate, examine, unconstrained
@@ -63,7 +63,7 @@ def from_numpyro(
         own = {arguments: rows} if isinstance(arguments, str) else {name: rows[name] for name in arguments}
         return model(**own, **public)
 
-    few, more = (examine(call, made_up.shapes(record, number)) for number in (FEW, MORE))
+    few, more = (examine(call, synthetic.shapes(record, number)) for number in (FEW, MORE))
     plate = find_data_plate(few, more)
     refuse_sites(few, more, plate)
     latent = {name: site for name, site in few.sites.items() if site.kind == "latent"}
@@ -72,9 +72,9 @@ def from_numpyro(
     def terms(position: Any, rows: Any) -> Terms:
         return evaluate(call, position, rows, plate)
 
-    tables = list(made_up.tables(record, bounds, FEW))
+    tables = list(synthetic.tables(record, bounds, FEW))
     marks, trials = follow(terms, position, tables[0]), trial_question(terms, position, tables)
-    nobody = made_up.blank(record, 1)
+    nobody = synthetic.blank(record, 1)
     value_shapes = {name: jax.ShapeDtypeStruct(site.shape, jnp.result_type(float)) for name, site in latent.items()}
 
     def log_prior(position: Any) -> jax.Array:

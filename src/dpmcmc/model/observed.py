@@ -174,7 +174,7 @@ def without_marks(record: Any) -> Any:
 def density_question(
     observed: Observed, log_likelihood: Callable[[Any, Any], jax.Array], position: Any, rows: Any
 ) -> Question | None:
-    """Return what asks for the densities of all terms, and the likelihood, on made-up rows at made-up positions.
+    """Return what asks for the densities of all terms, and the likelihood, on synthetic rows at synthetic positions.
 
     None if a law has no density to ask for.
     """
@@ -207,7 +207,7 @@ def is_whole(observed: Observed, densities: Any, position: Any, record: Any) -> 
     """Say whether the densities of all terms add up to the likelihood, as the answer to `density_question` has them."""
     first, second = (np.asarray(each, float) for each in densities)
     known = np.isfinite(second)
-    if not known.any():  # made-up counts do not add up to a total, say
+    if not known.any():  # synthetic counts do not add up to a total, say
         return all(site.example.event_shape for site in observed.sites) and _is_one_term(observed, position, record)
     off = np.abs(first[known] - second[known])
     return bool(np.all(off <= SAME * np.maximum(np.abs(second[known]), 1.0)))

@@ -1,7 +1,7 @@
 """Does the likelihood of a NumPyro model fall apart into one term a record, and is its prior free of records?
 
 Two answers are put together. The jaxpr says which rows each term is computed from (see `dependence`); and the terms of
-made-up rows are compared with those of each row by itself, which also shows a likelihood or a prior that depends on how
+synthetic rows are compared with those of each row by itself, which also shows a likelihood or prior that depends on how
 many records there are. Privacy does not hang on either: what is sampled sees one record at a time, and a prior sees
 none. A model that fails here would be sampled as another model than the one that was written.
 """
@@ -82,7 +82,7 @@ def separate(structure: Structure, marks: Terms, values: Terms, alone: Terms) ->
     Args:
         structure: the plates and sites of the model.
         marks: what the terms of the model depend on, as `follow` found it.
-        values: the terms of made-up tables, the answer to `trial_question`,
+        values: the terms of synthetic tables, the answer to `trial_question`,
         alone: and those of each of their rows alone.
     """
     for name, found in marks.observed.items():
@@ -126,12 +126,12 @@ def follow(evaluate: Evaluate, position: Any, rows: Any) -> Terms:
 
 
 def trial_question(evaluate: Evaluate, position: Any, trials: Sequence[Any]) -> Question:
-    """Return what asks for the terms of tables of made-up rows, and of each of their rows alone, at random positions.
+    """Return what asks for the terms of tables of synthetic rows, and of each of their rows alone, at random positions.
 
     Args:
         evaluate: the terms of the model.
         position: the shapes of a position.
-        trials: tables of made-up rows, `FEW` of them in each.
+        trials: tables of synthetic rows, `FEW` of them in each.
     """
 
     def both(position: Any, rows: Any) -> tuple[Terms, Terms]:

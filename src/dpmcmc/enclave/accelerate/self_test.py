@@ -9,6 +9,7 @@ import numpy as np
 from dpmcmc.enclave.accelerate.linear.products import product_of_bytes
 from dpmcmc.enclave.accelerate.linear.sums import MOST_BOUND
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
+from dpmcmc.enclave.compiler import compiled
 
 _SHAPES = ((3, 1, 3, 512), (2, 5, 10, 512), (1, 16, 32, 1024), (4, 3, 100, 512))
 
@@ -23,14 +24,14 @@ def checks() -> Iterator[Callable[[], bool]]:
 
 def products_are_right(tiles: int, residuals: int, entries: int, rows: int) -> bool:
     """Compare sums of residuals times rows, at their largest too, with Python's integers."""
-    compiled = jax.jit(lambda steps, rows: product_of_bytes(3, steps, rows))
+    product = compiled(lambda steps, rows: product_of_bytes(3, steps, rows))
     rng = np.random.default_rng(rows + entries)
     for extreme in (False, True, False):
         steps = rng.integers(-MOST_BOUND, MOST_BOUND + 1, (tiles, residuals, rows)).astype(np.int32)
         table = rng.integers(-ROW_BOUND, ROW_BOUND + 1, (tiles, entries, rows)).astype(np.int16)
         if extreme:
             steps, table = np.full_like(steps, -MOST_BOUND), np.full_like(table, ROW_BOUND)
-        found = compiled(steps, table)
+        found = product(steps, table)
         words = (np.asarray(found.high).astype(np.int64) << 32) + np.asarray(found.low)
         if not np.array_equal(words, np.einsum("trk,tek->re", steps.astype(np.int64), table.astype(np.int64))):
             return False
@@ -48,5 +49,5 @@ def sums_are_sums(num_records: int, dimension: int, chains: int) -> bool:
     shapes = ((num_records, dimension), (num_records,), (chains, dimension))
     x, y, positions = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
     expected = np.stack([(y - x.astype(np.float64) @ position) @ x.astype(np.float64) for position in positions])
-    found = np.asarray(jax.jit(jax.vmap(of_chain, in_axes=(0, None, None)))(positions, x, y))
+    found = np.asarray(compiled(jax.vmap(of_chain, in_axes=(0, None, None)))(positions, x, y))
     return bool(np.all(np.abs(found - expected) < 1e-3 * np.sqrt(num_records)))

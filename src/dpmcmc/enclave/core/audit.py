@@ -16,7 +16,7 @@ the auditor has four things to prove before anything runs:
 What is priced is what is executed: a release is resolved once, here, to a plan that is priced and drawn as it is, of a
 mechanism made anew, cells made anew and facts that no program is given. From then on it is known by the identity of its
 equation, which is held; jaxprs are copies that nobody else holds, and whoever asks for a price or a report gets objects
-of his own. So it does not matter what is changed afterwards, or what says that it is equal.
+of their own. So it does not matter what is changed afterwards, or what says that it is equal.
 """
 
 from collections.abc import Callable, Iterator, Sequence

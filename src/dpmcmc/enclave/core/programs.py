@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from dpmcmc.enclave.compiler import compile_program
 from dpmcmc.enclave.core.audit import Audit, audit, executable, own_copy
 from dpmcmc.enclave.core.cells import shapes_of
 from dpmcmc.enclave.core.compiled import check_compiled
@@ -94,8 +95,7 @@ class Programs:
         key = jax.eval_shape(lambda: rng.insecure_key(0))
         share = self.facts.share if self.placement.stepwise is None else None
         shared = share(traced, audited) if share else None
-        lower, outputs = self.placement.lower, jax.tree.structure(outputs)
-        devices = self.placement.num_devices
+        lower, devices, outputs = self.placement.lower, self.placement.num_devices, jax.tree.structure(outputs)
         tables = tuple(shapes_of(self.facts, cells, self.records, devices) for cells in audited.cells)
         if self.placement.stepwise is not None:
             whole, _, _ = _compiler(partial(lower, executable(traced, audited), tables, key, shapes), audited)
@@ -127,7 +127,7 @@ class Programs:
 
 def _compiler(lower: Callable[[], Any], audited: Audit) -> Compiler:
     """Return what translates a program for XLA, what says which it is, and what compiles it and reads it; each once."""
-    is_gated, held = audited.is_gated, list[Any]()
+    held = list[Any]()
 
     @cache
     def lower_once() -> Any:
@@ -139,8 +139,8 @@ def _compiler(lower: Callable[[], Any], audited: Audit) -> Compiler:
     def compile_once() -> Any:
         lowered = lower_once()
         held.append(settings())
-        compiled = lowered.compile()
-        if is_gated:
+        compiled = compile_program(lowered)
+        if audited.is_gated:
             check_compiled(compiled.as_text())
         return compiled
 

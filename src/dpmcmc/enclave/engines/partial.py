@@ -15,6 +15,7 @@ import numpy as np
 from jax import export
 
 from dpmcmc.enclave.arithmetic.int64 import Wide
+from dpmcmc.enclave.compiler import compile_program
 from dpmcmc.enclave.core.compiled import check_compiled
 from dpmcmc.errors import RunRefused
 
@@ -51,8 +52,7 @@ class PartialProgram:
     @cached_property
     def compiled(self) -> Any:
         """The executable, in which the gate was found as it was meant."""
-        one_thread = {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else None
-        compiled = self.lowered.compile(one_thread)  # engines compute chunks side by side instead
+        compiled = compile_program(self.lowered, one_thread=True)  # engines compute chunks side by side instead
         check_compiled(compiled.as_text())
         return compiled
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.enclave.arithmetic.int64 import Wide
+from dpmcmc.enclave.compiler import compile_program
 from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.places import Slots
@@ -138,7 +139,7 @@ def _programs(releases: _Releases, length: int, facts: Facts) -> tuple[PartialPr
     operands = [[_shape(atom) for atom in one.equation.invars] for one in releases.asked]
     partial = PartialProgram.of(releases.sums, releases.reads, leaves, length, releases.public(operands))
     finish = _lower_finish(releases, partial)
-    made = partial, finish.compile(), partial.lowered.as_text() + finish.as_text()
+    made = partial, compile_program(finish), partial.lowered.as_text() + finish.as_text()
     _ = partial.compiled  # and read
     if releases.key is not None:
         KEPT[key] = made

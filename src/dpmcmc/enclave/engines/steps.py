@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpmcmc.enclave.compiler import compile_program
 from dpmcmc.enclave.core.audit import Audit
 from dpmcmc.enclave.core.release import (
     SCAN,
@@ -77,10 +78,10 @@ def _compiled(lowered: Any) -> tuple[str, Any]:
     """Return the text of a segment and its executable, which those of one text share if its constants are in it."""
     text = lowered.as_text()
     if jax.config.values.get("jax_use_simplified_jaxpr_constants"):  # pyright: ignore[reportAttributeAccessIssue]
-        return text, lowered.compile()
+        return text, compile_program(lowered)
     key = text, jax.default_backend(), settings()
     if key not in SEGMENTS:
-        SEGMENTS[key] = lowered.compile()
+        SEGMENTS[key] = compile_program(lowered)
         if len(SEGMENTS) > MOST_SEGMENTS:
             del SEGMENTS[next(iter(SEGMENTS))]
     return text, SEGMENTS[key]

@@ -96,7 +96,7 @@ def _polars(frame: Any, python_object: Any) -> Frame:
 
 QUERY_FAILED = (
     "source, a DuckDB query, failed; DuckDB's own words are withheld, because they quote cells: try the query on "
-    "made-up rows. Tables in memory must be registered with the connection"
+    "synthetic rows. Tables in memory must be registered with the connection"
 )
 
 

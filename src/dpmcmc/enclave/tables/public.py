@@ -1,7 +1,7 @@
 """A first draft of a schema from a file that its owner declares public.
 
 Bounds and categories that are read off private rows tell about those rows: the highest income is somebody's. So this
-is for public files alone, such as an earlier release or made-up rows, and nothing else in this package calls it.
+is for public files alone, such as an earlier release or synthetic rows, and nothing else in this package calls it.
 """
 
 import math

@@ -40,7 +40,7 @@ def from_table(
         source: a path, a table in memory or a DuckDB query, as `read_table` takes them; or files as
             `sources.FileSource` takes them: a pattern such as ``lake/*.parquet``, a URL, a list of these.
         schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file.
-        ledger: the book that pays, or its URL.
+        ledger: the ledger that is charged, or its URL.
         dataset: the name of the table in the book; for a file, if left out, its name without the ending.
         budget: without a ledger, a budget that lives as long as the vault; with one, the budget that the book grants
             the table, and then the book is made where there is none.
@@ -158,7 +158,7 @@ def _name(source: Any) -> str:
 
 
 def _book(ledger: Payer | str, dataset: str, budget: Budget | None, adjacency: Adjacency, is_missing: bool) -> Payer:
-    """Return the book that pays, after making sure that it knows the table under this adjacency."""
+    """Return the ledger that is charged, after making sure that it knows the table under this adjacency."""
     if isinstance(ledger, str):
         ledger = Ledger(ledger) if budget is None else Ledger.create(ledger)
     if not isinstance(ledger, Ledger):

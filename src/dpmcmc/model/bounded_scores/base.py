@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.model.bounded_scores.law import Law
+
 Floats = NDArray[np.float64]
 
 
@@ -73,6 +75,10 @@ class Scores(ABC):
     @abstractmethod
     def information(self, predictors: Floats, shapes: Floats) -> Floats:
         """Return the expected slope of one record, on the host."""
+
+    @abstractmethod
+    def under_model(self, predictors: Floats, shapes: Floats, bound: float) -> Law:
+        """Return the law of a record's scores, cut like this, on the host."""
 
     @abstractmethod
     def start(self, response: Any, floor: float) -> tuple[Floats, Floats]:

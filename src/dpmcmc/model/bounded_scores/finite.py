@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.model.bounded_scores.base import BoundedScore, Floats, Scores
+from dpmcmc.model.bounded_scores.law import Law
 
 
 class FiniteScores(Scores):
@@ -23,6 +24,12 @@ class FiniteScores(Scores):
         own = (jnp.round(response) == jnp.arange(len(scores))).astype(jnp.float32) @ scores
         slope = (scores * probabilities[:, None]).T @ scores
         return BoundedScore(own, slope, slope, lambda gram: jnp.sqrt(jnp.max(jnp.sum(scores @ gram * scores, axis=1))))
+
+    def under_model(self, predictors: Floats, shapes: Floats, bound: float) -> Law:
+        """Return the classes; nothing is cut."""
+        del bound
+        probabilities, scores = self.law(np, predictors, shapes)
+        return Law(probabilities, scores, scores)
 
     def information(self, predictors: Floats, shapes: Floats) -> Floats:
         """Return the Fisher information of one record."""

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import optimize
 
 from dpmcmc.model.bounded_scores.base import BoundedScore, Floats, TabledScores, residual_row, table_row
+from dpmcmc.model.bounded_scores.law import Law
 
 NODES = 4001
 EXTREMES, CORNERS, BETWEEN = 112, 24, 1.004
@@ -82,6 +83,14 @@ class OneRow(TabledScores):
         del trials
         scores = self.scores(jnp, self.residual_of(response, predictors[0], shapes), shapes)
         return scores[0] * table[0, 0], table[0, 1:]
+
+    def under_model(self, predictors: Floats, shapes: Floats, bound: float) -> Law:
+        """Return the residuals of the rule: the same for every predictor."""
+        del predictors
+        residuals, weights = self.rule(shapes)
+        scores, units = self.scores(np, residuals, shapes), self._units(np, shapes)
+        limits, means, _, _, _ = self.columns(table_row(scores, weights, bound, self.shape_bound(bound)))
+        return Law(weights, units * scores, units * (np.clip(scores, -limits, limits) - means))
 
     def information(self, predictors: Floats, shapes: Floats) -> Floats:
         """Return the Fisher information of one record."""

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.model.bounded_scores.base import BoundedScore, Floats, TabledScores, residual_row, table_row
+from dpmcmc.model.bounded_scores.law import Law
 
 ROWS = 257
 
@@ -51,6 +52,14 @@ class OverPredictor(TabledScores):
     def information(self, predictors: Floats, shapes: Floats) -> Floats:
         """Return the Fisher information of one record, its scores cut far out."""
         return np.asarray(self.columns(self.row(predictors, shapes, 20.0))[3])
+
+    def under_model(self, predictors: Floats, shapes: Floats, bound: float) -> Law:
+        """Return the responses of the rule at a predictor."""
+        predictor = float(np.clip(predictors[0], self.lowest, self.highest))
+        responses, weights = self.rule(predictor, shapes)
+        scores = self.scores(np, responses, predictor, shapes)
+        limits, means, bounds, _, _ = self.columns(table_row(scores, weights, bound, self.shape_bound(bound)))
+        return Law(weights, scores, np.clip(scores, -limits, limits) - means, bounds)
 
     def row(self, predictors: Floats, shapes: Floats, bound: float) -> Floats:
         """Return the row at a predictor, not looked up."""

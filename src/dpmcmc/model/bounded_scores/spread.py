@@ -21,10 +21,14 @@ class Spread:
 
     def quantile(self, probability: float) -> float:
         """Return a quantile, with even spread within bins."""
+        return float(self.quantiles(np.array(probability)))
+
+    def quantiles(self, probabilities: Floats) -> Floats:
+        """Return several."""
         width = np.diff(self.middles, append=2 * self.middles[-1] - self.middles[-2])
         total = np.concatenate([[0.0], np.cumsum(self.shares)])
         edges = np.append(self.middles - width / 2, self.middles[-1] + width[-1] / 2)
-        return float(np.interp(probability, total, edges))
+        return np.interp(probabilities, total, edges)
 
     @property
     def variance(self) -> float:

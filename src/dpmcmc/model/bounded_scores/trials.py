@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.model.bounded_scores.base import RESIDUALS, BoundedScore, Floats, Moments, Scores
+from dpmcmc.model.bounded_scores.law import Law
 
 MOST_TRIALS = 256
 """Up to so many trials the moments are summed over the numbers of successes."""
@@ -79,6 +80,11 @@ class TrialsScores(Scores):
         """Return the information of a record with all of the trials."""
         _, weights, scores, _ = self._moments(np, float(predictors[0]), shapes, self.trials)
         return (scores * weights[:, None]).T @ scores
+
+    def under_model(self, predictors: Floats, shapes: Floats, bound: float) -> Law:
+        """Return the numbers of successes in all of the trials."""
+        weights, scores, cut, _ = self._cut(np, float(predictors[0]), shapes, self.trials, bound)
+        return Law(weights, scores, cut)
 
     def moments(self, predictors: Floats, shapes: Floats, bound: float) -> Moments:
         """Return what a cut does to the score of a usual record."""

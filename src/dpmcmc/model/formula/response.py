@@ -6,6 +6,7 @@ from functools import cached_property
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
@@ -15,6 +16,9 @@ from dpmcmc.model.formula.kinds import KINDS, Bins, class_bins, count_bins, even
 from dpmcmc.model.formula.transforms import Transform
 from dpmcmc.model.missing import is_missing
 from dpmcmc.schema import Column
+
+NEAR = 2e-4
+"""What of their range numbers are at most from their bound to lie there: they are read in single precision."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,21 @@ class Response:
         """Return what is counted in the histogram: of successes the share of the trials."""
         value = self.read(record).astype(jnp.float32)
         return value / jnp.maximum(self.read_trials(record), 1.0) if self.needs == "proportion" else value
+
+    @property
+    def has_ends(self) -> tuple[bool, bool]:
+        """Whether what is measured can have been clamped at its lower bound, and at its upper one.
+
+        No count of zero was, nor a number that is zero for a reason of its own.
+        """
+        is_number = self.needs in {"number", "positive", "share"}
+        return is_number, is_number or self.needs in {"count", "zero_or_positive"}
+
+    def at_ends(self, record: Record) -> jax.Array:
+        """Say whether what is measured lies at its lower bound, and at its upper one, if it can have been clamped."""
+        low, high = (0.0, self.bounds[1]) if self.needs == "count" else self.read_bounds
+        near, value = NEAR * (high - low), self.measure(record)
+        return jnp.stack([value <= low + near, value >= high - near]) & np.array(self.has_ends)
 
     def is_there(self, record: Record) -> jax.Array:
         """Say whether a row of a table has a response. Records that say nothing of missing cells have one."""

@@ -1,4 +1,4 @@
-"""Draws from what two releases tell and a prior of any form, by NumPyro's NUTS: for nothing, no record is asked.
+"""Draws from what two releases tell and a prior of any form, by NumPyro's NUTS: free of charge, no record is asked.
 
 Given the parameters, the released sum of scores is normal around the slope's prediction; the noise of the slope itself
 adds to its variance what it does at that distance, so that directions in which the slope is within its noise keep the

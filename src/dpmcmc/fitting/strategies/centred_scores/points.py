@@ -1,6 +1,6 @@
 """What a model says at a point by itself, no record read: one program for all of it, compiled once for each model.
 
-The slopes of its prior, the parameters of its laws at made-up records within the stated bounds, on the real line, how
+The slopes of its prior, the parameters of its laws at synthetic records within the stated bounds, on the real line, how
 these move, and the parameters as people read them. Points and records are arguments.
 """
 
@@ -17,7 +17,7 @@ from numpyro.distributions import biject_to, constraints
 from dpmcmc.enclave import PrivateData
 from dpmcmc.fitting.strategies.centred_scores.laws import TRUNCATED, is_known
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.model import Model, made_up
+from dpmcmc.model import Model, synthetic
 from dpmcmc.model.observed import Observed
 from dpmcmc.run.program import Layout
 
@@ -39,10 +39,10 @@ class AtPoint(NamedTuple):
 
 
 class Points:
-    """A model of which one asks at points; `rows` are its made-up records."""
+    """A model of which one asks at points; `rows` are its synthetic records."""
 
     def __init__(self, model: Model, data: PrivateData, layout: Layout) -> None:
-        tables = made_up.tables(data.facts.record, data.facts.bounds, RECORDS)
+        tables = synthetic.tables(data.facts.record, data.facts.bounds, RECORDS)
         self.rows = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *tables)
         self._ask = _compiled(model, layout)
 

@@ -3,7 +3,7 @@
 The released scores tell about the parameters through the laws of the responses alone. Where directions of the
 parameters change no law, as a common mean raised and all effects lowered, or a spread doubled and its effects halved,
 the likelihood is constant along curves: a normal one in the parameters themselves would close them off. So distances
-are measured in the laws' own parameters, mapped to the real line, at made-up records within the stated bounds.
+are measured in the laws' own parameters, mapped to the real line, at synthetic records within the stated bounds.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ SMALLEST = 1e-4
 
 
 class Displacement(NamedTuple):
-    """The whitened displacement from a point, as arrays: that which laws show at made-up records, or that itself."""
+    """The whitened displacement from a point, as arrays: that which laws show at synthetic records, or that itself."""
 
     rows: Any
     """The records; None if it is measured in the parameters themselves."""
@@ -45,7 +45,7 @@ class Displacement(NamedTuple):
 def displacement(points: Points, point: Floats, whitening: Whitening, scales: Floats) -> Displacement:
     """Return the displacement from a point that the laws show.
 
-    Made-up records at which they are not finite, such as the logarithm of a zero, have no part in it: another one
+    Synthetic records at which they are not finite, such as the logarithm of a zero, have no part in it: another one
     stands in their places, for a derivative through them would not be a number.
     """
     base, jacobian, kept = _at(points, point, scales)
@@ -146,10 +146,10 @@ def _roots(matrix: Floats) -> tuple[Floats, Floats]:
 
 
 def _at(points: Points, point: Floats, scales: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Return the laws' parameters at made-up records, how they move in widths of the prior, and which are finite."""
+    """Return the laws' parameters at synthetic records, how they move in widths of the prior, and which are finite."""
     found = points.at(point)
     jacobian = found.moves * scales
     kept = np.asarray(np.isfinite(found.laws).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2)))
     if not kept.any():
-        raise ValueError("the laws are not finite at any made-up record where the steps led")
+        raise ValueError("the laws are not finite at any synthetic record where the steps led")
     return found.laws, jacobian, kept

@@ -20,6 +20,7 @@ import numpy as np
 from dpmcmc.accounting import Budget, Event
 from dpmcmc.enclave import Oracle, PrivateData, Session, Sum
 from dpmcmc.fitting.budget_split import noise_of_share
+from dpmcmc.fitting.in_words import at_least
 from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_STEPS, single, usual_variance
 from dpmcmc.fitting.strategies.centred_scores.releases import PLACES, RADII, Answer, Asked
 from dpmcmc.fitting.strategies.centred_scores.simulator import (
@@ -176,8 +177,8 @@ class Simulated:
         epsilons = budget.epsilon * 1.05 ** np.arange(1.0, 150.0)
         enough = next((each for each in epsilons if self._error(Budget(each, budget.delta), size) <= 1), None)
         records = next(each for each in size * 1.05 ** np.arange(1.0, 500.0) if self._error(budget, each) <= 1)
-        of_records = f"{float(f'{records:.2g}'):,.0f} records would do"
-        return f"About {of_records}" if enough is None else f"About epsilon = {enough:.2g} or {of_records}"
+        of_records = f"{at_least(records)} records would do"
+        return f"About {of_records}" if enough is None else f"About epsilon = {at_least(enough)} or {of_records}"
 
     @property
     def words(self) -> str:

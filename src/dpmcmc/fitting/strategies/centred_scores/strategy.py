@@ -22,7 +22,7 @@ from dpmcmc.fitting.strategies.centred_scores.simulation import is_one_term, sim
 from dpmcmc.fitting.strategies.centred_scores.steps import Found, Prior, Steps
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
-from dpmcmc.fitting.strategies.weighted_scores import verdict
+from dpmcmc.fitting.strategies.weighted_scores import grades, verdict
 from dpmcmc.fitting.strategies.weighted_scores.arrival import Moved, distance
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import beside_prior
 from dpmcmc.fitting.strategies.weighted_scores.budget import USUAL_SLOPE
@@ -174,14 +174,14 @@ class CentredScores:
         steps = 1e-2 * np.maximum(flat.std(axis=0), 1e-6)
         corners = np.concatenate([mean + np.diag(steps), mean - np.diag(steps)])
         at_corners = [by_name(prior.points.at(corner).parameters) for corner in corners]
-        labelled = verdict.labelled({name: np.stack([one[name] for one in at_corners]) for name in at_corners[0]})
+        labelled = grades.labelled({name: np.stack([one[name] for one in at_corners]) for name in at_corners[0]})
         jacobians = {
             label: (values[: len(mean)] - values[len(mean) :]) / (2 * steps) for label, values in labelled.items()
         }
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
         hidden = hidden_directions(prior.points, mean, prior.scales)
         joined, full = last.at(prior, joined, mean), last.without_blind(joined.release.full_information(loss))
-        parts, visible = (verdict.variances(joined, bend, full, known) for known in (np.zeros((0, len(mean))), hidden))
+        parts, visible = (grades.variances(joined, bend, full, known) for known in (np.zeros((0, len(mean))), hidden))
         checks = verdict.Checks(last.arrived, fits)
         quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, {}, checks, [], too_wide=TOO_WIDE)
         named = by_name(drawn.parameters)

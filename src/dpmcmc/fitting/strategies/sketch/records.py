@@ -1,4 +1,4 @@
-"""Made-up records as the model would make them, within the stated bounds: public, as the model and the bounds are."""
+"""Synthetic records as the model would make them, within the stated bounds: public, as the model and the bounds are."""
 
 from collections.abc import Callable
 from typing import Any
@@ -69,8 +69,8 @@ class RecordWalk:
                 break
         else:
             raise InvalidArgument(
-                "the log-likelihood is not finite for made-up records anywhere in the stated bounds, at positions from "
-                "the prior: check the model and the bounds; nothing was charged"
+                "the log-likelihood is not finite for synthetic records anywhere in the stated bounds, at positions "
+                "from the prior: check the model and the bounds; nothing was charged"
             )
         kept, width = [state[0]], TIMES * jnp.std(state[0], axis=0)
         for _ in range(each - 1):

@@ -1,6 +1,6 @@
 """A low-rank form of a public matrix, carried by few of its rows and columns.
 
-The entry in row j and column k is what a made-up record j adds to the log-posterior at a position k, less the same at
+The entry in row j and column k is what a synthetic record j adds to the log-posterior at a position k, less the same at
 an origin. It is written as base(k) + <c(j), b(k)> by a singular value decomposition.
 """
 

@@ -31,11 +31,11 @@ class Sketch:
         likelihood: what is sketched.
         origin: the position to which log-likelihoods are compared.
         nodes: the positions at which a record is asked, one row each.
-        anchors: the made-up records at which a position is asked.
+        anchors: the synthetic records at which a position is asked.
         skeleton: the maps from the answers to c and b, so scaled that the clip is one.
         error: by how much the log-likelihood of all records is off, in nats, if what is off never cancels out.
         noise: by how much noise moves differences of it, in nats.
-        covered: the share of the made-up records that the clip leaves alone.
+        covered: the share of the synthetic records that the clip leaves alone.
     """
 
     likelihood: Likelihood
@@ -135,18 +135,18 @@ def make_sketch(
     centred: bool,
     most: int,
 ) -> Sketch:
-    """Return the sketch with the fewest coefficients that is good enough on made-up records and positions.
+    """Return the sketch with the fewest coefficients that is good enough on synthetic records and positions.
 
     Half of both make it, the other half judges it. It reads no private record.
 
     Args:
         likelihood: what to sketch.
-        records: made-up records, from where the data may be; the first of them enter the table.
+        records: synthetic records, from where the data may be; the first of them enter the table.
         positions: from where the posterior may be, one row each.
         pairs: positions whose log-likelihoods the posterior compares, for instance two draws from it, row by row.
         num_records: how many records the data has.
         noise: the standard deviation of the noise on a coefficient, in clips.
-        covered: the shares of the made-up records that the clip may leave alone; the best is taken.
+        covered: the shares of the synthetic records that the clip may leave alone; the best is taken.
         centred: whether the number of records is public, so that what is common to all need not be released.
         most: the most coefficients that a record may have.
     """
@@ -156,8 +156,8 @@ def make_sketch(
     table = likelihood.differences(_rows(records, slice(2 * half)), np.vstack([positions, *sides]), origin)
     if not np.isfinite(table).all() or not table.any():
         raise InvalidArgument(
-            "the log-likelihood is not finite at every made-up record within the stated bounds and every position from "
-            "the prior, or is the same at all of them: state bounds and a prior under which it is neither"
+            "the log-likelihood is not finite at every synthetic record within the stated bounds and every position "
+            "from the prior, or is the same at all of them: state bounds and a prior under which it is neither"
         )
     ends = np.cumsum([len(positions), *map(len, sides)])
     made, judged, *compared = np.split(table, [half, *ends[:-1]], axis=1)
@@ -228,7 +228,7 @@ def tolerance(noise: float) -> float:
 def _best_clip(coefficients: Matrix, num_records: int, noise: float, covered: Sequence[float]) -> tuple[float, Matrix]:
     """Return a clip, and what it takes off the coefficients of a record in the mean, which is put back.
 
-    A short clip takes little noise; but what it takes off is known no better than from these made-up records.
+    A short clip takes little noise; but what it takes off is known no better than from these synthetic records.
     """
     lengths = np.linalg.norm(coefficients, axis=1)
 

@@ -161,14 +161,14 @@ FEW_POINTS = 0.01
 
 
 MORE_CUT = 3.1
-"""Standard deviations by which more records may be cut than made-up ones are: by chance one run in a thousand."""
+"""Standard deviations by which more records may be cut than synthetic ones are: by chance one run in a thousand."""
 
 
 def _quality(fine: Sketch, points: Points, surprise: float) -> Quality:
-    """Return what is known of a sketch: its clip, and what is put back for it, are set by made-up records."""
+    """Return what is known of a sketch: its clip, and what is put back for it, are set by synthetic records."""
     reasons = [
-        "A sketch's clip is set by made-up records, and of the true ones it is known only how many it cut: compare it "
-        "with another sampler."
+        "A sketch's clip is set by synthetic records, and of the true ones it is known only how many it cut: compare "
+        "it with another sampler."
     ]
     verdict = "fair"
     if not surprise <= MORE_CUT:
@@ -212,7 +212,7 @@ def sketch_strategy(
 
 
 def looks_short(model: Model, data: PrivateData, layout: Layout) -> bool:
-    """Say whether a sketch is worth a try: a quick look at few made-up records and positions.
+    """Say whether a sketch is worth a try: a quick look at few synthetic records and positions.
 
     Regression models are about normal and have no short sketch, so formulas are not looked at.
     """

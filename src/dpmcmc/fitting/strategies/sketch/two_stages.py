@@ -34,10 +34,10 @@ ROOM = 8
 
 POSITIONS = 1024
 RECORDS_EACH = 128
-"""How many made-up records each position of the fine sketch gets: what a clip takes off is known from them."""
+"""How many synthetic records each position of the fine sketch gets: what a clip takes off is known from them."""
 
 COVERED = (0.99, 0.995, 0.998, 0.999, 0.9995, 1.0)
-"""The shares of the made-up records that a clip may leave alone."""
+"""The shares of the synthetic records that a clip may leave alone."""
 
 
 class Multipliers(NamedTuple):
@@ -53,7 +53,7 @@ class Found(NamedTuple):
     posterior: Sketched
     points: Points
     surprise: float = 0.0
-    """By how many standard deviations more records were cut than made-up ones say."""
+    """By how many standard deviations more records were cut than synthetic ones say."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class TwoStages:
         return self._explored(fine, total, rng, positions)._replace(surprise=self._surprise(fine, cut))  # line 4
 
     def _surprise(self, fine: Sketch, cut: Noisy) -> float:
-        """Return by how many standard deviations more records were cut than the share of made-up ones that is."""
+        """Return by how many standard deviations more records were cut than the share of synthetic ones that is."""
         size, share = self.facts.num_records, 1 - fine.covered
         made_up = POSITIONS * RECORDS_EACH
         spread = float(cut.variance) + (size + size**2 / made_up) * max(share, 1 / made_up)

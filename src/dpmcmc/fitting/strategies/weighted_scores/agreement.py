@@ -8,6 +8,7 @@ import numpy as np
 from scipy import special
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Quality, worst
+from dpmcmc.fitting.in_words import in_words
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -70,8 +71,8 @@ def with_agreement(quality: Quality, p_value: float, missed: float) -> Quality:
     if not missed <= FAIR_ERROR:
         verdicts.append("fair" if missed <= BAD_ERROR else "bad")
         reasons.append(
-            f"The blocks of rows that led the way end far from the result, which one step misses by about {missed:.2g} "
-            "standard deviations: state passes=2 or more, or shuffle the table if it is sorted."
+            f"The blocks of rows that led the way end far from the result, which one step misses by about "
+            f"{in_words(missed)} standard deviations: state passes=2 or more, or shuffle the table if it is sorted."
         )
     elif not p_value >= RARE:
         verdicts.append("fair")

@@ -6,9 +6,9 @@ import numpy as np
 
 from dpmcmc.diagnostics.quality import Grade, Quality, worst
 from dpmcmc.diagnostics.summary import coordinates
+from dpmcmc.fitting.strategies.weighted_scores.grades import MARKED, NOT_SEEN
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.fitting.strategies.weighted_scores.verdict import MARKED, NOT_SEEN
 
 FAR_OUT, HARDLY_NARROWER = 2.0, 1 / 3
 """Standard deviations of the prior beyond which a mean is far out, and of which a posterior is hardly narrower."""
@@ -24,8 +24,9 @@ def decided_by_prior(regression: Regression, vectors: Floats) -> list[str]:
         own = vectors[:, row * regression.num_outputs : (row + 1) * regression.num_outputs]
         width = (high - low) / 2
         is_far = np.abs(own.mean(axis=0) - middle) > FAR_OUT * width
-        if np.any(is_far | (own.std(axis=0) > HARDLY_NARROWER * width)):
-            found.append(name)
+        is_decided = is_far | (own.std(axis=0) > HARDLY_NARROWER * width)
+        labels = regression.model.coordinates.labels(name)
+        found += [label for label, is_its in zip(labels, is_decided, strict=True) if is_its]
     return found
 
 

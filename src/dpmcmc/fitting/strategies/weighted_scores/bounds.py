@@ -30,6 +30,9 @@ MISFIT = 0.02
 """How far the mean score of the records that are given less weight is off zero, in its standard deviations: no model
 holds exactly. It keeps weights from deciding where the budget would allow to have none."""
 
+MISFIT_OF_STATED = 0.3
+"""The same where rows state weights: these are there since what rows say depends on them."""
+
 BELIEVED = 4.0
 """Bins of residuals in excess of what the model expects by so many standard deviations are believed."""
 
@@ -100,22 +103,8 @@ class Bounds(NamedTuple):
     """The same without the noise."""
     bias: Bias
     """By how much residuals that the model does not expect move the estimate."""
-    lengths: tuple[Floats, Floats]
-    """The lengths of scores with this cut, and how much of the information is in records with them."""
     pilot_inefficiency: float
     """That of the pilot's own cut and weights."""
-
-    def losses(self, unevenness: Floats) -> Floats:
-        """Return the inefficiency in coordinates whose mean weight is so many times that of all, over that of all."""
-        middles, held = self.lengths
-        weights = np.minimum(1.0, self.radius / (np.geomspace(0.1, 16.0, 101)[:, None] * middles))
-        slopes, squares = weights @ held, weights**2 @ held
-        means, losses = squares / slopes, squares / slopes**2
-        own = np.interp(0.0, np.log(np.geomspace(0.1, 16.0, 101)), means)
-        order = np.argsort(means)
-        wanted = np.clip(own * unevenness, means[order][0], means[order][-1])
-        of_all = float(np.interp(own, means[order], losses[order]))
-        return np.asarray(np.interp(wanted, means[order], losses[order])) / of_all
 
 
 def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> Bounds:
@@ -130,8 +119,11 @@ def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> B
     regression = steps.regression
     upper = np.append(LENGTHS, LENGTHS[-1] * RATIO) * steps.unit
     middles = upper / np.sqrt(RATIO)
-    seen = np.where(release.lengths > SEEN * release.lengths_sd, release.lengths, 0.0)
-    held = seen / np.minimum(1.0, release.radius / middles)
+    weights, least = np.minimum(1.0, release.radius / middles), SEEN * release.lengths_sd
+    held = np.where(release.lengths > least, release.lengths, 0.0) / weights
+    if steps.moments.stated.are_uneven:
+        in_all = steps.moments.stated.held(LENGTHS / regression.scores.usual_length, SPREAD) * held.sum()
+        held = np.where(held > 0, held, np.minimum(in_all, least / weights))
     held = held / held.sum() if held.sum() > 0 else usual_lengths(regression.scores, middles / steps.unit)
     linear = release.point[: regression.num_linear].reshape(regression.num_columns, -1)
     return least_variance(
@@ -143,6 +135,7 @@ def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> B
         steps.unit,
         (regression.num_linear, regression.dimension),
         found,
+        MISFIT_OF_STATED if steps.moments.stated.are_uneven else MISFIT,
     )
 
 
@@ -161,6 +154,7 @@ def least_variance(
     unit: float,
     sizes: tuple[int, int],
     found: Tails | None = None,
+    off_zero: float = MISFIT,
 ) -> Bounds:
     """Return the best bounds for records whose scores, cut as in the pilot, have certain lengths.
 
@@ -173,6 +167,7 @@ def least_variance(
         unit: the usual length of a score.
         sizes: the number of linear parameters, and of all.
         found: the residuals that the model does not expect.
+        off_zero: how far the mean score of records that are given less weight is off zero, in standard deviations.
     """
     middles, held = lengths
     radii, (num_linear, dimension) = unit * RADII, sizes
@@ -190,13 +185,12 @@ def least_variance(
         of_noise = (noise * radii / slopes) ** 2
         total = of_records + of_noise
         bias = Bias(0.0, 0.0) if found is None else found.bias(scores, bound, num_linear)
-        misfit = dimension * (MISFIT * (1 - weights @ held) / unit) ** 2
+        misfit = dimension * (off_zero * (1 - weights @ held) / unit) ** 2
         loss = total * fisher + misfit + bias.mean_square(num_linear, dimension)
         alike = loss.min() + ALIKE * fisher * of_noise[np.argmin(loss)]
         best = int(np.flatnonzero(loss <= alike)[-1])  # where it is flat, the slope is best seen far out
         inefficiency = max(1.0, float(of_records[best]) * fisher)
-        lengths = (middles * cut.longest(num_linear) / pilot.longest(num_linear), held)
         radius, variance = float(radii[best]), float(total[best]) * fisher
-        bounds = Bounds(bound, radius, variance, inefficiency, bias, lengths, pilot_inefficiency)
+        bounds = Bounds(bound, radius, variance, inefficiency, bias, pilot_inefficiency)
         choices.append((float(loss[best]), bounds))
     return min(choices, key=lambda each: each[0])[1]

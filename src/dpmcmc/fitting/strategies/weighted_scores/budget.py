@@ -7,6 +7,7 @@ import numpy as np
 
 from dpmcmc.accounting import Budget
 from dpmcmc.fitting.budget_split import noise_of_share
+from dpmcmc.fitting.in_words import at_least, counted
 from dpmcmc.fitting.strategies.weighted_scores.bounds import least_variance, usual_lengths
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, RATIO
@@ -122,7 +123,7 @@ class Split:
         records = next(each for each in size * 1.05 ** np.arange(1.0, 500.0) if self.error(budget, each) <= 1)
         fewer = range(self.dimension - 1, 0, -1)
         few = next((each for each in fewer if replace(self, dimension=each).error(budget, size) <= 1), None)
-        words = [f"epsilon = {enough:.2g}"] if enough is not None else []
-        words += [f"{float(f'{records:.2g}'):,.0f} records"]
-        words += [] if few is None else [f"{few} parameters"]
+        words = [f"epsilon = {at_least(enough)}"] if enough is not None else []
+        words += [f"{at_least(records)} records"]
+        words += [] if few is None else [counted(few, "parameter")]
         return f"About {words[0]} would do" + "".join(f", or {other}" for other in words[1:])

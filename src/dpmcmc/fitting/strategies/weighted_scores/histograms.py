@@ -14,6 +14,7 @@ import numpy as np
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.stated_weights import EDGES, LOGS, Stated, stated
 from dpmcmc.model.bounded_scores.spread import Spread
 
 BINS, FEW_BINS, MANY = 64, 24, 24
@@ -24,6 +25,10 @@ MOST_DOUBT = 1.5
 
 SEEN, MOST = 4.0, 0.7
 """Counts of less than so many standard deviations of their noise are not believed, and the share that should be."""
+
+
+FEW = 0.01
+"""The share of the responses that may lie at a bound without a word."""
 
 
 class Counted(NamedTuple):
@@ -44,6 +49,19 @@ class Moments(NamedTuple):
     """How uncertain the square of a column is, beside itself: that of a level with few rows or none."""
     rows: Floats
     """For each column a row that tells of it: one of a level has no other, a number is as far out as tells most."""
+    numbers: tuple[Spread | None, ...] = ()
+    """The histogram of each column that is a number."""
+    offsets: Spread | None = None
+    """That of the offset, where there is one."""
+    stated: Stated = Stated()
+    """What the weights come to that rows state."""
+    clamped: float = 0.0
+    """How many responses lie at a bound that is stated for them, as far as it is seen."""
+
+    @property
+    def worth(self) -> float:
+        """How many records of equal weights the records are worth."""
+        return self.size * self.stated.worth
 
 
 _ANY = Sum(1.0, 1.0)
@@ -82,13 +100,27 @@ class Histograms:
     def _size(self) -> int:
         """How many counts the response and the offset have."""
         offsets = self.regression.model.coordinates.offsets
-        return 2 + len(self.edges) + (len(self.offset_edges) + 1 if offsets else 0)
+        size = self._num_of_response + (len(self.offset_edges) + 1 if offsets else 0)
+        return size + len(LOGS) * self._has_weights
+
+    @property
+    def _num_of_response(self) -> int:
+        """How many counts there are of the response: all, by bins, and where it lies at a bound."""
+        return 2 + len(self.edges) + 2 * self._has_ends
+
+    @property
+    def _has_ends(self) -> bool:
+        return any(self.regression.model.coordinates.response.has_ends)
+
+    @property
+    def _has_weights(self) -> bool:
+        return self.regression.model.coordinates.response.weights is not None
 
     @property
     def _units(self) -> tuple[float, float]:
         """What the two blocks are divided by: each is then as long as the root of its share at most."""
-        offsets = bool(self.regression.model.coordinates.offsets)
-        return float(np.sqrt((2 + offsets) / self.shares[0])), self.length / float(np.sqrt(self.shares[1]))
+        others = bool(self.regression.model.coordinates.offsets) + self._has_weights
+        return float(np.sqrt((2 + others) / self.shares[0])), self.length / float(np.sqrt(self.shares[1]))
 
     @cached_property
     def numeric(self) -> np.ndarray:
@@ -140,8 +172,13 @@ class Histograms:
         coordinates = self.regression.model.coordinates
         response = coordinates.response
         parts = [jnp.ones(1), _one_hot(response.measure(row), self.edges)]
+        if self._has_ends:  # what lies at a bound is counted there, and not in its bin
+            ends = response.at_ends(row).astype(jnp.float32)
+            parts = [parts[0], parts[1] * (1 - jnp.sum(ends)), ends]
         if coordinates.offsets:
             parts.append(_one_hot(coordinates.offset(row), self.offset_edges / response.half))
+        if self._has_weights:
+            parts.append(_one_hot(response.read_weight(row) / response.most_weight, EDGES))
         return jnp.concatenate(parts)
 
     def _columns(self, row: Any) -> jax.Array:
@@ -154,18 +191,42 @@ class Histograms:
     def response(self, counted: Counted) -> Spread:
         """Return the histogram of the response; of few classes every count is taken, of bins what stands out."""
         counts, sd = np.asarray(counted.counts, float)[1 : 2 + len(self.edges)], float(counted.sd)
+        counts[[0, -1]] += self._ends(counted)
         if self.regression.model.coordinates.response.classes:
             kept = np.maximum(counts, sd / 2)
             return Spread(self.regression.model.coordinates.response.bins.middles, kept / kept.sum())
         return Spread(self.regression.model.coordinates.response.bins.middles, _shares(counts, sd))
 
+    def _ends(self, counted: Counted) -> Floats:
+        """Return how many responses lie at their lower bound, and at their upper one."""
+        first = 2 + len(self.edges)
+        return np.asarray(counted.counts, float)[first : first + 2] if self._has_ends else np.zeros(2)
+
+    def clamped(self, counted: Counted) -> float:
+        """Return how many responses lie at a bound, where they stand out of noise and are more than a few."""
+        counts = np.asarray(counted.counts, float)
+        ends = self._ends(counted)
+        return float(np.sum(np.where(ends > max(SEEN * float(counted.sd), FEW * counts[0]), ends, 0.0)))
+
     def offset(self, counted: Counted) -> float:
         """Return the mean offset."""
+        spread = self._offsets(counted)
+        return 0.0 if spread is None else spread.mean
+
+    def _offsets(self, counted: Counted) -> Spread | None:
+        """Return the histogram of the offset."""
         if not self.regression.model.coordinates.offsets:
-            return 0.0
+            return None
         middles = _middles(self.offset_edges / self.regression.model.coordinates.response.half)
-        counts = np.asarray(counted.counts, float)[-len(middles) :]
-        return Spread(middles, _shares(counts, float(counted.sd))).mean
+        first = self._num_of_response
+        counts = np.asarray(counted.counts, float)[first : first + len(middles)]
+        return Spread(middles, _shares(counts, float(counted.sd)))
+
+    def stated(self, counted: Counted) -> Stated:
+        """Return what the weights come to that rows state."""
+        if not self._has_weights:
+            return Stated()
+        return stated(_shares(np.asarray(counted.counts, float)[-len(LOGS) :], float(counted.sd)))
 
     def moments(self, response: Counted, columns: Counted) -> Moments:
         """Return means and standard deviations of the columns, and how many records there are."""
@@ -181,11 +242,14 @@ class Histograms:
         sds[~self.numeric] = np.sqrt(means * (1 - means))[~self.numeric]
         doubts[~self.numeric] = np.where(is_constant, 0.0, np.minimum(sd / kept, MOST_DOUBT))
         middles = _middles(self.column_edges)
+        numbers: list[Spread | None] = [None] * len(self.numeric)
         for place, row in zip(np.flatnonzero(self.numeric), counts[flags:].reshape(-1, len(middles)), strict=True):
             spread = Spread(middles, _shares(row, sd))
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
-        return Moments(means, sds, size, doubts, self._rows(means, reaches))
+            numbers[place] = spread
+        offsets, told, stated = self._offsets(response), self._rows(means, reaches), self.stated(response)
+        return Moments(means, sds, size, doubts, told, tuple(numbers), offsets, stated, self.clamped(response))
 
     def _rows(self, means: Floats, reaches: Floats) -> Floats:
         """Return a row that tells of each column, given how far out a number is that does."""

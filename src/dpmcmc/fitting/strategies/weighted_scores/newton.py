@@ -91,7 +91,7 @@ def with_known_shapes(regression: Regression, information: Floats, point: Floats
         kept, roots = 1 + np.array(regression.free), np.sqrt(np.maximum(np.diag(each), 1e-30))
         if np.abs(each[0, kept] / (roots[0] * roots[kept])).max() < RELATED:
             found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know little of each other
-            found[place:, place:] = moments.size * each[np.ix_(kept, kept)]
+            found[place:, place:] = moments.worth * each[np.ix_(kept, kept)]
     return found
 
 
@@ -108,7 +108,7 @@ class Steps:
     @property
     def unit(self) -> float:
         """The usual length of a record's score in whitened coordinates."""
-        return float(np.sqrt(self.regression.dimension / self.moments.size))
+        return float(np.sqrt(self.regression.dimension / self.moments.worth))
 
     @property
     def radius(self) -> float:
@@ -126,6 +126,7 @@ class Steps:
             shares=_single(np.array(self.shares) / sum(self.shares)),
             edges=_single(LENGTHS * self.unit),
             table=_single(table),
+            weight=_single(self.moments.stated.unit * self.regression.model.coordinates.response.most_weight),
         )
         answer = [np.asarray(each, float) for each in self.ask(asked)]
         score, score_sd, slope, slope_sd, variance, differences, lengths = answer

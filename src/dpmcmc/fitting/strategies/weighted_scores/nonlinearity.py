@@ -15,6 +15,9 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 MOST_CHANGE = 4.0
 """By how much the information of a usual record may change between a release and where it leads, to be believed."""
 
+ROUNDED = 1e-9
+"""Slopes of less, beside the steepest, are zero but for rounding."""
+
 HALFWAY = 8
 """Times that where a release leads is found by the slope halfway to where it led before."""
 
@@ -44,10 +47,9 @@ def known(regression: Regression, point: Floats, moments: Moments) -> float:
 
 
 def _root(release: Release, ratio: float) -> Floats:
-    """Return where a release leads if its slope is so many times as large on the way."""
-    return (
-        release.point + release.whitening.factor @ np.linalg.pinv(release.seen(release.slope)) @ release.score / ratio
-    )
+    """Return where a release leads if its slope is so many times as large on the way: not in directions unseen."""
+    inverse = np.linalg.pinv(release.seen(release.slope), rcond=ROUNDED, hermitian=True)
+    return release.point + release.whitening.factor @ inverse @ release.score / ratio
 
 
 def _at_own_result(regression: Regression, release: Release, moments: Moments) -> Release:

@@ -111,7 +111,7 @@ class Questions:
     def _somewhere(self) -> Asked:
         """A question of scores as it might be: what it costs does not depend on where."""
         size, table = self.regression.dimension, self.regression.scores.table(_some_shapes(self.regression), 1.0)
-        shapes = ((size,), (size, size), (), (), (2,), LENGTHS.shape, table.shape)
+        shapes = ((size,), (size, size), (), (), (2,), LENGTHS.shape, table.shape, ())
         return Asked(*(np.ones(shape, np.float32) for shape in shapes))
 
     @property

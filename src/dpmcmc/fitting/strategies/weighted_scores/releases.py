@@ -48,6 +48,8 @@ class Asked(NamedTuple):
     """Of the bins of the histogram of lengths, but the last."""
     table: Any
     """The family's own."""
+    weight: Any = 1.0
+    """The weight that counts as one, where rows state some."""
 
 
 class Answer(NamedTuple):
@@ -185,7 +187,7 @@ def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, 
     gram = moves @ moves.T
     all_of = np.eye(regression.num_outputs + regression.scores.num_shapes)[kept]  # fixed shapes have no direction
     longest = found.longest(all_of.T @ gram @ all_of)
-    share = response.read_weight(row) / response.most_weight  # a weight that was stated, over the largest
+    share = response.read_weight(row) / asked.weight if response.weights else 1.0
     spread = jnp.sum((variance @ moves) * moves, axis=0)
     return share * (moves.T @ score), share * (slope @ moves), moves, share**2 * spread, share * longest
 

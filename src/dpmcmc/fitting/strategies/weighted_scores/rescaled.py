@@ -27,7 +27,7 @@ def release_of(release: Release, times: float) -> Release:
 
 def moments_of(moments: Moments, times: float) -> Moments:
     """Return the moments of so many times as many records."""
-    return moments._replace(size=moments.size * times)
+    return moments._replace(size=moments.size * times, clamped=moments.clamped * times)
 
 
 def tails_of(tails: Tails, times: float) -> Tails:

@@ -39,7 +39,7 @@ def information(regression: Regression, vector: Floats, moments: Moments) -> Flo
         result[own, own] = each[size, size] * squares[np.ix_(columns, columns)]
     for place, shape in zip(shapes, regression.free[1 if regression.num_of_scale else 0 :], strict=True):
         result[place, place] = each[size + shape, size + shape]
-    return moments.size * result
+    return moments.worth * result
 
 
 def mean_squares(regression: Regression, moments: Moments) -> Floats:

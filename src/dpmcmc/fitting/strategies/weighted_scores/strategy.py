@@ -13,14 +13,16 @@ from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.strategy import Drawn
-from dpmcmc.fitting.strategies.weighted_scores import draws, rescaled, verdict
+from dpmcmc.fitting.strategies.weighted_scores import draws, grades, rescaled, verdict
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
 from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of_step
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
-from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds, best_bounds, far_tails, tails
+from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
+from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_information
+from dpmcmc.fitting.strategies.weighted_scores.few_rows import hardly_told
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors, with_known_shapes
+from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
@@ -29,9 +31,10 @@ from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_bins, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
-from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns
+from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns, scale_moved
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
+from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import Bounded
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.model import FormulaModel
 from dpmcmc.run.plan import parameters, surroundings
@@ -48,7 +51,7 @@ UNSEEN = 2.0
 DOUBTFUL = 2.0
 """Directions whose slope is within so many noise levels are taken to be as steep as that by the last step."""
 
-SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.07, 0.015
+SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.15, 0.015
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in; a single last release is
 further away from where it leads."""
 
@@ -143,8 +146,8 @@ class WeightedScores:
         except DpmcmcError:
             raise  # the vault's own refusals are no matter of numbers
         except NUMERICAL as error:
-            shape = (self.num_chains, self.num_steps)
-            drawn = prior_draws_instead(self.model, shape, self._settings(paid, {}), error, seed)
+            settings = self._settings(paid, {})
+            drawn = prior_draws_instead(self.model, (self.num_chains, self.num_steps), settings, error, seed)
         watcher.update(self.num_steps, 1.0)
         return drawn
 
@@ -176,19 +179,21 @@ class WeightedScores:
             raise ValueError("draws are not finite")
         last_look = self._excess(paid, moments, drawn.vectors.mean(axis=0))  # line 6
         fits = min(1.0, 2 * min(p_value_of_looks(*last_look, look[0]), p_value_of_patterns(*last_look, look[0])))
-        weights = verdict.other_weights(joined, before, bounds, moments.size, times - 1)
+        weights = verdict.other_weights(joined, before, bounds, moments.worth, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
-        checks = verdict.Checks(arrived, fits, weights, bounds.bias.or_more(far), unseen)
-        step_before, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
-        noise = noise_of_step(step_before, joined.release.point) + others
+        bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
+        few = hardly_told(self.regression, drawn.vectors)
+        checks = verdict.Checks(arrived, fits, weights, bias, unseen, moments.clamped, few)
+        before_it, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
+        noise = noise_of_step(before_it, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
         if len(releases) > 1:  # how they agree is tested
             return result
-        agree = agreement(joined, refined, schedule.refinement.share, moments.size)
-        mean = drawn.vectors.mean(axis=0)
-        knows = [known(self.regression, each, moments) for each in (joined.release.point, mean)]
-        off = missed(joined, mean, moments.size, (knows[0], knows[1]))
+        agree = agreement(joined, refined, schedule.refinement.share, moments.worth)
+        mean, worth = drawn.vectors.mean(axis=0), moments.worth
+        knows = known(self.regression, joined.release.point, moments), known(self.regression, mean, moments)
+        off = missed(joined, mean, worth, knows)
         return result._replace(quality=with_agreement(result.quality, agree, off))
 
     def _steps(self, paid: Session, moments: Moments) -> Steps:
@@ -235,15 +240,10 @@ class WeightedScores:
         """Return the last releases, and whether the last step between them was as long as it wanted to be."""
         steps, number = self._steps(paid, moments), self.split.schedule.shares.num_final
         whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
-        least = USUAL_SLOPE * steps.unit**2
-        per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
-        allowed = SLOPE_NOISE if number > 1 else SLOPE_NOISE_OF_ONE
-        most = allowed / (np.sqrt(self.regression.dimension) * per_unit)
-        slope_radius = float(np.clip(2 * bounds.radius**2, least, max(least, most)))
         releases: list[Release] = []
         arrived = True
         for place in range(number):
-            release = steps.release(point, whitening, bounds.bound, bounds.radius, slope_radius)
+            release = steps.release(point, whitening, bounds.bound, bounds.radius, self._slope_radius(bounds, moments))
             releases.append(steps.pooled(release, last, number))
             if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
@@ -293,8 +293,7 @@ class WeightedScores:
             for name, values in drawn.spreads.items()
         }
         named = self._named(all_vectors, all_spreads)
-        number = len(drawn.vectors)
-        labelled = verdict.labelled(named)
+        number, labelled = len(drawn.vectors), grades.labelled(named)
         spread = {label: float(values[:number].var()) for label, values in labelled.items()}
         jacobians = {
             label: (values[number : number + len(mean)] - values[number + len(mean) :]) / (2 * steps)
@@ -303,7 +302,7 @@ class WeightedScores:
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
         nothing, information = np.zeros((0, len(mean))), self._information(joined.release, bounds, moments)
         whole, visible = (
-            verdict.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
+            grades.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
         )
         decided = decided_by_prior(self.regression, drawn.vectors)
         shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
@@ -311,34 +310,36 @@ class WeightedScores:
         quality = verdict.judge(
             joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes
         )
-        shape = (self.num_chains, self.num_steps)
+        found = {
+            "cut": bounds.bound,
+            "radius": bounds.radius,
+            "disagreement": joined.disagreement,
+            "moved": moved.length,
+            "fits": checks.fits,
+            "other_weights": checks.weights,
+            "bias": [float(one) for one in bounds.bias],
+        }
+        shape = self.num_chains, self.num_steps
         return Drawn(
             {name: values[:number].reshape(*shape, *values.shape[1:]) for name, values in named.items()},
             np.ones(shape, bool),
             0,
-            self._settings(
-                paid,
-                {
-                    "cut": bounds.bound,
-                    "radius": bounds.radius,
-                    "disagreement": joined.disagreement,
-                    "moved": moved.length,
-                    "fits": checks.fits,
-                    "other_weights": checks.weights,
-                    "bias": [float(one) for one in bounds.bias],
-                },
-            ),
+            self._settings(paid, found),
             quality,
         )
 
     def _information(self, release: Release, bounds: Bounds, moments: Moments) -> Floats:
         """Return what the records would tell without weights, cuts and noise, in whitened coordinates."""
-        unevenness = release.unevenness
-        even = np.sqrt(bounds.losses(unevenness) / unevenness)
-        inner = even[:, None] * release.full_information(bounds.inefficiency) * even
-        inverse, factor = release.whitening.inverse, release.whitening.factor
-        found = with_known_shapes(self.regression, inverse.T @ inner @ inverse, release.point, moments)
-        return factor.T @ found @ factor
+        bounded = Bounded(bounds.bound, bounds.radius, self._slope_radius(bounds, moments))
+        return full_information(self.regression, release, bounded, moments)
+
+    def _slope_radius(self, bounds: Bounds, moments: Moments) -> float:
+        """Return the largest trace of a record's weighted slope in the last releases."""
+        least = USUAL_SLOPE * self.regression.dimension / moments.worth
+        per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
+        allowed = SLOPE_NOISE if self.split.schedule.shares.num_final > 1 else SLOPE_NOISE_OF_ONE
+        most = allowed / (np.sqrt(self.regression.dimension) * per_unit)
+        return float(np.clip(2 * bounds.radius**2, least, max(least, most)))
 
     def _named(self, vectors: Floats, spreads: Mapping[str, Floats]) -> dict[str, np.ndarray]:
         """Return vectors (draws, parameters) as people read them."""

@@ -11,6 +11,7 @@ from jax.nn import log_sigmoid, sigmoid
 from scipy import special
 
 from dpmcmc.model.bounded_scores.base import BoundedScore, Floats, Moments
+from dpmcmc.model.bounded_scores.law import Law
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.bounded_scores.trials import MOST_TRIALS, TrialsScores
 from dpmcmc.model.formula.families.family import Bound, Family, Interval, Others, Stated
@@ -53,6 +54,14 @@ class Binomial(TrialsScores):
         del shapes
         share_of = special.expit(predictors[:1])
         return (share_of * (1 - share_of)).reshape(1, 1)
+
+    def under_model(self, predictors: Floats, shapes: Floats, bound: float) -> Law:
+        """Return the numbers of successes; of too many trials two that have their variance, and are not cut."""
+        if self.trials <= MOST_TRIALS:
+            return super().under_model(predictors, shapes, bound)
+        mean = self.trials * float(special.expit(predictors[0]))
+        scores = np.sqrt(mean * (1 - mean / self.trials)) * np.array([[-1.0], [1.0]])
+        return Law(np.full(2, 0.5), scores, scores, np.array([max(mean, self.trials - mean)]))
 
     def moments(self, predictors: Floats, shapes: Floats, bound: float) -> Moments:
         """Return what a cut does to the score of a usual record."""

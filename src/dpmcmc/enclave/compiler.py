@@ -1,0 +1,40 @@
+"""How programs of the enclave are compiled. Privacy does not rest on this file: `core.compiled` reads what comes out.
+
+Everything goes through here, so that the same program has the same bits on every road: in memory, in streams, on
+workers, and in the self-test.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import jax
+
+_QUICK: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
+"""Of two ways to write code for CPUs the older: its programs run as fast, and take three fifths of the time to compile.
+Newer versions of XLA have one way only, and refuse the option."""
+
+
+_ONE_THREAD: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
+
+
+def compile_program(lowered: Any, *, one_thread: bool = False) -> Any:
+    """Return the executable of a lowered program; on a CPU it may be held to one thread."""
+    if jax.default_backend() != "cpu":
+        return lowered.compile()
+    more = _ONE_THREAD if one_thread else {}
+    with suppress(jax.errors.JaxRuntimeError):
+        return lowered.compile(compiler_options=_QUICK | more)
+    return lowered.compile(compiler_options=more)
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of arrays as `jax.jit` does, compiled so, for the shapes of its first call."""
+    made: list[Any] = []
+
+    def call(*given: Any) -> Any:
+        if not made:
+            made.append(compile_program(jax.jit(function).lower(*given)))
+        return made[0](*given)
+
+    return call
