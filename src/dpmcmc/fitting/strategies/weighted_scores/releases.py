@@ -29,6 +29,9 @@ variance differs between coordinates, and its bin."""
 
 LENGTH = float(np.sqrt(1 + 3 * SIDE**2))
 
+MOST_SLICES = 24
+"""Up to how many parameters a triangle is put together from slices: each of them is a loop to compile."""
+
 
 class Asked(NamedTuple):
     """Where the scores are asked for, and how: all of it public."""
@@ -120,7 +123,7 @@ class _Blocks:
         return jnp.concatenate(
             [
                 of_score * one.score,
-                *_upper_triangle(of_slope * one.steep, one.moves),
+                *upper_triangle(of_slope * one.steep, one.moves),
                 (of_variance * trace)[None],
                 of_variance * (one.variance - mean),
                 of_side * one.slope_trace * one.bins,
@@ -128,17 +131,20 @@ class _Blocks:
         )
 
 
-def _upper_triangle(steep: jax.Array, moves: jax.Array) -> list[jax.Array]:
-    """Return the rows of steep^T moves from the diagonal on, weighted by how many entries each stands for.
+def upper_triangle(steep: jax.Array, moves: jax.Array) -> list[jax.Array]:
+    """Return the upper triangle of steep^T moves in pieces, row after row, entries off the diagonal weighted.
 
-    By slices, since a compiler for CPUs looks every entry up if they are gathered; with one factor of each, as most
-    records of most families have, without the rest of the matrix.
+    By slices where there are few, since a compiler for CPUs looks every entry up if they are gathered; with one factor
+    of each, as most records of most families have, without the rest of the matrix.
     """
-    size, rows = moves.shape[1], [_weights(moves.shape[1])[:length] for length in range(moves.shape[1], 0, -1)]
+    size, weights = moves.shape[1], _weights(moves.shape[1])
+    if size > MOST_SLICES:
+        return [weights * (steep.T @ moves)[np.triu_indices(size)]]
+    of_row = [weights[: size - place] for place in range(size)]  # each row begins on the diagonal, as the first does
     if len(moves) == 1:
-        return [steep[0, place] * (rows[place] * moves[0, place:]) for place in range(size)]
+        return [steep[0, place] * (of_row[place] * moves[0, place:]) for place in range(size)]
     whole = steep.T @ moves
-    return [rows[place] * whole[place, place:] for place in range(size)]
+    return [of_row[place] * whole[place, place:] for place in range(size)]
 
 
 def _units(asked: Asked) -> tuple[jax.Array, jax.Array]:
