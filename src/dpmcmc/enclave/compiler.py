@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 
+from dpmcmc.errors import RunRefused
+
 _QUICK: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
 """Of two ways to write code for CPUs the older: its programs run as fast, and take three fifths of the time to compile.
 Newer versions of XLA have one way only, and refuse the option."""
@@ -18,13 +20,22 @@ Newer versions of XLA have one way only, and refuse the option."""
 _ONE_THREAD: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
 
 
-def compile_program(lowered: Any, *, one_thread: bool = False) -> Any:
-    """Return the executable of a lowered program; on a CPU it may be held to one thread."""
+def compile_program(lowered: Any, check: Callable[[str], None] | None = None, *, one_thread: bool = False) -> Any:
+    """Return the executable of a lowered program, on a CPU the quickly made one if a check of its text lets it pass.
+
+    Args:
+        lowered: the program.
+        check: what the caller will ask of the text of the executable: the two ways put operations together differently.
+        one_thread: hold it to one thread, on a CPU.
+    """
     if jax.default_backend() != "cpu":
         return lowered.compile()
     more = _ONE_THREAD if one_thread else {}
-    with suppress(jax.errors.JaxRuntimeError):
-        return lowered.compile(compiler_options=_QUICK | more)
+    with suppress(jax.errors.JaxRuntimeError, RunRefused):
+        compiled = lowered.compile(compiler_options=_QUICK | more)
+        if check is not None:
+            check(compiled.as_text())
+        return compiled
     return lowered.compile(compiler_options=more)
 
 

@@ -52,7 +52,8 @@ class PartialProgram:
     @cached_property
     def compiled(self) -> Any:
         """The executable, in which the gate was found as it was meant."""
-        compiled = compile_program(self.lowered, one_thread=True)  # engines compute chunks side by side instead
+        # engines compute chunks side by side, so that one thread is enough for each
+        compiled = compile_program(self.lowered, check_compiled, one_thread=True)
         check_compiled(compiled.as_text())
         return compiled
 

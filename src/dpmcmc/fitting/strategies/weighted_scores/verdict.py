@@ -38,6 +38,11 @@ CLAMPED = "Responses that lie at their bounds move it."
 FEW_ROWS = "Few rows may tell of it, and count for little: without privacy it may be much narrower."
 """How coefficients of curves are marked whose columns are nearly dependent."""
 
+MISFITTING = (
+    "The model does not hold for all records: bounded scores may estimate something else than the likelihood would."
+)
+"""How all other parameters are marked where it is seen that the model does not hold."""
+
 UNLIKE = 1.5
 """From so many times the usual width on the widest interval is named."""
 
@@ -145,6 +150,8 @@ def judge(
         *_of_few_rows(few),
         *_of_prior(decided),
     ]
+    if not (checks.fits >= MISFIT and checks.weights >= ELSEWHERE):
+        grades = {name: grade if grade.reasons else _also(grade, MISFITTING) for name, grade in grades.items()}
     if checks.clamped:
         grades = {name: _also(grade, CLAMPED) for name, grade in grades.items()}
     grades |= {name: _also(grades[name], FEW_ROWS) for name in few}
