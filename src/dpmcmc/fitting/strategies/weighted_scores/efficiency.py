@@ -5,6 +5,7 @@ bounded scores and the Fisher information I. What a fit tells is M V^-1 M, what 
 estimates differ by a variance of M^-1 V M^-1 - I^-1 even without noise.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,9 @@ from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import (
 TAIL = 1.5
 """From so many times the variance that its histogram shows on, a column has tails that the histogram does not see."""
 
+NEAR = 0.01
+"""The least distance from the mean, in half ranges, at which such rows lie: a histogram may show one value alone."""
+
 FAR = 200
 """How many synthetic rows such tails have."""
 
@@ -41,10 +45,14 @@ def full_information(regression: Regression, release: Release, bounded: Bounded,
         moments: of the columns.
     """
     told = _told(release)
-    with np.errstate(all="ignore"):
-        sums = _Synthetic(regression, release, bounded, moments).sums()
-    if not all(np.isfinite(part).all() for part in sums):
-        return told
+    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
+        more = _more(_Synthetic(regression, release, bounded, moments).sums(), release, told)
+        return more if np.isfinite(more).all() else told
+    return told
+
+
+def _more(sums: Sums, release: Release, told: Floats) -> Floats:
+    """Return as much more than a release tells as synthetic rows would tell."""
     scales = np.sqrt(np.maximum(np.diag(sums.information), RIDGE * np.diag(sums.information).max()))
     slope, variance, information = (part / np.outer(scales, scales) + RIDGE * np.eye(len(scales)) for part in sums)
     back = np.linalg.inv(_root(slope @ np.linalg.solve(variance, slope)))
@@ -103,7 +111,7 @@ class _Synthetic:
         density of the number falls with the cube of the distance.
         """
         mean, place = self.moments.means[column], column * self.regression.num_outputs
-        distances = np.geomspace(min(shown, 1.0), 1.0 + abs(mean), len(rows))
+        distances = np.geomspace(np.clip(shown, NEAR, 1.0), 1.0 + abs(mean), len(rows))
         tail = rows.copy()
         tail[:, column] = mean - np.copysign(distances, mean)
         information = sums.information.copy()
