@@ -16,8 +16,19 @@ _QUICK: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
 """Of two ways to write code for CPUs the older: its programs run as fast, and take three fifths of the time to compile.
 Newer versions of XLA have one way only, and refuse the option."""
 
-
 _ONE_THREAD: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
+
+
+_others = list[bool]()
+
+
+def other_way(function: Callable[[], bool]) -> bool:
+    """Call a function with programs compiled the other way, which some need: the self-test looks at both."""
+    _others.append(True)
+    try:
+        return function()
+    finally:
+        _others.pop()
 
 
 def compile_program(lowered: Any, check: Callable[[str], None] | None = None, *, one_thread: bool = False) -> Any:
@@ -30,6 +41,8 @@ def compile_program(lowered: Any, check: Callable[[str], None] | None = None, *,
     """
     if jax.default_backend() != "cpu":
         return lowered.compile()
+    if _others:
+        return lowered.compile(compiler_options=_ONE_THREAD if one_thread else {})
     more = _ONE_THREAD if one_thread else {}
     with suppress(jax.errors.JaxRuntimeError, RunRefused):
         compiled = lowered.compile(compiler_options=_QUICK | more)
