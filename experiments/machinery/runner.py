@@ -4,8 +4,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -117,13 +118,18 @@ def run_jobs(jobs: Sequence[cells.Job], effort: Effort) -> None:
 
 def _in_processes(jobs: Sequence[cells.Job], workers: int, ends: float | None, watcher: "_Watcher") -> None:
     """Run jobs in processes of their own, each on one core."""
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")  # one core a process
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # an accelerator's memory is shared
-    # what one process has compiled, the others need not
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "dpmcmc-experiments"))
+    settings = {
+        "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",  # one core a process
+        "OMP_NUM_THREADS": "1",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # an accelerator's memory is shared
+        # what one process has compiled, the others need not
+        "JAX_COMPILATION_CACHE_DIR": str(Path(tempfile.gettempdir()) / "dpmcmc-experiments"),
+    }
     failures: list[BaseException] = []
-    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
+    with (
+        _environment(settings | os.environ),
+        ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool,
+    ):
         running = {pool.submit(job.do): job for job in jobs}
         try:
             for one in as_completed(running, None if ends is None else max(0.0, ends - time.monotonic())):
@@ -141,6 +147,18 @@ def _in_processes(jobs: Sequence[cells.Job], workers: int, ends: float | None, w
             raise
     if failures:
         raise failures[0]
+
+
+@contextmanager
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for the processes that are started meanwhile, and take them back."""
+    before = dict(os.environ)
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:

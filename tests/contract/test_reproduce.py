@@ -164,11 +164,12 @@ def test_a_job_that_fails_does_not_stop_the_others(tmp_path) -> None:
     from experiments.machinery.cells import Job
     from experiments.machinery.runner import Effort, run_jobs
 
-    fine, wrong = tmp_path / "fine.json", tmp_path / "wrong.json"
+    fine, wrong, environment = tmp_path / "fine.json", tmp_path / "wrong.json", dict(os.environ)
     with pytest.raises(TypeError):
         run_jobs([Job(len, [{}], [wrong]), Job(partial(map, dict), [{"a": 1}], [fine])], Effort(2))
     assert fine.exists()
     assert not wrong.exists()
+    assert dict(os.environ) == environment, "settings of the processes stay behind"
 
 
 def test_what_is_not_finished_in_time_is_given_up(tmp_path) -> None:

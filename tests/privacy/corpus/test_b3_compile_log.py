@@ -18,8 +18,6 @@ import sys
 
 import pytest
 
-from dpmcmc.enclave.core.self_test import check_machine
-
 N, STATED = 4321, 5000
 
 PROGRAM = """
@@ -65,28 +63,39 @@ for wrong in (
         raise SystemExit("a wrong program ran")
 """
 
+FIRST = "from dpmcmc.enclave.core.self_test import check_machine; check_machine()"
+"""The first process on a machine compiles a long self-test too, whatever its table, and leaves a stamp."""
 
-def run(n, cache):
-    """What a process with n records writes, and the files in its compilation cache with their sizes."""
+
+def process(program, cache, *given):
+    """What a process writes that compiles into a cache, on a machine that is this cache's home."""
     environment = os.environ | {
+        "XDG_CACHE_HOME": str(cache.parent),
         "JAX_LOG_COMPILES": "1",
         "JAX_COMPILATION_CACHE_DIR": str(cache),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    command = [sys.executable, "-c", PROGRAM, str(n), str(STATED)]
+    command = [sys.executable, "-c", program, *map(str, given)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+def run(n, cache):
+    """What a process with n records writes, and the files in its compilation cache with their sizes."""
+    text = process(PROGRAM, cache, n, STATED)
     files = {path.name: path.stat().st_size for path in cache.rglob("*") if not path.name.endswith("-atime")}
     shutil.rmtree(cache)
-    return done.stdout + done.stderr, files
+    return text, files
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    check_machine()  # leaves a stamp: the first process on a machine compiles a long self-test too, whatever its table
     cache = tmp_path_factory.mktemp("number") / "cache"  # one path for both: names in it depend on it
+    process(FIRST, cache)
+    shutil.rmtree(cache)
     return {n: run(n, cache) for n in (N, N - 1)}
 
 
