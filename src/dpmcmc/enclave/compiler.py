@@ -6,6 +6,7 @@ workers, and in the self-test.
 
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -19,36 +20,46 @@ Newer versions of XLA have one way only, and refuse the option."""
 _ONE_THREAD: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
 
 
-_others = list[bool]()
+_is_other: ContextVar[bool] = ContextVar("is_other", default=False)
 
 
 def other_way(function: Callable[[], bool]) -> bool:
     """Call a function with programs compiled the other way, which some need: the self-test looks at both."""
-    _others.append(True)
+    token = _is_other.set(True)
     try:
         return function()
     finally:
-        _others.pop()
+        _is_other.reset(token)
 
 
-def compile_program(lowered: Any, check: Callable[[str], None] | None = None, *, one_thread: bool = False) -> Any:
+def compile_program(
+    lowered: Any,
+    check: Callable[[str], None] | None = None,
+    taken: list[Any] | None = None,
+    *,
+    one_thread: bool = False,
+) -> Any:
     """Return the executable of a lowered program, on a CPU the quickly made one if a check of its text lets it pass.
 
     Args:
         lowered: the program.
         check: what the caller will ask of the text of the executable: the two ways put operations together differently.
+        taken: what was compiled with is added to it. The two ways round differently, so it is part of what a run that
+            is resumed is known by.
         one_thread: hold it to one thread, on a CPU.
     """
+    taken = [] if taken is None else taken
     if jax.default_backend() != "cpu":
         return lowered.compile()
-    if _others:
-        return lowered.compile(compiler_options=_ONE_THREAD if one_thread else {})
     more = _ONE_THREAD if one_thread else {}
-    with suppress(jax.errors.JaxRuntimeError, RunRefused):
-        compiled = lowered.compile(compiler_options=_QUICK | more)
-        if check is not None:
-            check(compiled.as_text())
-        return compiled
+    if not _is_other.get():
+        with suppress(jax.errors.JaxRuntimeError, RunRefused):
+            compiled = lowered.compile(compiler_options=_QUICK | more)
+            if check is not None:
+                check(compiled.as_text())
+            taken.append(_QUICK | more)
+            return compiled
+    taken.append(more)
     return lowered.compile(compiler_options=more)
 
 

@@ -139,7 +139,7 @@ def _compiler(lower: Callable[[], Any], audited: Audit) -> Compiler:
     def compile_once() -> Any:
         lowered = lower_once()
         held.append(settings())
-        compiled = compile_program(lowered, check_compiled if audited.is_gated else None)
+        compiled = compile_program(lowered, check_compiled if audited.is_gated else None, held)
         if audited.is_gated:
             check_compiled(compiled.as_text())
         return compiled

@@ -56,8 +56,9 @@ class LocalEngine:
 
     def chunks(self, cells: Cells | None) -> Iterator[Placed]:
         """Yield the chunks of the rows that are asked, in their order."""
-        if cells is not None and self._kept[0] == cells:
-            yield from self._kept[1]
+        of, kept = self._kept  # read once: another session's thread may replace it
+        if cells is not None and of == cells:
+            yield from kept
         else:
             yield from self._read(cells)
         self._source.confirm()

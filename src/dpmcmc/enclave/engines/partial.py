@@ -44,6 +44,11 @@ class PartialProgram:
         return cls(tuple(reads), jax.jit(function), shapes)
 
     @cached_property
+    def taken(self) -> list[Any]:
+        """What the program was compiled with, once it was."""
+        return []
+
+    @cached_property
     def lowered(self) -> Any:
         """The program as XLA is given it."""
         with jax.disable_jit(False):
@@ -53,7 +58,7 @@ class PartialProgram:
     def compiled(self) -> Any:
         """The executable, in which the gate was found as it was meant."""
         # engines compute chunks side by side, so that one thread is enough for each
-        compiled = compile_program(self.lowered, check_compiled, one_thread=True)
+        compiled = compile_program(self.lowered, check_compiled, self.taken, one_thread=True)
         check_compiled(compiled.as_text())
         return compiled
 

@@ -139,8 +139,9 @@ def _programs(releases: _Releases, length: int, facts: Facts) -> tuple[PartialPr
     operands = [[_shape(atom) for atom in one.equation.invars] for one in releases.asked]
     partial = PartialProgram.of(releases.sums, releases.reads, leaves, length, releases.public(operands))
     finish = _lower_finish(releases, partial)
-    made = partial, compile_program(finish), partial.lowered.as_text() + finish.as_text()
-    _ = partial.compiled  # and read
+    _, taken = partial.compiled, list[Any](partial.taken)  # and read
+    compiled = compile_program(finish, taken=taken)
+    made = partial, compiled, f"{partial.lowered.as_text()}{finish.as_text()}{taken}"
     if releases.key is not None:
         KEPT[key] = made
         if len(KEPT) > MOST_KEPT:

@@ -76,15 +76,17 @@ class Segment:
 
 def _compiled(lowered: Any) -> tuple[str, Any]:
     """Return the text of a segment and its executable, which those of one text share if its constants are in it."""
-    text = lowered.as_text()
+    text, taken = lowered.as_text(), list[Any]()
     if jax.config.values.get("jax_use_simplified_jaxpr_constants"):  # pyright: ignore[reportAttributeAccessIssue]
-        return text, compile_program(lowered)
+        compiled = compile_program(lowered, taken=taken)
+        return f"{text}{taken}", compiled
     key = text, jax.default_backend(), settings()
     if key not in SEGMENTS:
-        SEGMENTS[key] = compile_program(lowered)
+        SEGMENTS[key] = compile_program(lowered, taken=taken), f"{text}{taken}"
         if len(SEGMENTS) > MOST_SEGMENTS:
             del SEGMENTS[next(iter(SEGMENTS))]
-    return text, SEGMENTS[key]
+    compiled, text = SEGMENTS[key]
+    return text, compiled
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ def _flags(name: str, kept: Any, schema: Schema) -> dict[str, np.ndarray]:
     return {
         MISSING: np.isnan(values) & blank,
         UNKNOWN: np.isnan(values) & ~blank,
-        CLAMPED: _is_outside(values, column),
+        CLAMPED: without_values(problem, partial(_is_outside, values, column)),
     }
 
 

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
+import numpy as np
+
 from dpmcmc.errors import DpmcmcError, InvalidArgument
 
 Result = TypeVar("Result")
@@ -25,9 +27,13 @@ def without_values(problem: str, function: Callable[[], Result]) -> Result:
 
 
 def in_own_words(problem: str, function: Callable[[], Result]) -> Result:
-    """Do the same for errors alone: in other threads, for what happens to warnings is a matter of the whole process."""
+    """Do the same for errors alone: in other threads, for what happens to warnings is a matter of the whole process.
+
+    What NumPy would warn of, a cell that signals that it is no number, say, it does not see: that is a thread's own.
+    """
     try:
-        return function()
+        with np.errstate(all="ignore"):
+            return function()
     except DpmcmcError:  # raised here, in words of our own
         raise
     except Exception as error:
