@@ -17,7 +17,7 @@ from jax import export
 from dpmcmc.enclave.arithmetic.int64 import Wide
 from dpmcmc.enclave.compiler import compile_program
 from dpmcmc.enclave.core.compiled import check_compiled
-from dpmcmc.errors import RunRefused
+from dpmcmc.errors import DpmcmcError, RunRefused
 
 ONCE = np.int32(1)
 """See `core.gate.seal`."""
@@ -84,13 +84,21 @@ class PartialProgram:
 
     @classmethod
     def from_bytes(cls, written: bytes, reads: Sequence[int]) -> "PartialProgram":
-        """Return a program that `to_bytes` wrote; it is looked at again once it is compiled."""
+        """Return a program that `to_bytes` wrote, compiled and looked at.
+
+        That finds a compiler that took the gate apart. Whoever may send bytes is trusted: one that writes a program of
+        its own can put a gate into it that guards nothing.
+        """
         try:
             read = export.deserialize(bytearray(written))
-        except Exception as error:  # of a library that reads whatever it is given
+            shapes = jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), read.in_avals)
+            made = cls(tuple(reads), jax.jit(read.call), tuple(jax.tree.unflatten(read.in_tree, shapes)[0]))
+            _ = made.compiled
+        except DpmcmcError:
+            raise
+        except Exception as error:  # of libraries that read whatever they are given
             raise RunRefused("the bytes are no program that PartialProgram.to_bytes wrote; send it again") from error
-        shapes = jax.tree.map(lambda one: jax.ShapeDtypeStruct(one.shape, one.dtype), read.in_avals)
-        return cls(tuple(reads), jax.jit(read.call), tuple(jax.tree.unflatten(read.in_tree, shapes)[0]))
+        return made
 
 
 def as_integers(words: Sequence[Any]) -> list[np.ndarray]:
