@@ -468,7 +468,7 @@ def test_the_key_is_private_and_never_in_the_run_folder(make, monkeypatch, tmp_p
     assert stat.S_IMODE(private.parent.stat().st_mode) == 0o700
     with Journal.open(setting.folder) as kept:
         noise = [kept._tag("noise", identity) for identity, _ in kept._begun]
-        secret = [kept._key, kept.secret, kept._records, *noise, *(identity for identity, _ in kept._begun)]
+        secret = [kept._key, kept._secret, kept._records, *noise, *(identity for identity, _ in kept._begun)]
         assert repr(kept) == f"Journal({str(setting.folder)!r})"
     assert len(set(secret)) == len(secret) == 7
     published = b"".join(file.read_bytes() for file in setting.folder.rglob("*") if file.is_file())

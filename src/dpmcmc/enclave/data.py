@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from textwrap import wrap
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -33,6 +34,9 @@ from dpmcmc.schema import Schema
 if TYPE_CHECKING:
     from dpmcmc.accounting.certificate import Certificate
     from dpmcmc.accounting.ledger import DatasetAccount
+
+_STANDING = Lock()
+"""Held while the records of a vault are put elsewhere."""
 
 
 class PrivateData(Vault):
@@ -196,17 +200,17 @@ class PrivateData(Vault):
         if type(journal) is not Journal:  # it says what the noise is, and what was spent
             raise InvalidArgument(f"journal is a {type(journal).__name__}; expected a dpmcmc.enclave.Journal, as it is")
         self._check_alone("a run that may be resumed")
-        event, leaves = genuine(event, with_cells=True), self._in_order()
-        journal.recognise(
-            leaves, _stated(self._facts, self.unit), getattr(self._placement, "machines", self._placement.words)
-        )
-        seed = None if self._seed is None else journal.places(self._seed)
-        if seed != self._seed:
-            before = self._facts.places
-            self._stand(leaves, seed)
-            event = _at_places(event, before, self._facts.places)
+        with _STANDING:  # records and their places are read, and change, together
+            event, leaves = genuine(event, with_cells=True), self._in_order()
+            where = getattr(self._placement, "machines", self._placement.words)
+            records = journal.recognise(leaves, _stated(self._facts, self.unit), where)
+            seed = None if self._seed is None else journal.places(self._seed)
+            if seed != self._seed:
+                before = self._facts.places
+                self._stand(leaves, seed)
+                event = _at_places(event, before, self._facts.places)
         reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
-        paid = ResumableRun(event, self._ready, journal, reservation=reservation)
+        paid = ResumableRun(event, self._ready, journal, records, reservation=reservation)
         try:
             yield paid
         except Exception:

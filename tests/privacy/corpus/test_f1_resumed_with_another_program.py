@@ -107,13 +107,13 @@ def test_another_program_is_refused_and_the_same_gives_its_bits_again(name, is_k
 def test_programs_that_share_an_executable_have_identities_of_their_own(ledger, accelerate, tmp_path):
     data = vault(ledger, accelerate=accelerate)
     with Journal.create(tmp_path / "run", {}) as journal:
-        journal.recognise([], "", "")
+        records = journal.recognise([], "", "")
         for name, pair in REMOVED.items():
             programs.SHARED.clear()
             ready = [data._ready(program, (), None) for program in (*pair, pair[0])]
             texts = [one.text() for one in ready]
             assert not accelerate or (len(programs.SHARED) == 1 and len(set(texts)) == 1), f"{name}: there is no attack"
-            one, other, again = (journal.identify(0, at.text(), at.arguments) for at in ready)
+            one, other, again = (journal.identify(0, at.text(), at.arguments, records) for at in ready)
             assert one != other, name
             assert one == again, name
 
@@ -145,9 +145,9 @@ def test_programs_that_are_not_shared_have_identities_of_their_own(ledger, progr
     """All arguments are in the text, those that are not read too: the place of one that is read says which it is."""
     data, at = vault(ledger), jnp.float32(0.5)
     with Journal.create(tmp_path / "run", {}) as journal:
-        journal.recognise([], "", "")
+        records = journal.recognise([], "", "")
         ready = [data._ready(program, (at,), Model(name)) for name in ("diagnosis", "zero", "diagnosis")]
-        one, other, again = (journal.identify(0, each.text(), each.arguments) for each in ready)
+        one, other, again = (journal.identify(0, each.text(), each.arguments, records) for each in ready)
     assert one != other
     assert one == again
 

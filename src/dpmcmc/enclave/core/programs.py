@@ -64,17 +64,15 @@ class Programs:
     records: Slots
     """The shapes of the records, with the devices that they lie on."""
     is_table: Callable[[Any], bool]
+    table: Callable[[Any], Slots]
+    """The slots that a release of some cells reads, or of all, where the records stood when this was made."""
     kept: dict[Any, Prepared] = field(default_factory=dict)
 
     def prepare(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Prepared:
         """Return a program, prepared for public arguments of these shapes; or raise `AuditError`."""
         leaves, structure = jax.tree.flatten(arguments)
         shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-        signature = (
-            structure,
-            tuple((shape.shape, shape.dtype) for shape in shapes),
-            settings(),
-        )
+        signature = structure, tuple((shape.shape, shape.dtype) for shape in shapes), settings()
         identity = (program, model, signature)
         with suppress(TypeError):  # a program that cannot be hashed is traced every time
             if identity in self.kept:

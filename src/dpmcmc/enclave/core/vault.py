@@ -52,7 +52,6 @@ class Vault:
 
     __slots__ = (
         "__weakref__",
-        "_cells",
         "_dataset",
         "_facts",
         "_is_given",
@@ -149,29 +148,17 @@ class Vault:
             self._slots = self._placement.place(Slots(rows, occupied, np.int32(1)))
         else:
             self._slots = self._placement.slots  # of one chunk, and their shapes alone
-        self._cells: dict[Cells, Slots] = {}
         may_move = self._placement.stepwise is not None and seed is not None and not self._rows_keep_place
         may_move = may_move or self._placement.num_processes > 1  # a process has but some of the slots to take cells of
         self._facts, is_given = replace(self._facts, places=None if may_move else id_of(seed)), self._is_given
-        slots, cells = self._slots, self._cells
+        facts, place, slots, cells = self._facts, self._placement, self._slots, dict[Cells, Slots]()
 
         def is_table(leaf: Any) -> bool:
             held = jax.tree.leaves([(one.rows, one.occupied) for one in (slots, *cells.values())])
             return isinstance(leaf, Vault) or is_given(leaf) or lies_in(leaf, held)
 
-        self._shown, shapes = self._facts.shown, self._placement.shapes(self._slots)
-        self._programs = Programs(self._facts, self._shown, self._placement, shapes, is_table)
-
-    def _table(self, cells: Cells | None) -> Slots:
-        """Return the slots that a release of cells reads; those of the last cells are kept."""
-        if cells is None or self._placement.stepwise is not None:
-            return self._slots
-        if cells not in self._cells:
-            while self._cells and sum(one.length for one in self._cells.values()) > self._slots.length // 2:
-                del self._cells[next(iter(self._cells))]
-            made = slots_of(self._facts, cells, self._slots, self._placement.num_devices)
-            self._cells[cells] = self._placement.place(made)
-        return self._cells[cells]
+        self._shown, table = facts.shown, partial(_table, facts, place, slots, cells)
+        self._programs = Programs(facts, self._shown, place, place.shapes(slots), is_table, table)
 
     def _in_order(self) -> list[Any]:
         """Return the records in the order in which they came; of those that are streamed, what they are known by."""
@@ -235,14 +222,15 @@ class Vault:
     @jax.transfer_guard("allow")
     def _ready(self, program: Program, arguments: tuple[Any, ...], model: LogDensity | None) -> Ready:
         """Audit a program; return its price, and what compiles it and executes it under a key once that is paid."""
-        handed = public(arguments, self._programs.is_table)
-        prepared, place = self._programs.prepare(program, handed, model), self._placement
+        programs, place = self._programs, self._placement  # once: records may stand anew before this is executed
+        handed = public(arguments, programs.is_table)
+        prepared = programs.prepare(program, handed, model)
         asked = prepared.audit.cells
-        read = prepared.select(tuple(numbered(self._slots, table) for table in range(len(asked))))
+        read = prepared.select(tuple(numbered(programs.table(None), table) for table in range(len(asked))))
 
         def execute(compiled: Any, key: jax.Array) -> Any:
             with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
-                tables = prepared.select(tuple(self._table(cells) for cells in asked))
+                tables = prepared.select(tuple(map(programs.table, asked)))
                 tables = tuple(replace(slots, numbers=place.public(slots.numbers)) for slots in tables)
                 results = compiled(tables, *place.public([key, *prepared.constants, *jax.tree.leaves(handed)]))
                 return place.result(jax.block_until_ready(results))
@@ -255,6 +243,18 @@ class Vault:
             paths=lambda: (*prepared.audit.paths, *place.paths),
             compile=lambda: partial(execute, prepared.compile()),
         )
+
+
+def _table(facts: Facts, place: Placement, slots: Slots, kept: dict[Cells, Slots], cells: Cells | None) -> Slots:
+    """Return the slots that a release of cells reads, of records as they stand; those of the last cells are kept."""
+    if cells is None or place.stepwise is not None:
+        return slots
+    found = kept.get(cells)
+    if found is None:
+        while kept and sum(one.length for one in [*kept.values()]) > slots.length // 2:
+            kept.pop(next(iter([*kept])), None)
+        found = kept[cells] = place.place(slots_of(facts, cells, slots, place.num_devices))
+    return found
 
 
 def _admitted(records: Any, bounds: Mapping[str, Any] | None) -> tuple[list[Any], Any, Any, Any]:

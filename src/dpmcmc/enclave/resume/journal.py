@@ -102,7 +102,7 @@ class Journal:
         return f"Journal({str(self.folder)!r})"
 
     @property
-    def secret(self) -> bytes:
+    def _secret(self) -> bytes:
         """What it takes to settle the run for less than was reserved. It is there before the run is charged."""
         return self._tag("settle")
 
@@ -116,14 +116,17 @@ class Journal:
         """What all programs that were begun release."""
         return genuine(compose([event for _, event in self._begun]), with_cells=True)  # an object of its own
 
-    def recognise(self, leaves: Sequence[jax.Array], stated: str, placement: str) -> None:
-        """Make sure that records, what is stated of them, and machine are those with which the run was begun."""
+    def recognise(self, leaves: Sequence[jax.Array], stated: str, placement: str) -> bytes:
+        """Make sure that records, what is stated of them, and machine are those with which the run was begun.
+
+        Return what tells these records from others; a secret.
+        """
         here = {**machine(), "placement": placement}
         tag = self._tag("records", stated.encode(), *_written(leaves))
         if not self._begun:
             self._connection.execute("UPDATE run SET machine = ?, records = ?", (json.dumps(here), tag))
             self._machine, self._records = json.dumps(here), tag
-            return
+            return tag
         before: dict[str, str] = json.loads(self._machine)
         changed = [name for name in here if here[name] != before.get(name)]
         if changed:
@@ -137,6 +140,7 @@ class Journal:
                 f"{str(self.folder)!r} was begun with other records, and the same noise on two tables would show how "
                 "they differ; resume it with the table as it was, or make a new run, which is charged"
             )
+        return tag
 
     def places(self, own: bytes) -> bytes:
         """Return the seed of places of the records that were recognised: of the first ones, what their vault has.
@@ -150,13 +154,21 @@ class Journal:
         is_same = hmac.compare_digest(self._places[:_TAG_BYTES], whose)
         return self._places[_TAG_BYTES:] if is_same else self._tag("places", self._records)
 
-    def identify(self, place: int, text: str, arguments: Any) -> bytes:
-        """Return what tells a program, its arguments, the records and the machine from any other; a secret."""
+    def identify(self, place: int, text: str, arguments: Any, records: bytes) -> bytes:
+        """Return what tells a program, its arguments, the records and the machine from any other; a secret.
+
+        The records are those that the program will read: as `recognise` told them from others.
+        """
+        if not hmac.compare_digest(records, self._records):
+            raise ResumeRefused(
+                f"{str(self.folder)!r} was taken up with other records meanwhile, and the same noise on two tables "
+                "would show how they differ; a run is taken up with one table at a time"
+            )
         if getattr(jax.config, "jax_use_simplified_jaxpr_constants", False):  # its constants would not be in its text
             raise InvalidArgument("jax_use_simplified_jaxpr_constants=True must be off in runs that may be resumed")
         leaves, structure = jax.tree.flatten(arguments)
         described = (str(place), text, str(structure), self._machine)
-        return self._tag("program", *(part.encode() for part in described), self._records, *_written(leaves))
+        return self._tag("program", *(part.encode() for part in described), records, *_written(leaves))
 
     def begin(self, place: int, identity: bytes, event: Event) -> bytes:
         """Note that a program is executed, before it is, for good; return the key of its noise."""
@@ -269,13 +281,14 @@ def reservation_of(
 ) -> Reservation:
     """Return the standing charge of a run, or make it if the run was stopped before it was charged."""
     reservation: Any = None
+    secret = journal._secret  # pyright: ignore[reportPrivateUsage]
     try:
-        reservation = payer.reservation(journal.run, secret=journal.secret)
+        reservation = payer.reservation(journal.run, secret=secret)
     except UnknownRun:
         if journal.num_begun:  # it was charged, or it could not have begun
             raise
     if reservation is None:
-        terms = {"what": what, "adjacency": adjacency, "run": journal.run, "secret": journal.secret}
+        terms = {"what": what, "adjacency": adjacency, "run": journal.run, "secret": secret}
         return _reserve(journal, lambda: payer.reserve(dataset, event, **terms))
     if reservation.adjacency is not adjacency:
         raise ResumeRefused(

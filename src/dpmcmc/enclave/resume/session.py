@@ -14,13 +14,19 @@ from dpmcmc.enclave.resume.journal import Journal
 class ResumableRun(Session):
     """Executes audited programs, each once: one that was executed before the run was resumed gives its result again."""
 
-    __slots__ = ("_journal",)
+    __slots__ = ("_journal", "_records")
 
     def __init__(
-        self, reserved: Event, ready: Callable[..., Ready], journal: Journal, *, reservation: Reservation
+        self,
+        reserved: Event,
+        ready: Callable[..., Ready],
+        journal: Journal,
+        records: bytes,
+        *,
+        reservation: Reservation,
     ) -> None:
         super().__init__(reserved, ready, reservation=reservation)
-        self._journal = journal
+        self._journal, self._records = journal, records
 
     @property
     def spent(self) -> Event:
@@ -31,7 +37,7 @@ class ResumableRun(Session):
     def _execute(self, ready: Ready) -> list[Any]:
         """Return the one result that the program at this place of the run can have: as it is kept, or made again."""
         journal = self._journal
-        identity = journal.identify(self.count, ready.text(), ready.arguments)
+        identity = journal.identify(self.count, ready.text(), ready.arguments, self._records)
         results = journal.kept(self.count, identity)
         if results is not None:
             self._take(ready.event)
