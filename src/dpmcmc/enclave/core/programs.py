@@ -137,7 +137,8 @@ def _compiler(lower: Callable[[], Any], audited: Audit) -> Compiler:
     def compile_once() -> Any:
         lowered = lower_once()
         held.append(settings())
-        compiled = compile_program(lowered, check_compiled if audited.is_gated else None, held)
+        check = check_compiled if audited.is_gated else None
+        compiled = unchanged(partial(compile_program, lowered, check, held))
         if audited.is_gated:
             check_compiled(compiled.as_text())
         return compiled

@@ -79,10 +79,10 @@ class Session:
 
         Before that the ledger is read once: if it cannot be, or if somebody has settled the run, nothing is executed.
         """
-        if os.getpid() != self._process:
-            raise not_this_process()
         ready = self._ready(program, arguments, model)
         with self._lock:
+            if os.getpid() != self._process:  # asked here, for a program may copy the process while it is traced
+                raise not_this_process()
             if self._closed or not contains(self._left, ready.event):
                 raise not_reserved()
             check_standing(self._reservation)
