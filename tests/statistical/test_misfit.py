@@ -57,10 +57,13 @@ def test_a_missing_square_is_seen_by_other_weights(seed) -> None:
 
 
 def test_other_weights_agree_where_the_model_holds() -> None:
-    """The negative control: by its rate, one in 10,000 runs is told that the model does not hold."""
+    """The negative control: by its rate, at most one in 50 of four runs is told that the model does not hold.
+
+    The seeds are fixed, so that it is the same every time.
+    """
     for seed in range(4):
         _, drawn = fit(HOLDS, seed)
-        assert drawn.settings["pilot"]["other_weights"] > 1e-4
+        assert drawn.settings["pilot"]["other_weights"] > 5e-3
         assert not any(ELSEWHERE in reason for reason in drawn.quality.reasons)
 
 

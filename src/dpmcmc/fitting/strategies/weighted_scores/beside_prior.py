@@ -10,12 +10,13 @@ from dpmcmc.fitting.strategies.weighted_scores.grades import MARKED, NOT_SEEN
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
-FAR_OUT, HARDLY_NARROWER = 2.0, 1 / 3
-"""Standard deviations of the prior beyond which a mean is far out, and of which a posterior is hardly narrower."""
+PULLED, HARDLY_NARROWER = 0.5, 0.5
+"""By how many of its own standard deviations the prior pulls a mean, and how many of the prior's a posterior's are, for
+the prior to decide about it."""
 
 
 def decided_by_prior(regression: Regression, vectors: Floats) -> list[str]:
-    """Return the coefficients whose posterior is far out in the prior, or hardly narrower than it."""
+    """Return the coefficients that the prior pulls, their posterior being far out in it, or hardly narrower than it."""
     found: list[str] = []
     for row, (name, prior) in enumerate(
         zip(regression.model.coordinates.names, regression.model.coordinates.coefficients.priors, strict=True)
@@ -23,8 +24,9 @@ def decided_by_prior(regression: Regression, vectors: Floats) -> list[str]:
         low, middle, high = (prior.quantile(probability) for probability in (0.16, 0.5, 0.84))
         own = vectors[:, row * regression.num_outputs : (row + 1) * regression.num_outputs]
         width = (high - low) / 2
-        is_far = np.abs(own.mean(axis=0) - middle) > FAR_OUT * width
-        is_decided = is_far | (own.std(axis=0) > HARDLY_NARROWER * width)
+        narrower = own.std(axis=0) / width
+        is_pulled = np.abs(own.mean(axis=0) - middle) / width * narrower > PULLED
+        is_decided = is_pulled | (narrower > HARDLY_NARROWER)
         labels = regression.model.coordinates.labels(name)
         found += [label for label, is_its in zip(labels, is_decided, strict=True) if is_its]
     return found

@@ -23,12 +23,16 @@ RADII = 1.1 ** np.arange(-10.0, 45.0)
 SPREAD = 0.35
 """How much the logarithms of the lengths of scores vary, usually."""
 
+SPREADS, UNUSUAL_SPREAD = 0.2 * 1.15 ** np.arange(14.0), 0.5
+LOG_MIDDLES, UNUSUAL_MIDDLE = np.linspace(-1.0, 2.0, 31), 1.0
+"""Spreads and middles of the logarithms of lengths to choose from, in usual ones, and how unusual others are."""
+
 ALIKE = 0.05
 """Variances that differ by so much of the noise's are alike."""
 
-MISFIT = 0.02
-"""How far the mean score of the records that are given less weight is off zero, in its standard deviations: no model
-holds exactly. It keeps weights from deciding where the budget would allow to have none."""
+MISFIT = 0.1
+"""How far the mean of what is cut from scores, or given less weight, is off zero, in its standard deviations: no model
+holds exactly. It keeps cuts and weights from deciding where the budget would allow to have none."""
 
 MISFIT_OF_STATED = 0.3
 """The same where rows state weights: these are there since what rows say depends on them."""
@@ -124,6 +128,8 @@ def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> B
     if steps.moments.stated.are_uneven:
         in_all = steps.moments.stated.held(LENGTHS / regression.scores.usual_length, SPREAD) * held.sum()
         held = np.where(held > 0, held, np.minimum(in_all, least / weights))
+    else:
+        held = np.where(held > 0, held, smooth_lengths(regression.scores, release, middles / steps.unit, weights))
     held = held / held.sum() if held.sum() > 0 else usual_lengths(regression.scores, middles / steps.unit)
     linear = release.point[: regression.num_linear].reshape(regression.num_columns, -1)
     return least_variance(
@@ -137,6 +143,37 @@ def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> B
         found,
         MISFIT_OF_STATED if steps.moments.stated.are_uneven else MISFIT,
     )
+
+
+def _kept(scores: Scores, predictors: Floats, shapes: Floats, bound: float) -> Floats:
+    """Return what a cut leaves of what a usual record tells of its predictors and of the shapes."""
+    law = scores.under_model(predictors, shapes, bound)
+    kept = np.diag(law.slope) / np.maximum(np.diag(law.information), 1e-30)
+    outputs = len(kept) - scores.num_shapes
+    return np.array([kept[:outputs].mean(), kept[outputs:].mean() if scores.num_shapes else 1.0])
+
+
+def smooth_lengths(scores: Scores, release: Release, lengths: Floats, weights: Floats) -> Floats:
+    """Return about how much of the information is in records with scores so long: a lognormal law of them.
+
+    Bins that do not stand out of their noise one by one tell together how far the lengths reach.
+
+    Args:
+        scores: of the family.
+        release: with the score histogram.
+        lengths: of the bins, in usual ones.
+        weights: of records with scores so long, in the histogram.
+    """
+    logs, sd = np.log(lengths / scores.usual_length), max(release.lengths_sd, 1e-12)
+    middles, spreads = (each.ravel() for each in np.meshgrid(LOG_MIDDLES, SPREADS))
+    held = np.exp(-0.5 * ((logs - middles[:, None]) / spreads[:, None]) ** 2)
+    held = held / held.sum(axis=1, keepdims=True)
+    expected = held * weights
+    times = np.maximum(expected @ release.lengths, 0.0) / np.sum(expected**2, axis=1)
+    misses = np.sum(((release.lengths - times[:, None] * expected) / sd) ** 2, axis=1)
+    unusual = (np.log(spreads / SPREAD) / UNUSUAL_SPREAD) ** 2 + (middles / UNUSUAL_MIDDLE) ** 2
+    best = int(np.argmin(misses + unusual))
+    return times[best] * held[best]
 
 
 def usual_lengths(scores: Scores, lengths: Floats) -> Floats:
@@ -185,7 +222,8 @@ def least_variance(
         of_noise = (noise * radii / slopes) ** 2
         total = of_records + of_noise
         bias = Bias(0.0, 0.0) if found is None else found.bias(scores, bound, num_linear)
-        misfit = dimension * (off_zero * (1 - weights @ held) / unit) ** 2
+        lost = 1 - weights @ held[:, None] * _kept(scores, predictors, shapes, bound)
+        misfit = (off_zero / unit) ** 2 * (lost[:, 0] ** 2 + (dimension > num_linear) * lost[:, 1] ** 2) / dimension
         loss = total * fisher + misfit + bias.mean_square(num_linear, dimension)
         alike = loss.min() + ALIKE * fisher * of_noise[np.argmin(loss)]
         best = int(np.flatnonzero(loss <= alike)[-1])  # where it is flat, the slope is best seen far out

@@ -20,11 +20,11 @@ REFINEMENTS = 2
 """How many steps other rows take after those of a pilot."""
 
 HISTOGRAM_SHARES = (0.01, 0.02)
-PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE = 0.18, 0.73, 0.06
-"""What of the budget, in mean privacy loss, goes into histograms, into the pilot, into the last releases, and into
-the two looks at residuals, which the last releases have where there are none."""
+PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE, OTHER_SHARE = 0.18, 0.68, 0.06, 0.05
+"""What of the budget, in mean privacy loss, goes into histograms, into the pilot, into the last releases, into the two
+looks at residuals, which the last releases have where there are none, and into scores with other bounds at the end."""
 
-PILOT_SLOPE, FINAL_SLOPE, MOST_SLOPE = 0.55, 0.15, 0.5
+PILOT_SLOPE, FINAL_SLOPE, OTHER_SLOPE, MOST_SLOPE = 0.55, 0.15, 0.1, 0.5
 """What of a release's share its slope has: more where there are few records, up to the last."""
 
 SEEN_SLOPE = 0.25
@@ -40,7 +40,8 @@ UNSEEN = 9.9
 def every_time(has_residuals: bool) -> Schedule:
     """Return the schedule of a fit that asks all rows every time."""
     look, final = (RESIDUALS_SHARE / 2, FINAL_SHARE) if has_residuals else (0.0, FINAL_SHARE + RESIDUALS_SHARE)
-    return Schedule(Shares(HISTOGRAM_SHARES, PILOT_SHARE, PILOT_STEPS, 0.0, final, LAST, look, FINAL_SLOPE))
+    shares = Shares(HISTOGRAM_SHARES, PILOT_SHARE, PILOT_STEPS, 0.0, final, LAST, look, OTHER_SHARE, FINAL_SLOPE)
+    return Schedule(shares)
 
 
 Variance = Callable[[float, float], float]
@@ -49,7 +50,10 @@ usual length of a score."""
 
 
 def usual_variance(regression: Regression, noise: float, unit: float) -> float:
-    """Return the variance of an estimate of a regression from usual records, in units of the smallest."""
+    """Return the variance of an estimate of a regression from usual records, in units of the smallest, at best.
+
+    That is with the bounds that are best where the model holds.
+    """
     scores = regression.scores
     middles = np.append(LENGTHS, LENGTHS[-1] * RATIO) / np.sqrt(RATIO)
     return least_variance(
@@ -60,6 +64,7 @@ def usual_variance(regression: Regression, noise: float, unit: float) -> float:
         noise,
         unit,
         (regression.num_linear, regression.dimension),
+        off_zero=0.0,
     ).variance
 
 
@@ -92,6 +97,11 @@ class Split:
     def final(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the last releases' scores and slopes."""
         return self._shares(budget, size, self.schedule.shares.final, self.schedule.shares.slope, 1)
+
+    @property
+    def other(self) -> tuple[float, float]:
+        """The shares of scores with other bounds at the end, and of their slopes, which are known by then."""
+        return (1 - OTHER_SLOPE) * self.schedule.shares.other, OTHER_SLOPE * self.schedule.shares.other
 
     def _shares(self, budget: Budget, size: float, whole: float, slope: float, times: int) -> tuple[float, float]:
         """Return the shares of scores and slopes: the latter's as large as lets them be seen, if that can be."""

@@ -25,8 +25,8 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 WAY = 0.18
 """What of the budget leads the way, of each of the two sets of blocks."""
 
-LOOK = 0.02
-"""What of that each look at residuals takes."""
+LOOK, OTHER = 0.02, 0.03
+"""What of that each look at residuals takes, and scores with other bounds at the end."""
 
 MOST_FINAL = 2
 """How many last releases there are if all rows may be read more often than once."""
@@ -81,7 +81,8 @@ def of_blocks(split: Split, budget: Budget, size: int, seed: int, num_final: int
 def _with(split: Split, num_final: int, slope: float, pilot: Rows, refinement: Rows) -> Split:
     look = LOOK if split.has_residuals else 0.0
     steps = WAY - sum(HISTOGRAM_SHARES)
-    shares = Shares(HISTOGRAM_SHARES, steps, PILOT_STEPS - 1, WAY - 2 * look, 1 - WAY, num_final, look, slope)
+    rest = WAY - 2 * look - OTHER
+    shares = Shares(HISTOGRAM_SHARES, steps, PILOT_STEPS - 1, rest, 1 - WAY, num_final, look, OTHER, slope)
     return replace(split, blocks=Schedule(shares, pilot, refinement))
 
 

@@ -69,6 +69,11 @@ class Questions:
         return self._scores(self.final_shares, self.schedule.shares.num_final)
 
     @cached_property
+    def other(self) -> ScoreAndSlope:
+        """What is asked at the end with other bounds: where the model holds, its root is the same."""
+        return self._scores(self.split.other, 1)
+
+    @cached_property
     def residuals(self) -> Residuals | None:
         """The check of the residuals, where there can be any that are far out."""
         if not self.split.has_residuals:
@@ -103,6 +108,7 @@ class Questions:
         total += price(self.final, asked) * shares.num_final
         if schedule.has_blocks:
             total += price(schedule.refinement.of(self.refinement), asked) * REFINEMENTS
+        total += price(schedule.refinement.of(self.other), asked)
         if self.residuals is None:
             return total
         return total + price(schedule.refinement.of(self.residuals), self._point) * 2

@@ -18,11 +18,17 @@ def release_of(release: Release, times: float) -> Release:
     root = float(np.sqrt(times))  # line 3
     return replace(
         release,
-        whitening=Whitening(release.whitening.factor / root, release.whitening.inverse * root),
+        whitening=whitening_of(release.whitening, times),
         radius=release.radius / root,
         score=release.score * root,
         score_variance=release.score_variance * times,
     )
+
+
+def whitening_of(whitening: Whitening, times: float) -> Whitening:
+    """Return coordinates in which so many times as many records are round."""
+    root = float(np.sqrt(times))
+    return Whitening(whitening.factor / root, whitening.inverse * root)
 
 
 def moments_of(moments: Moments, times: float) -> Moments:

@@ -64,6 +64,8 @@ class Shares:
     num_final: int
     look: float
     """Each of the two looks at residuals."""
+    other: float
+    """Scores with other bounds, at the end."""
     slope: float
     """What of the last releases' share their slope has, at least."""
 
@@ -76,7 +78,7 @@ class Schedule:
     pilot: Rows = EVERY_ROW
     """Of histograms and pilot."""
     refinement: Rows = EVERY_ROW
-    """Of the steps after it and of the looks at residuals."""
+    """Of the steps after it, of the looks at residuals and of scores with other bounds."""
 
     @property
     def has_blocks(self) -> bool:
@@ -87,7 +89,7 @@ class Schedule:
     def reads(self) -> float:
         """How many times the rows are read, those of blocks more often than the others: the mean over all."""
         pilot = 1 + self.shares.num_steps
-        refinement = 2 * self.has_blocks + 2 * (self.shares.look > 0)
+        refinement = 2 * self.has_blocks + 2 * (self.shares.look > 0) + 1
         return pilot * self.pilot.share + refinement * self.refinement.share + self.shares.num_final
 
     def words(self, num_rows: int) -> str:

@@ -25,6 +25,7 @@ from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
+from dpmcmc.fitting.strategies.weighted_scores.other_root import other_root
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
@@ -179,7 +180,8 @@ class WeightedScores:
             raise ValueError("draws are not finite")
         last_look = self._excess(paid, moments, drawn.vectors.mean(axis=0))  # line 6
         fits = min(1.0, 2 * min(p_value_of_looks(*last_look, look[0]), p_value_of_patterns(*last_look, look[0])))
-        weights = verdict.other_weights(joined, before, bounds, moments.worth, times - 1)
+        other = self._other(paid, moments, drawn.vectors.mean(axis=0), joined.release, last)
+        weights = other_root(joined, [*before, other], bounds, moments.worth, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
         bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
@@ -253,6 +255,17 @@ class WeightedScores:
                 trusted = steps.trusted(move)
                 point, arrived = point + trusted, bool(np.allclose(move, trusted))
         return releases, arrived
+
+    def _other(self, paid: Session, moments: Moments, point: Floats, result: Release, last: Release) -> Release:
+        """Return scores at the result with the bounds of the pilot, as if of all rows."""
+        rows = self.split.schedule.refinement
+        few = rescaled.moments_of(moments, rows.share)
+        program = rows.of(self.questions.other)
+        steps = Steps(self.regression, few, lambda asked: paid.run(program, asked), self.split.other)
+        whitening = rescaled.whitening_of(result.whitening, rows.share)
+        release = steps.release(point, whitening, PILOT_BOUND, steps.radius, 2 * steps.unit**2)
+        release = steps.pooled(release, rescaled.release_of(last, rows.share))
+        return rescaled.release_of(release, 1 / rows.share)
 
     def _excess(self, paid: Session, moments: Moments, point: Floats) -> tuple[Floats, float, float, Floats]:
         """Return the excess of residuals by bins, the sd of its noise, the number of records and what is expected.

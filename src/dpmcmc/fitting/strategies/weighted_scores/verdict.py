@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
 from dpmcmc.fitting.in_words import in_words
 from dpmcmc.fitting.strategies.weighted_scores.arrival import Moved
-from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds
+from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias
 from dpmcmc.fitting.strategies.weighted_scores.draws import RARE, Joined
 from dpmcmc.fitting.strategies.weighted_scores.grades import (
     MARKED,
@@ -22,15 +21,11 @@ from dpmcmc.fitting.strategies.weighted_scores.grades import (
     of_group,
 )
 from dpmcmc.fitting.strategies.weighted_scores.grades import error as number_error
-from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 TOO_WIDE = 6.0
 """The predicted error up to which a wide result is fair, if all else is in order: its intervals hold as stated."""
-
-LEAST_LOST = 0.05
-"""The least variance that other weights are taken to add."""
 
 CLAMPED = "Responses that lie at their bounds move it."
 """How parameters are marked where responses were clamped."""
@@ -50,8 +45,9 @@ FEW = 0.05
 """The effective share of the proposals below which draws are not to be relied on."""
 
 
-ELSEWHERE = 1e-4
-"""How rarely scores with other weights, which have the same root if the model holds, are told to have another one."""
+ELSEWHERE = 5e-3
+"""How rarely scores with other bounds, which have the same root if the model holds, are told to have another one; they
+and the residuals together, too."""
 
 
 class Checks(NamedTuple):
@@ -62,7 +58,7 @@ class Checks(NamedTuple):
     fits: float
     """How probable residuals like these are under the model."""
     weights: float = 1.0
-    """How probable it is that scores with other weights lead as far elsewhere under the model."""
+    """How probable it is that scores with other bounds lead as far elsewhere under the model."""
     bias: Bias = Bias(0.0, 0.0)
     """How far residuals that the model does not expect move the estimate from that of the likelihood."""
     unseen: float = 0.0
@@ -72,36 +68,17 @@ class Checks(NamedTuple):
     few: Sequence[str] = ()
     """Coefficients of curves of which few rows may tell much more than they can."""
 
+    @property
+    def hold(self) -> bool:
+        """Whether the model holds, as far as residuals and scores with other bounds show, each and together."""
+        both = max(self.fits * self.weights, 1e-300)
+        together = both * (1 - np.log(both))  # of two numbers between zero and one how rarely the product is less
+        return bool(self.fits >= MISFIT and self.weights >= ELSEWHERE and together >= ELSEWHERE)
 
-def other_weights(joined: Joined, before: Sequence[Release], bounds: Bounds, size: float, others: float = 0.0) -> float:
-    """Return how probable it is under the model that scores with the pilot's weights lead as far from the result.
-
-    If the model holds, both have the same root but for noise and for what the pilot's weights lose.
-
-    Args:
-        joined: the last releases.
-        before: the last releases of the pilot.
-        bounds: with which the last releases were asked.
-        size: the number of records.
-        others: how many records of the last releases there are for one of the pilot's that it did not ask.
-    """
-    last, dimension = joined.release, joined.release.dimension
-    if any(np.linalg.eigvalsh(one.slope)[0] <= 2 * one.noise_level for one in (*before, last)):
-        return 1.0
-    gain = np.linalg.inv(last.slope)
-    root = last.point + last.whitening.factor @ gain @ last.score
-    exact = np.linalg.inv(last.full_information(bounds.inefficiency))
-    lost = max(bounds.pilot_inefficiency - bounds.inefficiency, 0.0) + LEAST_LOST
-    covariance = (2 * lost + others * bounds.pilot_inefficiency) * exact + last.score_variance * gain @ gain.T
-    apart = np.zeros(dimension)
-    for one in before:
-        gain = last.whitening.inverse @ one.whitening.factor @ np.linalg.inv(one.slope)
-        move = one.whitening.inverse @ (root - one.point)
-        apart += gain @ (one.score - one.slope @ move) / len(before)
-        bent = float(move @ move) ** 2 / size  # answers are linear up to about the square of a move
-        noise = one.score_variance + one.slope_sd**2 * float(move @ move)
-        covariance += (noise * gain @ gain.T + bent * np.eye(dimension)) / len(before) ** 2
-    return float(special.chdtrc(dimension, max(apart @ np.linalg.solve(covariance, apart), 0.0)))
+    @property
+    def are_residuals(self) -> bool:
+        """Whether it is the residuals by which it is seen that the model does not hold."""
+        return not self.hold and bool(self.fits < MISFIT or (self.weights >= ELSEWHERE and self.fits < self.weights))
 
 
 def judge(
@@ -146,11 +123,11 @@ def judge(
         *_of_steps(joined, moved.has_arrived(checks.arrived, is_of_prior), share_kept),
         *_of_noise(error, errors, too_wide),
         *_of_model(checks, error),
-        *_of_targets(grades),
+        *_of_targets(grades if checks.hold else {}),
         *_of_few_rows(few),
         *_of_prior(decided),
     ]
-    if not (checks.fits >= MISFIT and checks.weights >= ELSEWHERE):
+    if not checks.hold:
         grades = {name: grade if grade.reasons else _also(grade, MISFITTING) for name, grade in grades.items()}
     if checks.clamped:
         grades = {name: _also(grade, CLAMPED) for name, grade in grades.items()}
@@ -215,25 +192,25 @@ def _of_model(checks: Checks, error: float) -> Iterator[Finding]:
             f"About {in_words(checks.clamped)} responses lie at a bound that is stated for them: what they were beyond "
             "it is lost, and the model does not hold for what was put in its place. State wider bounds.",
         )
-    if checks.unseen and FAIR_ERROR < error < np.inf and checks.fits >= MISFIT:
+    if checks.unseen and FAIR_ERROR < error < np.inf and checks.hold:
         yield (
             "good",
             f"Fewer than about {in_words(checks.unseen)} residuals that are far out would not be seen at this budget: "
             "with some of them scores that bound what one record can do estimate something else than the likelihood "
             "would.",
         )
-    if not checks.fits >= MISFIT:
+    if checks.are_residuals:
         yield (
             "fair",
             "The residuals do not have the distribution of the model, they have heavier tails or more zeros, say: "
             "scores that bound what one record can do then estimate something else than the likelihood would.",
         )
-    elif not checks.weights >= ELSEWHERE:
+    elif not checks.hold:
         yield (
             "fair",
-            "The model does not hold for all records alike: scores that give less weight to records with "
-            "unusual predictors lead elsewhere than the noise explains. A term may be missing, a square or an "
-            "interaction, say.",
+            "The model does not hold for all records alike: scores with tighter bounds, which count records with "
+            "unusual predictors or large residuals for less, lead elsewhere than the noise explains. A term may be "
+            "missing, a square or an interaction, say, or the spread of the residuals may change with a predictor.",
         )
 
 
@@ -260,8 +237,9 @@ def _of_prior(decided: Sequence[str]) -> Iterator[Finding]:
     if decided:
         yield (
             "fair",
-            f"The prior decides about {', '.join(decided)}: the data are far out in it, or tell little more than it "
-            "does. It is stated for half the range of the bounds; state narrower bounds, or a wider prior.",
+            f"The prior decides about {', '.join(decided)}: it moves the mean by more than half a standard deviation, "
+            "or is hardly wider than the posterior. A prior that is not stated is that of half the range of a column: "
+            "state wider priors, or narrower bounds where a column has wider ones than it needs.",
         )
 
 
@@ -276,6 +254,6 @@ def _is_nowhere(grades: Mapping[str, Grade]) -> bool:
 
 def _bias(checks: Checks, is_of_shape: bool) -> float:
     """Return how far off a number is, in standard deviations of the posterior: far if it is a shape that misfits."""
-    if is_of_shape and not checks.fits >= MISFIT:
+    if is_of_shape and checks.are_residuals:
         return float("inf")
     return checks.bias.shape if is_of_shape else checks.bias.linear

@@ -1,0 +1,69 @@
+"""Do scores with other bounds have the same root? Where the model holds they do, whatever the bounds.
+
+At the result scores are asked once more, cut and weighted as in the pilot: such short ones have little noise. Where a
+term is missing, or where the spread or the skewness of the residuals changes with the predictors, the two roots are
+apart, and so is that of the likelihood, beyond the result.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import special
+
+from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds
+from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+
+SEEN = 2.0
+"""Directions are looked at in which the slope of the result is above so many noise levels."""
+
+LEAST_LOST = 0.05
+"""The least variance that other bounds are taken to add, beside that of a posterior without privacy."""
+
+
+def other_root(joined: Joined, others: Sequence[Release], bounds: Bounds, size: float, unasked: float = 0.0) -> float:
+    """Return how probable it is under the model that the root of other scores is as far from that of the result.
+
+    Args:
+        joined: the last releases.
+        others: with other bounds: some of the pilot, and the last one, at the result.
+        bounds: of the last releases.
+        size: the number of records.
+        unasked: how many records there are for each of those that were asked with other bounds, beside them.
+    """
+    last = joined.release
+    values, vectors = np.linalg.eigh(last.slope)
+    seen = vectors[:, values > SEEN * last.noise_levels(vectors)]
+    if not seen.shape[1]:
+        return 1.0
+    gain = np.linalg.inv(seen.T @ last.slope @ seen) @ seen.T
+    root = last.point + last.whitening.factor @ seen @ gain @ last.score
+    each = [_apart(seen.T @ last.whitening.inverse, one.floored(), root, size) for one in others]
+    weights = 1 / np.array([np.trace(noise) for _, noise, _ in each])
+    weights = weights / weights.sum()
+    apart = np.sum([weight * one[0] for weight, one in zip(weights, each, strict=True)], axis=0)
+    noise = np.sum([weight**2 * one[1] for weight, one in zip(weights, each, strict=True)], axis=0)
+    exact = np.linalg.inv(seen.T @ last.full_information(bounds.inefficiency) @ seen)
+    lost = _at_least((1 + unasked) * each[-1][2] - (2 - bounds.inefficiency) * exact, LEAST_LOST * exact)
+    covariance = lost + noise + last.score_variance * gain @ gain.T
+    together = special.chdtrc(len(apart), max(float(apart @ np.linalg.solve(covariance, apart)), 0.0))
+    one_by_one = 2 * len(apart) * special.ndtr(-np.max(np.abs(apart) / np.sqrt(np.diag(covariance))))
+    return float(min(1.0, 2 * min(together, one_by_one)))
+
+
+def _apart(inverse: Floats, one: Release, root: Floats, size: float) -> tuple[Floats, Floats, Floats]:
+    """Return how far the root of one release is from another, the variance of its noise, and that of its records.
+
+    Answers are linear up to about the square of a move.
+    """
+    turn, move = inverse @ one.whitening.factor @ np.linalg.inv(one.slope), one.whitening.inverse @ (root - one.point)
+    squared = float(move @ move)
+    noise = (one.score_variance + one.slope_sd**2 * squared) * turn @ turn.T + squared**2 / size * np.eye(len(turn))
+    return turn @ (one.score - one.slope @ move), noise, turn @ one.data_variance(one.slope) @ turn.T
+
+
+def _at_least(matrix: Floats, least: Floats) -> Floats:
+    """Return a matrix that is not smaller than another in any direction."""
+    values, vectors = np.linalg.eigh((matrix - least + (matrix - least).T) / 2)
+    return np.asarray(least + (vectors * np.maximum(values, 0.0)) @ vectors.T, np.float64)
