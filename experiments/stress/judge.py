@@ -30,7 +30,14 @@ result does, and a mark is for nothing."""
 SHOWN = 6
 """Of so many offending parameters it is kept how far they are off and how wide, and whether they are marked."""
 
-MISFIT = ("residuals", "not linear", "did not arrive", "lie at a bound")
+MISFIT = (
+    "residuals do not have",
+    "Residuals that the model",
+    "does not hold",
+    "not linear",
+    "did not arrive",
+    "lie at a bound",
+)
 """What reasons speak of that say that a model does not hold."""
 
 

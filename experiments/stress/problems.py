@@ -257,6 +257,29 @@ def _corner(rng: Generator, columns: dict[str, Any], eta: np.ndarray) -> np.ndar
     return eta
 
 
+def _with_square(rng: Generator, columns: dict[str, Any], eta: np.ndarray) -> np.ndarray:
+    """A square that the formula lacks, of a predictor with rows far out."""
+    old = columns["x0"]
+    columns["x0"] = np.clip(rng.normal(0.0, 0.25, len(eta)), -1, 1)
+    return eta + SLOPES[0] * (columns["x0"] - old) - 2.0 + 8.0 * columns["x0"] ** 2
+
+
+def _grown(rng: Generator, eta: np.ndarray) -> np.ndarray:
+    """Responses like wages: curved in the predictor, skewed, and wider where they are larger."""
+    return 2.0 * np.exp(0.4 * eta + 0.35 * rng.standard_normal(len(eta)))
+
+
+def _contaminated(rng: Generator, eta: np.ndarray) -> np.ndarray:
+    """One error in twelve is twice as wide."""
+    return eta + np.where(rng.random(len(eta)) < 0.08, 2.2, 1.0) * rng.standard_normal(len(eta))
+
+
+def _clustered(rng: Generator, eta: np.ndarray) -> np.ndarray:
+    """Successes in trials that go together."""
+    share = 1 / (1 + np.exp(-eta))
+    return rng.binomial(30, rng.beta(10 * share, 10 * (1 - share)))
+
+
 def _separated(rng: Generator, eta: np.ndarray) -> np.ndarray:
     del rng
     return eta > 0
@@ -337,6 +360,10 @@ PROBLEMS: Mapping[str, Problem] = {
     "gamma bounds x1000": Problem("gamma", response_bounds=(1e-6, 1e6)),
     "weibull bounds x1000": Problem("weibull", constant=3.0, response_bounds=(1e-6, 1e6)),
     "gamma with lognormal tails": Problem("gamma", respond=_lognormal, holds=False),
+    "bernoulli missing square": Problem("bernoulli", alter=_with_square, holds=False),
+    "gaussian missing curve": Problem("gaussian", respond=_grown, response_bounds=(0.0, 40.0), holds=False),
+    "gaussian contaminated": Problem("gaussian", respond=_contaminated, response_bounds=(-15.0, 15.0), holds=False),
+    "binomial clustered": Problem("binomial", trials=30, respond=_clustered, holds=False),
     "beta near one": Problem("beta", constant=2.5, holds=False),  # its bounds clamp one in ten
     "zero_inflated_poisson large": Problem("zero_inflated_poisson", constant=3.0, response_bounds=(0, 500)),
     "zero_inflated_poisson rare": Problem("zero_inflated_poisson", constant=-1.5),

@@ -6,6 +6,7 @@ apart, and so is that of the likelihood, beyond the result.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -22,8 +23,26 @@ LEAST_LOST = 0.05
 """The least variance that other bounds are taken to add, beside that of a posterior without privacy."""
 
 
-def other_root(joined: Joined, others: Sequence[Release], bounds: Bounds, size: float, unasked: float = 0.0) -> float:
-    """Return how probable it is under the model that the root of other scores is as far from that of the result.
+class OtherRoot(NamedTuple):
+    """The root of scores with other bounds beside that of the result."""
+
+    p_value: float
+    """How probable it is under the model that they are as far apart."""
+    apart: Floats
+    """How far apart they are, in the parameters."""
+    covariance: Floats
+    """Of that, were the model to hold."""
+
+    def at_most(self, jacobian: Floats) -> float:
+        """Return how far apart they are in a number that moves so with the parameters, by two deviations at most."""
+        sd = np.sqrt(max(float(np.sum(jacobian @ self.covariance * jacobian)), 0.0))
+        return float(np.abs(np.sum(jacobian * self.apart)) + 2 * sd)
+
+
+def other_root(
+    joined: Joined, others: Sequence[Release], bounds: Bounds, size: float, unasked: float = 0.0
+) -> OtherRoot:
+    """Return how far the root of other scores is from that of the result.
 
     Args:
         joined: the last releases.
@@ -36,7 +55,7 @@ def other_root(joined: Joined, others: Sequence[Release], bounds: Bounds, size: 
     values, vectors = np.linalg.eigh(last.slope)
     seen = vectors[:, values > SEEN * last.noise_levels(vectors)]
     if not seen.shape[1]:
-        return 1.0
+        return OtherRoot(1.0, np.zeros(len(values)), np.zeros((len(values), len(values))))
     gain = np.linalg.inv(seen.T @ last.slope @ seen) @ seen.T
     root = last.point + last.whitening.factor @ seen @ gain @ last.score
     each = [_apart(seen.T @ last.whitening.inverse, one.floored(), root, size) for one in others]
@@ -44,12 +63,16 @@ def other_root(joined: Joined, others: Sequence[Release], bounds: Bounds, size: 
     weights = weights / weights.sum()
     apart = np.sum([weight * one[0] for weight, one in zip(weights, each, strict=True)], axis=0)
     noise = np.sum([weight**2 * one[1] for weight, one in zip(weights, each, strict=True)], axis=0)
-    exact = np.linalg.inv(seen.T @ last.full_information(bounds.inefficiency) @ seen)
+    exact = np.asarray(np.linalg.inv(seen.T @ last.full_information(bounds.inefficiency) @ seen), np.float64)
     lost = _at_least((1 + unasked) * each[-1][2] - (2 - bounds.inefficiency) * exact, LEAST_LOST * exact)
     covariance = lost + noise + last.score_variance * gain @ gain.T
     together = special.chdtrc(len(apart), max(float(apart @ np.linalg.solve(covariance, apart)), 0.0))
-    one_by_one = 2 * len(apart) * special.ndtr(-np.max(np.abs(apart) / np.sqrt(np.diag(covariance))))
-    return float(min(1.0, 2 * min(together, one_by_one)))
+    factor = last.whitening.factor @ seen
+    of_each, variances = factor @ apart, factor @ covariance @ factor.T
+    one_by_one = (
+        2 * len(apart) * special.ndtr(-np.max(np.abs(of_each) / np.sqrt(np.maximum(np.diag(variances), 1e-30))))
+    )
+    return OtherRoot(float(min(1.0, 2 * min(together, one_by_one))), of_each, variances)
 
 
 def _apart(inverse: Floats, one: Release, root: Floats, size: float) -> tuple[Floats, Floats, Floats]:

@@ -181,12 +181,12 @@ class WeightedScores:
         last_look = self._excess(paid, moments, drawn.vectors.mean(axis=0))  # line 6
         fits = min(1.0, 2 * min(p_value_of_looks(*last_look, look[0]), p_value_of_patterns(*last_look, look[0])))
         other = self._other(paid, moments, drawn.vectors.mean(axis=0), joined.release, last)
-        weights = other_root(joined, [*before, other], bounds, moments.worth, times - 1)
+        root = other_root(joined, [*before, other], bounds, moments.worth, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
         bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
         few = hardly_told(self.regression, drawn.vectors)
-        checks = verdict.Checks(arrived, fits, weights, bias, unseen, moments.clamped, few)
+        checks = verdict.Checks(arrived, fits, root, bounds.left, bias, unseen, moments.clamped, few)
         before_it, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
         noise = noise_of_step(before_it, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
@@ -329,7 +329,7 @@ class WeightedScores:
             "disagreement": joined.disagreement,
             "moved": moved.length,
             "fits": checks.fits,
-            "other_weights": checks.weights,
+            "other_bounds": checks.other.p_value,
             "bias": [float(one) for one in bounds.bias],
         }
         shape = self.num_chains, self.num_steps

@@ -14,6 +14,7 @@ from dpmcmc.fitting.strategies.weighted_scores.draws import RARE, Joined
 from dpmcmc.fitting.strategies.weighted_scores.grades import (
     MARKED,
     NOT_SEEN,
+    OFF,
     ROBUST,
     Variances,
     grade,
@@ -21,6 +22,7 @@ from dpmcmc.fitting.strategies.weighted_scores.grades import (
     of_group,
 )
 from dpmcmc.fitting.strategies.weighted_scores.grades import error as number_error
+from dpmcmc.fitting.strategies.weighted_scores.other_root import OtherRoot
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
@@ -36,7 +38,7 @@ FEW_ROWS = "Few rows may tell of it, and count for little: without privacy it ma
 MISFITTING = (
     "The model does not hold for all records: bounded scores may estimate something else than the likelihood would."
 )
-"""How all other parameters are marked where it is seen that the model does not hold."""
+"""How other parameters are marked that bounds may have moved, where it is seen that the model does not hold."""
 
 UNLIKE = 1.5
 """From so many times the usual width on the widest interval is named."""
@@ -57,8 +59,10 @@ class Checks(NamedTuple):
     """Whether the steps before the last were as long as they wanted to be."""
     fits: float
     """How probable residuals like these are under the model."""
-    weights: float = 1.0
-    """How probable it is that scores with other bounds lead as far elsewhere under the model."""
+    other: OtherRoot
+    """How far scores with other bounds lead elsewhere."""
+    left: tuple[float, float]
+    """How much of that the estimate of the likelihood is further away at most, of linear parameters and of shapes."""
     bias: Bias = Bias(0.0, 0.0)
     """How far residuals that the model does not expect move the estimate from that of the likelihood."""
     unseen: float = 0.0
@@ -71,14 +75,16 @@ class Checks(NamedTuple):
     @property
     def hold(self) -> bool:
         """Whether the model holds, as far as residuals and scores with other bounds show, each and together."""
-        both = max(self.fits * self.weights, 1e-300)
+        both = max(self.fits * self.other.p_value, 1e-300)
         together = both * (1 - np.log(both))  # of two numbers between zero and one how rarely the product is less
-        return bool(self.fits >= MISFIT and self.weights >= ELSEWHERE and together >= ELSEWHERE)
+        return bool(self.fits >= MISFIT and self.other.p_value >= ELSEWHERE and together >= ELSEWHERE)
 
     @property
     def are_residuals(self) -> bool:
         """Whether it is the residuals by which it is seen that the model does not hold."""
-        return not self.hold and bool(self.fits < MISFIT or (self.weights >= ELSEWHERE and self.fits < self.weights))
+        return not self.hold and bool(
+            self.fits < MISFIT or (self.other.p_value >= ELSEWHERE and self.fits < self.other.p_value)
+        )
 
 
 def judge(
@@ -128,7 +134,10 @@ def judge(
         *_of_prior(decided),
     ]
     if not checks.hold:
-        grades = {name: grade if grade.reasons else _also(grade, MISFITTING) for name, grade in grades.items()}
+        doubtful = [
+            name for name, value in jacobians.items() if _is_moved(checks, value, spreads.get(name, 0.0), shapes)
+        ]
+        grades |= {name: _also(grades[name], MISFITTING) for name in doubtful if not grades[name].reasons}
     if checks.clamped:
         grades = {name: _also(grade, CLAMPED) for name, grade in grades.items()}
     grades |= {name: _also(grades[name], FEW_ROWS) for name in few}
@@ -241,6 +250,12 @@ def _of_prior(decided: Sequence[str]) -> Iterator[Finding]:
             "or is hardly wider than the posterior. A prior that is not stated is that of half the range of a column: "
             "state wider priors, or narrower bounds where a column has wider ones than it needs.",
         )
+
+
+def _is_moved(checks: Checks, jacobian: Floats, spread: float, shapes: NDArray[np.bool_] | None) -> bool:
+    """Return whether bounds may have moved a number by more than its own standard deviation, as the model fails."""
+    left = checks.left[1 if is_shape(jacobian, shapes) else 0]
+    return not left * checks.other.at_most(jacobian) <= OFF * np.sqrt(spread)
 
 
 def _also(grade: Grade, reason: str) -> Grade:

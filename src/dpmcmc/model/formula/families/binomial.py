@@ -10,7 +10,7 @@ from jax import random
 from jax.nn import log_sigmoid, sigmoid
 from scipy import special
 
-from dpmcmc.model.bounded_scores.base import BoundedScore, Floats, Moments
+from dpmcmc.model.bounded_scores.base import RESIDUALS, BoundedScore, Floats, Moments
 from dpmcmc.model.bounded_scores.law import Law
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.bounded_scores.trials import MOST_TRIALS, TrialsScores
@@ -28,6 +28,31 @@ def log_coefficients(xp: Any, counts: Any, trials: Any) -> Any:
     """Return the logarithms of the binomial coefficients of 0, 1, ... successes."""
     ratios = xp.log(xp.maximum(trials - counts[:-1], 0.5) / counts[1:])
     return np.tri(len(counts), len(counts) - 1, -1) @ ratios
+
+
+LEAST_VARIANCE = 20.0
+"""Of successes, for their distribution to be known from its first four moments."""
+
+
+def edgeworth(xp: Any, residuals: Any, mean: Any, variance: Any, asymmetry: Any, peak: Any) -> Any:
+    """Return how probable a number of successes below a residual is, to the second order.
+
+    Args:
+        xp: NumPy or JAX.
+        residuals: in standard deviations.
+        mean: of the number.
+        variance: of the number.
+        asymmetry: its skewness in one over its standard deviation.
+        peak: its excess kurtosis in one over its variance.
+    """
+    sd = xp.sqrt(variance)
+    x = (xp.floor(mean + residuals * sd) + 0.5 - mean) / sd
+    skewness, kurtosis = asymmetry / sd, peak / variance
+    more = skewness / 6 * (x**2 - 1) + kurtosis / 24 * (x**3 - 3 * x) + skewness**2 / 72 * (x**5 - 10 * x**3 + 15 * x)
+    more = more - (x / (24 * variance))  # successes are whole numbers
+    normal = xp.exp(-0.5 * x**2) / np.sqrt(2 * np.pi)
+    below = special.ndtr(x) if xp is np else jax.scipy.special.ndtr(x)
+    return xp.clip(below - more * normal, 0.0, 1.0)
 
 
 class Binomial(TrialsScores):
@@ -74,6 +99,37 @@ class Binomial(TrialsScores):
         if self.trials > MOST_TRIALS:
             return 1.0, np.eye(0)
         return super().cut_roots(predictors, shapes, bound)
+
+    def cut_off(self, residuals: Floats, bound: float) -> tuple[Floats, Floats]:
+        """Return what a cut takes off the scores: of too many trials nothing."""
+        return super().cut_off(residuals, bound if self.trials <= MOST_TRIALS else np.inf)
+
+    def residual_table(self, shapes: Floats) -> Floats | None:
+        """Return nothing to look up, but bins; None where there is one trial."""
+        del shapes
+        return np.zeros((1, 2 + len(RESIDUALS))) if self.trials > 1 else None
+
+    def residual(self, predictors: Any, shapes: Any, response: Any, trials: Any, table: Any) -> tuple[Any, Any]:
+        """Return the score by the predictor in standard deviations, and how probable its bins are.
+
+        Of too many trials to sum over by Edgeworth's series; where it does not hold, nothing is expected and nothing is
+        seen.
+        """
+        if self.trials <= MOST_TRIALS:
+            return super().residual(predictors, shapes, response, trials, table)
+        p = sigmoid(predictors[0])
+        mean, variance = trials * p, jnp.maximum(trials * p * (1 - p), 1e-12)
+        below = edgeworth(jnp, np.asarray(RESIDUALS, np.float32), mean, variance, 1 - 2 * p, 1 - 6 * p * (1 - p))
+        is_known = (variance > LEAST_VARIANCE).astype(jnp.float32)
+        bins = is_known * jnp.diff(below, prepend=0.0, append=1.0)
+        nothing = np.eye(len(RESIDUALS) + 1, dtype=np.float32)[len(RESIDUALS) // 2]
+        return is_known * (response - mean) / jnp.sqrt(variance), bins + (1 - is_known) * nothing
+
+    def bin_probabilities(self, predictors: Floats, table: Floats) -> Floats:
+        """Return how probable the bins of a usual record are."""
+        if self.trials <= MOST_TRIALS:
+            return super().bin_probabilities(predictors, table)
+        return np.diff(special.ndtr(RESIDUALS), prepend=0.0, append=1.0)
 
     def start(self, response: Spread, floor: float) -> tuple[Floats, Floats]:
         """Return the log-odds."""
