@@ -8,7 +8,7 @@ import numpy as np
 from dpmcmc.accounting import Budget
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.in_words import at_least, counted
-from dpmcmc.fitting.strategies.weighted_scores.bounds import least_variance, usual_lengths
+from dpmcmc.fitting.strategies.weighted_scores.bounds import MISFIT, least_variance, usual_lengths
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, RATIO
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Schedule, Shares
@@ -52,7 +52,7 @@ usual length of a score."""
 def usual_variance(regression: Regression, noise: float, unit: float) -> float:
     """Return the variance of an estimate of a regression from usual records, in units of the smallest, at best.
 
-    That is with the bounds that are best where the model holds.
+    That is with bounds that are near the best ones where the model holds.
     """
     scores = regression.scores
     middles = np.append(LENGTHS, LENGTHS[-1] * RATIO) / np.sqrt(RATIO)
@@ -64,7 +64,7 @@ def usual_variance(regression: Regression, noise: float, unit: float) -> float:
         noise,
         unit,
         (regression.num_linear, regression.dimension),
-        off_zero=0.0,
+        off_zero=MISFIT / 3,
     ).variance
 
 
