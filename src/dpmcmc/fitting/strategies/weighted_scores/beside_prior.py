@@ -15,21 +15,31 @@ PULLED, HARDLY_NARROWER = 0.5, 0.5
 the prior to decide about it."""
 
 
-def decided_by_prior(regression: Regression, vectors: Floats) -> list[str]:
-    """Return the coefficients that the prior pulls, their posterior being far out in it, or hardly narrower than it."""
+FAR_OUT, NOT_MUCH_NARROWER = 2.0, 1 / 3
+"""Standard deviations of the prior beyond which a mean is far out, and of which a posterior is not much narrower, where
+steps may have gone on and on."""
+
+
+def decided_by_prior(regression: Regression, vectors: Floats) -> tuple[list[str], bool]:
+    """Return the coefficients that the prior pulls, their posterior being far out in it, or hardly narrower than it.
+
+    And whether half of all are far out in it, or not much narrower.
+    """
     found: list[str] = []
+    num_far = 0
     for row, (name, prior) in enumerate(
         zip(regression.model.coordinates.names, regression.model.coordinates.coefficients.priors, strict=True)
     ):
         low, middle, high = (prior.quantile(probability) for probability in (0.16, 0.5, 0.84))
         own = vectors[:, row * regression.num_outputs : (row + 1) * regression.num_outputs]
         width = (high - low) / 2
-        narrower = own.std(axis=0) / width
-        is_pulled = np.abs(own.mean(axis=0) - middle) / width * narrower > PULLED
+        narrower, away = own.std(axis=0) / width, np.abs(own.mean(axis=0) - middle) / width
+        num_far += int(np.sum((away > FAR_OUT) | (narrower > NOT_MUCH_NARROWER)))
+        is_pulled = away * narrower > PULLED
         is_decided = is_pulled | (narrower > HARDLY_NARROWER)
         labels = regression.model.coordinates.labels(name)
         found += [label for label, is_its in zip(labels, is_decided, strict=True) if is_its]
-    return found
+    return found, 2 * num_far >= regression.num_linear - 1
 
 
 PRIORS, NARROWER = 0.9, 0.5

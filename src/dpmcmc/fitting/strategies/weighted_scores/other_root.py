@@ -34,9 +34,18 @@ class OtherRoot(NamedTuple):
     """Of that, were the model to hold."""
 
     def at_most(self, jacobian: Floats) -> float:
-        """Return how far apart they are in a number that moves so with the parameters, by two deviations at most."""
+        """Return how far apart they are in a number that moves so with the parameters, by two deviations at most.
+
+        Where none was asked for nobody knows.
+        """
+        if not len(self.apart):
+            return float("inf")
         sd = np.sqrt(max(float(np.sum(jacobian @ self.covariance * jacobian)), 0.0))
         return float(np.abs(np.sum(jacobian * self.apart)) + 2 * sd)
+
+
+NO_OTHER = OtherRoot(1.0, np.zeros(0), np.zeros((0, 0)))
+"""Where none was asked for."""
 
 
 def other_root(

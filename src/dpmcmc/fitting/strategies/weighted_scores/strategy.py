@@ -317,11 +317,11 @@ class WeightedScores:
         whole, visible = (
             grades.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
         )
-        decided = decided_by_prior(self.regression, drawn.vectors)
+        decided, is_of_prior = decided_by_prior(self.regression, drawn.vectors)
         shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
         moved = moved_to(joined, mean, noise_before, self.regression)
         quality = verdict.judge(
-            joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, shapes
+            joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, is_of_prior, shapes
         )
         found = {
             "cut": bounds.bound,

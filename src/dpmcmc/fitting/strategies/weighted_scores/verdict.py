@@ -22,7 +22,7 @@ from dpmcmc.fitting.strategies.weighted_scores.grades import (
     of_group,
 )
 from dpmcmc.fitting.strategies.weighted_scores.grades import error as number_error
-from dpmcmc.fitting.strategies.weighted_scores.other_root import OtherRoot
+from dpmcmc.fitting.strategies.weighted_scores.other_root import NO_OTHER, OtherRoot
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
@@ -59,9 +59,9 @@ class Checks(NamedTuple):
     """Whether the steps before the last were as long as they wanted to be."""
     fits: float
     """How probable residuals like these are under the model."""
-    other: OtherRoot
+    other: OtherRoot = NO_OTHER
     """How far scores with other bounds lead elsewhere."""
-    left: tuple[float, float]
+    left: tuple[float, float] = (1.0, 1.0)
     """How much of that the estimate of the likelihood is further away at most, of linear parameters and of shapes."""
     bias: Bias = Bias(0.0, 0.0)
     """How far residuals that the model does not expect move the estimate from that of the likelihood."""
@@ -96,6 +96,7 @@ def judge(
     spreads: Mapping[str, float],
     checks: Checks,
     decided: Sequence[str],
+    is_of_prior: bool = False,
     shapes: NDArray[np.bool_] | None = None,
     too_wide: float = TOO_WIDE,
 ) -> Quality:
@@ -110,6 +111,7 @@ def judge(
         spreads: the variances of their draws, if the posterior without privacy is about normal.
         checks: what the releases say of the steps and of the model.
         decided: coefficients that the prior decides about.
+        is_of_prior: whether half of the coefficients are far out in it.
         shapes: which of the parameters are shapes of the family.
         too_wide: the predicted error above which a result is bad.
     """
@@ -123,7 +125,6 @@ def judge(
         if NOT_SEEN not in grades[name].reasons
     }
     error = float(np.sqrt(np.mean(np.square(list(errors.values()))))) if errors else float("inf")
-    is_of_prior = shapes is not None and bool(2 * len(decided) >= np.sum(~shapes) - 1)
     few = [name for name in checks.few if name in errors]
     findings = [
         *_of_steps(joined, moved.has_arrived(checks.arrived, is_of_prior), share_kept),
