@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from dpmcmc.model.bounded_scores.base import RESIDUALS
 from dpmcmc.model.bounded_scores.zeros import ZERO
 from dpmcmc.model.formula.families import FAMILIES
+from dpmcmc.model.formula.families.binomial import Binomial
 from dpmcmc.model.formula.families.gaussian import Gaussian
 
 TRIALS = 6
@@ -328,3 +330,23 @@ def test_draws_have_the_mean_that_is_said_and_the_law_of_scipy(family) -> None:
             1 if of.response != "binary" else TRIALS if family == "bernoulli" else 1
         )
         assert mean == pytest.approx(drawn.mean(), abs=5 * drawn.std() / np.sqrt(number))
+
+
+@pytest.mark.parametrize(("trials", "p"), [(2000, 0.5), (300, 0.1), (1000, 0.97), (2000, 0.011), (10_000, 0.003)])
+def test_bins_of_many_trials_are_as_probable_as_they_are_said_to_be(trials, p) -> None:
+    """By Edgeworth's series, to 2e-4; a normal law is off by twenty times as much where successes are rare."""
+    scores, mean, sd = Binomial(trials), trials * p, np.sqrt(trials * p * (1 - p))
+    predictor = jnp.array([np.log(p / (1 - p))], jnp.float32)
+    residual, bins = scores.residual(predictor, jnp.zeros(0), jnp.float32(mean + 2 * sd), jnp.float32(trials), None)
+    below = stats.binom.cdf(np.floor(mean + RESIDUALS * sd), trials, p)
+    np.testing.assert_allclose(bins, np.diff(below, prepend=0.0, append=1.0), atol=3e-4)
+    assert float(residual) == pytest.approx(2.0, abs=1e-3)
+    off = np.abs(stats.norm.cdf(RESIDUALS) - below).max()
+    assert off > 4e-3 or p == 0.5
+
+
+def test_rows_with_few_of_many_trials_are_left_out_of_the_look_at_residuals() -> None:
+    """Their law is not known from four moments: they are expected where they are put."""
+    residual, bins = Binomial(2000).residual(jnp.array([-3.0]), jnp.zeros(0), jnp.float32(9), jnp.float32(10), None)
+    assert float(residual) == 0.0
+    assert np.flatnonzero(np.asarray(bins)).tolist() == [len(RESIDUALS) // 2]
