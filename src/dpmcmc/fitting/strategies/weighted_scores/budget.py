@@ -8,7 +8,7 @@ import numpy as np
 from dpmcmc.accounting import Budget
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.in_words import at_least, counted
-from dpmcmc.fitting.strategies.weighted_scores.bounds import MISFIT, least_variance, usual_lengths
+from dpmcmc.fitting.strategies.weighted_scores.bounds import least_variance, usual_lengths
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, RATIO
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Schedule, Shares
@@ -33,6 +33,9 @@ SEEN_SLOPE = 0.25
 USUAL_SLOPE = 3.0
 """The least radius of slopes, in usual ones."""
 
+WIDER = 1.1
+"""How much more noise there is with bounds for models that do not quite hold, at least."""
+
 UNSEEN = 9.9
 """What is said of a run that would not see its slopes."""
 
@@ -52,7 +55,7 @@ usual length of a score."""
 def usual_variance(regression: Regression, noise: float, unit: float) -> float:
     """Return the variance of an estimate of a regression from usual records, in units of the smallest, at best.
 
-    That is with bounds that are near the best ones where the model holds.
+    That is with the bounds that are best where the model holds.
     """
     scores = regression.scores
     middles = np.append(LENGTHS, LENGTHS[-1] * RATIO) / np.sqrt(RATIO)
@@ -64,7 +67,7 @@ def usual_variance(regression: Regression, noise: float, unit: float) -> float:
         noise,
         unit,
         (regression.num_linear, regression.dimension),
-        off_zero=MISFIT / 3,
+        off_zero=0.0,
     ).variance
 
 
@@ -117,7 +120,7 @@ class Split:
     def noise_error(self, budget: Budget, size: float, share: float) -> float:
         """Return by how many standard deviations the noise of scores with a share of the budget moves a posterior."""
         noise, unit = self.clips_moved * noise_of_share(share, 1, budget), float(np.sqrt(self.dimension / size))
-        return float(np.sqrt(max(self.variance(noise, unit) - 1.0, 0.0)))
+        return WIDER * float(np.sqrt(max(self.variance(noise, unit) - 1.0, 0.0)))
 
     def error(self, budget: Budget, size: float) -> float:
         """Return by how many of its own standard deviations noise moves a posterior of usual records, at best."""
