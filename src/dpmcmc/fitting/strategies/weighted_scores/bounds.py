@@ -34,7 +34,7 @@ MISFIT = 0.2
 """How far the mean of what is cut from scores, or given less weight, is off zero, in its standard deviations: no model
 holds exactly. It keeps cuts and weights from deciding where the budget would allow to have none."""
 
-LEFT, LEAST_LEFT = 3.0, 0.05
+LEFT, LEAST_LEFT = 6.0, 0.1
 """How much of the way from the pilot's bounds to none is left, beside what the bounds still take off and what those of
 the pilot do, and at least: 1.5 to 7 times that in nine kinds of models that do not hold, of coefficients."""
 
