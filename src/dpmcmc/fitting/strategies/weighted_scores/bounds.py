@@ -34,10 +34,6 @@ MISFIT = 0.2
 """How far the mean of what is cut from scores, or given less weight, is off zero, in its standard deviations: no model
 holds exactly. It keeps cuts and weights from deciding where the budget would allow to have none."""
 
-LEFT, LEAST_LEFT = 6.0, 0.1
-"""How much of the way from the pilot's bounds to none is left, beside what the bounds still take off and what those of
-the pilot do, and at least: 1.5 to 7 times that in nine kinds of models that do not hold, of coefficients."""
-
 MISFIT_OF_STATED = 0.3
 """The same where rows state weights: these are there since what rows say depends on them."""
 
@@ -111,9 +107,6 @@ class Bounds(NamedTuple):
     """The same without the noise."""
     bias: Bias
     """By how much residuals that the model does not expect move the estimate."""
-    left: tuple[float, float]
-    """How far the estimate of the likelihood is beyond this one at most, beside how far this one is from that with the
-    pilot's bounds, if the model does not hold: of linear parameters and of shapes."""
 
 
 def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> Bounds:
@@ -216,8 +209,6 @@ def least_variance(
     pilot = scores.moments(predictors, shapes, PILOT_BOUND)
     share = pilot.variance / pilot.slope  # in whitened coordinates the slope without weights, at the pilot's cut
     fisher = share * scores.moments(predictors, shapes, UNCUT).slope / pilot.slope
-    before = np.minimum(1.0, unit * scores.usual_length / np.sqrt(2.0) / middles)
-    lost_before = 1 - before @ held * _kept(scores, predictors, shapes, PILOT_BOUND)
     choices: list[tuple[float, Bounds]] = []
     for bound in BOUNDS:
         cut = scores.moments(predictors, shapes, bound)
@@ -234,7 +225,6 @@ def least_variance(
         best = int(np.flatnonzero(loss <= alike)[-1])  # where it is flat, the slope is best seen far out
         inefficiency = max(1.0, float(of_records[best]) * fisher)
         radius, variance = float(radii[best]), float(total[best]) * fisher
-        of_linear, of_shapes = np.clip(LEFT * lost[best] / np.maximum(lost_before, 1e-30), LEAST_LEFT, 1.0)
-        bounds = Bounds(bound, radius, variance, inefficiency, bias, (float(of_linear), float(of_shapes)))
+        bounds = Bounds(bound, radius, variance, inefficiency, bias)
         choices.append((float(loss[best]), bounds))
     return min(choices, key=lambda each: each[0])[1]

@@ -61,8 +61,6 @@ class Checks(NamedTuple):
     """How probable residuals like these are under the model."""
     other: OtherRoot = NO_OTHER
     """How far scores with other bounds lead elsewhere."""
-    left: tuple[float, float] = (1.0, 1.0)
-    """How much of that the estimate of the likelihood is further away at most, of linear parameters and of shapes."""
     bias: Bias = Bias(0.0, 0.0)
     """How far residuals that the model does not expect move the estimate from that of the likelihood."""
     unseen: float = 0.0
@@ -253,10 +251,9 @@ def _of_prior(decided: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _is_moved(checks: Checks, jacobian: Floats, spread: float, shapes: NDArray[np.bool_] | None) -> bool:
-    """Return whether bounds may have moved a number by more than its own standard deviation, as the model fails."""
-    left = checks.left[1 if is_shape(jacobian, shapes) else 0]
-    return not left * checks.other.at_most(jacobian) <= OFF * np.sqrt(spread)
+def _is_moved(checks: Checks, jacobian: Floats, spread: float) -> bool:
+    """Return whether other bounds move a number by more than its own standard deviation, where the model fails."""
+    return not checks.other.at_most(jacobian) <= OFF * np.sqrt(spread)
 
 
 def _also(grade: Grade, reason: str) -> Grade:
