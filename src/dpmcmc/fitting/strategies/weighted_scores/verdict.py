@@ -133,9 +133,7 @@ def judge(
         *_of_prior(decided),
     ]
     if not checks.hold:
-        doubtful = [
-            name for name, value in jacobians.items() if _is_moved(checks, value, spreads.get(name, 0.0), shapes)
-        ]
+        doubtful = [name for name, value in jacobians.items() if _is_moved(checks, value, spreads.get(name, 0.0))]
         grades |= {name: _also(grades[name], MISFITTING) for name in doubtful if not grades[name].reasons}
     if checks.clamped:
         grades = {name: _also(grade, CLAMPED) for name, grade in grades.items()}
