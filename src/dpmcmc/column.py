@@ -199,6 +199,11 @@ class Column:
             if self.fill is not None:
                 raise InvalidArgument(f"fill={self.fill!r} is for missing='fill' and missing='indicator'")
             return
+        if self.fill is None:
+            raise InvalidArgument(
+                f"missing={self.missing!r} needs fill: the value that stands for a missing one. State it, as in "
+                f"Column(..., missing={self.missing!r}, fill=...), or missing='none'"
+            )
         if self.kind == "category":
             object.__setattr__(self, "fill", str(self.fill) if type(self.fill) is int else self.fill)
             validation.choice("fill", self.fill, self.categories)
