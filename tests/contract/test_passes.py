@@ -125,8 +125,8 @@ def test_every_row_is_computed_once_in_each_pass_that_asks_it() -> None:
     engine = Counting(FileSource("patients.parquet", SCHEMA), 512)
     data = dp.PrivateData.without_guarantee(engine, schema=SCHEMA)
     dp.fit(FORMULA, data, **FIT, delta=1e-6, insecure_seed=7, progress=False)
-    pilot, refinement = counted[0][0], counted[-2][0]
-    assert [asked for asked, _, _ in counted] == [pilot] * 8 + [refinement] * 2 + [len(TABLE)]
+    pilot, refinement = counted[0][0], counted[-1][0]
+    assert [asked for asked, _, _ in counted] == [pilot] * 8 + [refinement] * 2 + [len(TABLE), refinement]
     assert pilot < refinement < len(TABLE) / 2
     for asked, slots, rows in counted:
         assert rows == asked

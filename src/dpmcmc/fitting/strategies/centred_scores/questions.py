@@ -112,7 +112,7 @@ class SummedLaws:
     @cached_property
     def split(self) -> Split:
         """How the budget is divided."""
-        return Split(self.layout.dimension, self.data.facts.clips_moved, True, usual_variance)
+        return Split(self.layout.dimension, self.data.facts.clips_moved, True, usual_variance, has_other=False)
 
     @cached_property
     def first(self) -> InformationShape:

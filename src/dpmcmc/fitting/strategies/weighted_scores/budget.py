@@ -40,10 +40,11 @@ UNSEEN = 9.9
 """What is said of a run that would not see its slopes."""
 
 
-def every_time(has_residuals: bool) -> Schedule:
+def every_time(has_residuals: bool, has_other: bool = True) -> Schedule:
     """Return the schedule of a fit that asks all rows every time."""
-    look, final = (RESIDUALS_SHARE / 2, FINAL_SHARE) if has_residuals else (0.0, FINAL_SHARE + RESIDUALS_SHARE)
-    shares = Shares(HISTOGRAM_SHARES, PILOT_SHARE, PILOT_STEPS, 0.0, final, LAST, look, OTHER_SHARE, FINAL_SLOPE)
+    look, other = RESIDUALS_SHARE * has_residuals / 2, OTHER_SHARE * has_other
+    final = FINAL_SHARE + RESIDUALS_SHARE - 2 * look + OTHER_SHARE - other
+    shares = Shares(HISTOGRAM_SHARES, PILOT_SHARE, PILOT_STEPS, 0.0, final, LAST, look, other, FINAL_SLOPE)
     return Schedule(shares)
 
 
@@ -81,11 +82,13 @@ class Split:
     variance: Variance
     blocks: Schedule | None = None
     """Which rows are asked on the way, if not all."""
+    has_other: bool = True
+    """Whether scores with other bounds are asked at the end."""
 
     @property
     def schedule(self) -> Schedule:
         """Which rows are asked when."""
-        return self.blocks or every_time(self.has_residuals)
+        return self.blocks or every_time(self.has_residuals, self.has_other)
 
     def pilot(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the pilot's scores and slopes."""

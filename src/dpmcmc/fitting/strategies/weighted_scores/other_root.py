@@ -11,8 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from dpmcmc.enclave import Session
+from dpmcmc.fitting.strategies.weighted_scores import rescaled
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bounds
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
+from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps
+from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
@@ -21,6 +26,28 @@ SEEN = 2.0
 
 LEAST_LOST = 0.05
 """The least variance that other bounds are taken to add, beside that of a posterior without privacy."""
+
+
+def tighter(
+    questions: Questions, paid: Session, moments: Moments, point: Floats, result: Release, last: Release
+) -> Release:
+    """Ask scores at the result with the bounds of the pilot; return them as if of all rows.
+
+    Args:
+        questions: that may be asked.
+        paid: what executes them.
+        moments: of the columns.
+        point: the result.
+        result: the last releases, in whose coordinates it is.
+        last: of the pilot, which knows the slope.
+    """
+    rows, shares = questions.schedule.refinement, questions.split.other
+    few, program = rescaled.moments_of(moments, rows.share), rows.of(questions.other)
+    steps = Steps(questions.regression, few, lambda asked: paid.run(program, asked), shares)
+    whitening = rescaled.whitening_of(result.whitening, rows.share)
+    release = steps.release(point, whitening, PILOT_BOUND, steps.radius, 2 * steps.unit**2)
+    release = steps.pooled(release, rescaled.release_of(last, rows.share))
+    return rescaled.release_of(release, 1 / rows.share)
 
 
 class OtherRoot(NamedTuple):

@@ -25,7 +25,7 @@ from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
-from dpmcmc.fitting.strategies.weighted_scores.other_root import other_root
+from dpmcmc.fitting.strategies.weighted_scores.other_root import other_root, tighter
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
@@ -107,17 +107,13 @@ class WeightedScores:
     @property
     def course(self) -> str:
         """What the run does, in words."""
+        may_move = self.data.facts.places is None  # then no blocks of rows lead the way, where they might
+        why = ": nobody has stated that rows keep their place (rows_keep_place=True), so no blocks lead" * may_move
         return (
             f"histograms of the columns, {PILOT_STEPS} private scoring steps for {self.dimension} parameters, "
             f"{self.split.schedule.shares.num_final} releases of weighted scores, then {self.num_chains} x "
-            f"{self.num_steps} independent draws. {self.split.schedule.words(self.data.facts.size)}{self._why_all}"
+            f"{self.num_steps} independent draws. {self.split.schedule.words(self.data.facts.size)}{why}"
         )
-
-    @property
-    def _why_all(self) -> str:
-        """Why no blocks of rows lead the way, where they might."""
-        may_move = self.data.facts.places is None
-        return ": nobody has stated that rows keep their place (rows_keep_place=True), so no blocks lead" * may_move
 
     @property
     def reason(self) -> str:
@@ -178,24 +174,24 @@ class WeightedScores:
         drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 5
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
-        last_look = self._excess(paid, moments, drawn.vectors.mean(axis=0))  # line 6
+        mean = drawn.vectors.mean(axis=0)
+        last_look = self._excess(paid, moments, mean)  # line 6
         fits = min(1.0, 2 * min(p_value_of_looks(*last_look, look[0]), p_value_of_patterns(*last_look, look[0])))
-        other = self._other(paid, moments, drawn.vectors.mean(axis=0), joined.release, last)
+        other = tighter(asked, paid, moments, mean, joined.release, last)
         root = other_root(joined, [*before, other], bounds, moments.worth, times - 1)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
         bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
-        few = hardly_told(self.regression, drawn.vectors)
-        checks = verdict.Checks(arrived, fits, root, bias, unseen, moments.clamped, few)
+        told = moments.clamped, hardly_told(self.regression, drawn.vectors)
+        checks = verdict.Checks(arrived, fits, root, bias, unseen, *told)
         before_it, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
         noise = noise_of_step(before_it, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
         if len(releases) > 1:  # how they agree is tested
             return result
         agree = agreement(joined, refined, schedule.refinement.share, moments.worth)
-        mean, worth = drawn.vectors.mean(axis=0), moments.worth
         knows = known(self.regression, joined.release.point, moments), known(self.regression, mean, moments)
-        off = missed(joined, mean, worth, knows)
+        off = missed(joined, mean, moments.worth, knows)
         return result._replace(quality=with_agreement(result.quality, agree, off))
 
     def _steps(self, paid: Session, moments: Moments) -> Steps:
@@ -255,17 +251,6 @@ class WeightedScores:
                 trusted = steps.trusted(move)
                 point, arrived = point + trusted, bool(np.allclose(move, trusted))
         return releases, arrived
-
-    def _other(self, paid: Session, moments: Moments, point: Floats, result: Release, last: Release) -> Release:
-        """Return scores at the result with the bounds of the pilot, as if of all rows."""
-        rows = self.split.schedule.refinement
-        few = rescaled.moments_of(moments, rows.share)
-        program = rows.of(self.questions.other)
-        steps = Steps(self.regression, few, lambda asked: paid.run(program, asked), self.split.other)
-        whitening = rescaled.whitening_of(result.whitening, rows.share)
-        release = steps.release(point, whitening, PILOT_BOUND, steps.radius, 2 * steps.unit**2)
-        release = steps.pooled(release, rescaled.release_of(last, rows.share))
-        return rescaled.release_of(release, 1 / rows.share)
 
     def _excess(self, paid: Session, moments: Moments, point: Floats) -> tuple[Floats, float, float, Floats]:
         """Return the excess of residuals by bins, the sd of its noise, the number of records and what is expected.
