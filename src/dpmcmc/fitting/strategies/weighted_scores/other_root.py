@@ -116,7 +116,8 @@ def _apart(inverse: Floats, one: Release, root: Floats, size: float) -> tuple[Fl
 
     Answers are linear up to about the square of a move.
     """
-    turn, move = inverse @ one.whitening.factor @ np.linalg.inv(one.slope), one.whitening.inverse @ (root - one.point)
+    steep = np.linalg.pinv(one.slope, rcond=1e-9, hermitian=True)  # it is zero where no data can see
+    turn, move = inverse @ one.whitening.factor @ steep, one.whitening.inverse @ (root - one.point)
     squared = float(move @ move)
     noise = (one.score_variance + one.slope_sd**2 * squared) * turn @ turn.T + squared**2 / size * np.eye(len(turn))
     return turn @ (one.score - one.slope @ move), noise, turn @ one.data_variance(one.slope) @ turn.T
