@@ -4,9 +4,10 @@ import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import xarray as xr
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def arviz() -> ModuleType:
@@ -17,9 +18,11 @@ def arviz() -> ModuleType:
         return import_module("arviz")
 
 
-def to_arviz(groups: Mapping[str, xr.Dataset]) -> Any:
+def to_arviz(groups: "Mapping[str, xr.Dataset]") -> Any:
     """Return groups of draws in ArviZ's own structure: a DataTree from version 1 on, InferenceData before."""
     module = arviz()
     if hasattr(module, "InferenceData"):
         return module.InferenceData(**groups)
+    import xarray as xr
+
     return xr.DataTree.from_dict(groups)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import tomli_w
-import xarray as xr
 
 from dpmcmc.accounting import Certificate
 from dpmcmc.errors import InvalidArgument
@@ -26,6 +25,8 @@ NEEDED = ("draws.nc", "certificate.json", "config.toml")
 
 def save(posterior: "Posterior", folder: str | os.PathLike[str]) -> Path:
     """Write a run folder beside its place, and move it there when it is complete."""
+    import xarray as xr  # it takes a while to load, and a fit does not need it
+
     place = Path(folder)
     if place.exists():
         raise InvalidArgument(f"folder={str(place)!r} exists; choose a new one, a saved run is not overwritten")
@@ -66,6 +67,8 @@ def for_r(posterior: "Posterior") -> pd.DataFrame:
 
 def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what a posterior is made of."""
+    import xarray as xr
+
     place = Path(folder)
     missing = [name for name in NEEDED if not (place / name).is_file()]
     if missing:

@@ -1,19 +1,23 @@
 """ArviZ's groups of what a posterior predicts for public rows."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from dpmcmc.posterior.fitted import Fitted
 from dpmcmc.posterior.new_rows import read_rows
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 ROW = "__obs__"
 """What bambi calls the dimension of rows."""
 
 
-def predictive_groups(fitted: Fitted, source: Any, shape: tuple[int, int], seed: int | None) -> dict[str, xr.Dataset]:
+def predictive_groups(fitted: Fitted, source: Any, shape: tuple[int, int], seed: int | None) -> "dict[str, xr.Dataset]":
     """Return new responses (chain, draw, row), what they were predicted from, and responses that the rows have."""
+    import xarray as xr  # it takes a while to load, and a fit does not need it
+
     response = fitted.model.response
     rows = read_rows(source, fitted.model, fitted.schema, also=[response])
     observed = rows.records.pop(response, None)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from dpmcmc import diagnostics
 from dpmcmc.accounting import Certificate
@@ -30,6 +29,7 @@ from dpmcmc.posterior.structure import dataset
 from dpmcmc.schema import Schema
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.figure import Figure
 
 
@@ -168,7 +168,7 @@ class Posterior(Predictive):
         return np.concatenate(parts, axis=1)
 
     @cached_property
-    def datasets(self) -> dict[str, xr.Dataset]:
+    def datasets(self) -> "dict[str, xr.Dataset]":
         """The draws and what the chains told as xarray, in ArviZ's groups."""
         classes, response = ((), "") if self.model is None else (self.model.classes[1:], self.model.response)
         steps = {"posterior": slice(self.num_warmup, None), "warmup_posterior": slice(0, self.num_warmup)}

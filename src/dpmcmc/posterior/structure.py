@@ -10,10 +10,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import xarray as xr
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 NAMES = "parameters"
 """The attribute that lists what the numbers of a variable are called, in order."""
@@ -85,8 +87,10 @@ def _dimension(base: str) -> str:
 
 def dataset(
     values: Mapping[str, np.ndarray], kept: slice, classes: Sequence[str] = (), response: str = ""
-) -> xr.Dataset:
+) -> "xr.Dataset":
     """Return arrays (chain, step, ...) as a Dataset with ArviZ's names of axes."""
+    import xarray as xr  # it takes a while to load, and a fit does not need it
+
     single = [name for name, array in values.items() if array.ndim == 2]
     whole: dict[str, Any] = {
         name: (("chain", "draw", *(f"{name}_dim_{axis}" for axis in range(array.ndim - 2))), array[:, kept])
@@ -105,7 +109,7 @@ def dataset(
     return xr.Dataset(whole, coords={"chain": range(chains), "draw": range(steps), **coords}, attrs=made)
 
 
-def arrays(group: xr.Dataset) -> dict[str, np.ndarray]:
+def arrays(group: "xr.Dataset") -> dict[str, np.ndarray]:
     """Return the draws of a Dataset by the names of their numbers, (chain, draw, ...): the way back."""
     found: dict[str, np.ndarray] = {}
     for name, variable in group.data_vars.items():

@@ -4,9 +4,11 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 SECONDS_BETWEEN_LINES = 5.0
 """How often a run that has no terminal says where it is."""
@@ -15,7 +17,7 @@ SECONDS_BETWEEN_LINES = 5.0
 class Watcher:
     """Told how a run gets on, and shows it: a bar in a terminal, else a line now and then, or nothing."""
 
-    def __init__(self, name: str, total: int, price: str, bar: Progress | None, console: Console | None) -> None:
+    def __init__(self, name: str, total: int, price: str, bar: "Progress | None", console: "Console | None") -> None:
         self._name, self._total, self._price = name, total, price
         self._bar, self._console = bar, console
         self._task = bar.add_task(name, total=total, pace="compiling") if bar else None
@@ -49,8 +51,14 @@ class Watcher:
 @contextmanager
 def watch(name: str, total: int, price: str, show: bool) -> Generator[Watcher]:
     """Yield what shows the progress of a run, on standard error."""
-    console = Console(file=sys.stderr) if show else None
-    if console is None or not console.is_terminal:
+    if not show:
+        yield Watcher(name, total, price, None, None)
+        return
+    from rich.console import Console  # it takes a while to load
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(file=sys.stderr)
+    if not console.is_terminal:
         yield Watcher(name, total, price, None, console)
         return
     columns = (
