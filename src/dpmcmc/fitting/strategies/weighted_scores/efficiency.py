@@ -90,7 +90,7 @@ class _Synthetic:
         """Return what they tell, those of tails among them that the histograms do not show."""
         rows = synthetic_rows(self.regression, self.moments)
         found, numbers = self._at_point(rows), np.full(len(rows), self.moments.worth / len(rows))
-        sums = found.sums(numbers, found.information(numbers), self.bounded)
+        sums = found.sums(numbers, self.release.whitening.factor, self.bounded)
         inverse = self.release.whitening.inverse
         seen = inverse.T @ self.release.slope @ inverse
         for column, spread in enumerate(self.moments.numbers):
@@ -110,13 +110,11 @@ class _Synthetic:
         They lie further from the mean than the histogram shows, up to the bounds, and tell as much in every octave: the
         density of the number falls with the cube of the distance.
         """
-        mean, place = self.moments.means[column], column * self.regression.num_outputs
+        mean = self.moments.means[column]
         distances = np.geomspace(np.clip(shown, NEAR, 1.0), 1.0 + abs(mean), len(rows))
         tail = rows.copy()
         tail[:, column] = mean - np.copysign(distances, mean)
-        information = sums.information.copy()
-        information[place, place] += more * information[place, place] / sums.slope[place, place]
-        told = self._at_point(tail).sums(distances**-2.0, information, self.bounded)
+        told = self._at_point(tail).sums(distances**-2.0, self.release.whitening.factor, self.bounded)
         times = more / self._around(column, told.slope, mean)
         slope, variance, information = (one + times * other for one, other in zip(sums, told, strict=True))
         return Sums(slope, variance, information)

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.model.bounded_scores.law import Law
 
 ROWS, ROWS_EACH = 1000, 10
@@ -77,15 +76,14 @@ class Rows:
         """Return what so many of each row know."""
         return self._sum(numbers, "information")
 
-    def sums(self, numbers: Floats, information: Floats, bounded: Bounded) -> Sums:
-        """Return what so many of each row tell, their scores bounded where that of all records is an information."""
-        weights = self._weights(information, bounded)
+    def sums(self, numbers: Floats, factor: Floats, bounded: Bounded) -> Sums:
+        """Return what so many of each row tell, their scores bounded in coordinates with a factor."""
+        weights = self._weights(factor, bounded)
         slope, variance = self._sum(numbers * weights, "slope"), self._sum(numbers * weights**2, "variance")
         return Sums(slope, variance, self.information(numbers))
 
-    def _weights(self, information: Floats, bounded: Bounded) -> Floats:
-        ridge = RIDGE * np.diag(information).max() * np.eye(len(information))
-        moves = self._designs @ whiten(information + ridge).factor
+    def _weights(self, factor: Floats, bounded: Bounded) -> Floats:
+        moves = self._designs @ factor
         grams = moves @ moves.transpose(0, 2, 1)
         longest = np.empty(len(grams))
         for part, law in zip(self._parts, self._laws, strict=True):
