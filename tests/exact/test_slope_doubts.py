@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, widened
+from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, or_more, widened
 
 SIZE, NUMBER = 5, 4000
 
@@ -51,3 +51,17 @@ def test_what_may_have_changed_is_less_certain_in_all_directions() -> None:
     doubt = root @ root.T
     before, after = np.linalg.eigvalsh(doubt), np.linalg.eigvalsh(widened(doubt, 0.5))
     np.testing.assert_allclose(after, np.hypot(before, 0.5), rtol=1e-10)
+
+
+def test_what_a_release_says_otherwise_of_a_parameter_is_doubted_and_nothing_else() -> None:
+    rng = np.random.default_rng(4)
+    parameters = np.linalg.cholesky(np.cov(rng.standard_normal((SIZE, 20)))).T
+    known, doubt, noise_sd = np.eye(SIZE), 0.08 * np.eye(SIZE), 0.05
+    direction = parameters[:, 1] / np.linalg.norm(parameters[:, 1])
+    other = np.linalg.svd(np.delete(parameters, 1, axis=1).T @ (np.eye(SIZE) - np.outer(direction, direction)))[2][0]
+    told = known + 0.4 * np.outer(direction, direction)
+    slope, _ = averaged(known, or_more(known, doubt, told, noise_sd, parameters), told, noise_sd)
+    as_before, _ = averaged(known, doubt, told, noise_sd)
+    assert direction @ (told - slope) @ direction < 0.03 < 0.1 < direction @ (told - as_before) @ direction
+    np.testing.assert_allclose(or_more(known, doubt, known + 0.15 * np.eye(SIZE), noise_sd, parameters), doubt)
+    assert other @ or_more(known, doubt, told, noise_sd, np.c_[direction]) @ other == pytest.approx(0.08)

@@ -55,6 +55,9 @@ class Scores(ABC):
     num_shapes: int = 0
     """How many shape parameters the family has."""
 
+    has_threshold: bool = False
+    """Whether the first of them is a threshold: what counts is how far the predictor is from it."""
+
     usual_length: float = float(np.sqrt(2.0))
     """How long the longest score of a usual record is, cut as in a pilot, in roots of (parameters / records)."""
 

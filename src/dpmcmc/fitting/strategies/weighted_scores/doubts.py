@@ -10,6 +10,9 @@ import numpy as np
 
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
+EXPLAINED = 3.0
+"""How many times its variance the square of a difference may be by chance."""
+
 
 def widened(doubt: Floats, drift: float) -> Floats:
     """Return a doubt of a matrix that may have changed since by so much in every direction."""
@@ -33,3 +36,27 @@ def averaged(known: Floats, doubt: Floats, told: Floats, noise: float) -> tuple[
     move = vectors.T @ (told - known) @ vectors
     left = noise * values / np.hypot(noise, values)
     return known + vectors @ (gain * move) @ vectors.T, (vectors * left) @ vectors.T
+
+
+def or_more(known: Floats, doubt: Floats, told: Floats, noise: float, parameters: Floats) -> Floats:
+    """Return a doubt, larger where a release says otherwise of a parameter than its noise and the doubt explain.
+
+    Where a predictor is skewed weights are smaller in its direction than elsewhere, and other bounds change it more.
+
+    Args:
+        known: what was known before.
+        doubt: of it.
+        told: what a release says.
+        noise: the standard deviation of its entries on the diagonal.
+        parameters: how they move with the coordinates, as columns.
+    """
+    ridge = 1e-6 * np.trace(known) / len(known) * np.eye(len(known))
+    directions = np.linalg.solve(known + ridge, parameters)  # in which a parameter is told of beside the others
+    directions = directions / np.maximum(np.linalg.norm(directions, axis=0), 1e-30)
+    off = np.sum(directions * ((told - known) @ directions), axis=0)
+    for place in np.argsort(-np.abs(off)):  # some may be nearly one direction, which counts once
+        direction = directions[:, place]
+        more = off[place] ** 2 - EXPLAINED * (float(direction @ doubt @ direction) ** 2 + noise**2)
+        if more > 0:
+            doubt = doubt + np.sqrt(more) * np.outer(direction, direction)
+    return doubt

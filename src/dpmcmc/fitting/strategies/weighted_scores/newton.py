@@ -195,8 +195,10 @@ class Steps:
 
     def _lengths(self, move: Floats) -> tuple[float, float]:
         linear = move[: self.regression.num_linear].reshape(self.regression.num_columns, -1)
-        squares = (self.moments.means @ linear) ** 2 + self.moments.sds**2 @ linear**2
-        first = self.regression.num_linear + self.regression.num_of_scale
+        first, threshold = self.regression.num_linear + self.regression.num_of_scale, 0.0
+        if self.regression.scores.has_threshold:
+            first, threshold = first + 1, move[first]
+        squares = (self.moments.means @ linear - threshold) ** 2 + self.moments.sds**2 @ linear**2
         shapes = max(np.abs(move[first:]).max(initial=0.0), self._length_of_scale(move))
         return float(np.sqrt(squares.max(initial=0.0))), float(shapes)
 

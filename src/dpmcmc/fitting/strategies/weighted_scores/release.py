@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, widened
+from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, or_more, widened
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening
 
@@ -18,9 +18,6 @@ LEAST_WEIGHT, MOST_WEIGHT = 0.02, 1.5
 
 UNUSUAL = 0.3
 """How far the mean weight usually is from what it usually is."""
-
-EXPLAINED = 3.0
-"""How many times its variance the square of a difference may be by chance."""
 
 UNEVEN, LEAST_UNEVEN = 0.1, 0.05
 """How much mean weights usually differ between coordinates, and how small they may be beside the mean."""
@@ -199,27 +196,11 @@ class Release:
         roots = np.sqrt(self.weights)
         expected = roots[:, None] * (self.whitening.factor.T @ expected @ self.whitening.factor) * roots
         scale = self._scale(float(np.trace(expected)))
-        doubt = self._or_more(scale * expected, scale * roots[:, None] * doubt * roots)
-        slope, left = averaged(scale * expected, doubt, self.slope, self.slope_sd)
+        expected, doubt = scale * expected, scale * roots[:, None] * doubt * roots
+        doubt = or_more(expected, doubt, self.slope, self.slope_sd, self.whitening.factor.T)
+        slope, left = averaged(expected, doubt, self.slope, self.slope_sd)
         usual = max(float(np.trace(left)) / self.dimension, 1e-30)
         return replace(self, slope=_without(self.blind, slope), slope_sd=usual, doubts=left / usual)
-
-    def _or_more(self, expected: Floats, doubt: Floats) -> Floats:
-        """Return a doubt, larger where what a parameter's records tell beside the others is not what is expected.
-
-        Where a predictor is skewed weights are smaller in its direction than elsewhere, and other bounds change more.
-        """
-        ridge = 1e-6 * np.trace(expected) / self.dimension * np.eye(self.dimension)
-        directions = np.linalg.solve(expected + ridge, self.whitening.factor.T)
-        directions = directions / np.maximum(np.linalg.norm(directions, axis=0), 1e-30)
-        off = np.sum(directions * ((self.slope - expected) @ directions), axis=0)
-        for place in np.argsort(-np.abs(off)):  # some may be nearly one direction, which counts once
-            direction = directions[:, place]
-            known = float(direction @ doubt @ direction)
-            more = off[place] ** 2 - EXPLAINED * (known**2 + self.slope_sd**2)
-            if more > 0:
-                doubt = doubt + np.sqrt(more) * np.outer(direction, direction)
-        return doubt
 
     def _scale(self, expected: float) -> float:
         """Return by how much the whole slope is larger than expected: of all of it that is seen best."""

@@ -41,6 +41,8 @@ def _probabilities(eta: jax.Array, _: jax.Array, others: Others) -> jax.Array:
 class Ordinal(FiniteScores):
     """One of ordered classes: at most class k with log-odds equal to cutpoint k less the predictor."""
 
+    has_threshold = True
+
     def __init__(self, num_classes: int) -> None:
         self.num_shapes = num_classes - 1
 
