@@ -43,7 +43,7 @@ def effects(
 def contrast(fitted: Fitted, name: str, first: Any, second: Any, at: Profile, rows: Any, prob: float) -> SummaryTable:
     """Return by how much the response is higher at one value than at another, on every scale that it has."""
     pair = [{name: first}, {name: second}]
-    link = link_of(fitted.model.family)
+    link = link_of(fitted.model.law)
     found: dict[str, np.ndarray] = {}
     higher: dict[str, np.ndarray] = {}
     if link.ratio:
@@ -164,7 +164,7 @@ def _word(value: Any) -> str:
 
 def ratios(fitted: Fitted, per: Mapping[str, float], prob: float) -> SummaryTable:
     """Return the exponentials of the coefficients."""
-    link = link_of(fitted.model.family)
+    link = link_of(fitted.model.law)
     if not link.ratio:
         raise InvalidArgument(
             f"family={fitted.model.family!r} has no odds: its coefficients are differences of {fitted.model.response}; "

@@ -40,7 +40,7 @@ def predictions(model: FormulaModel, draws: Mapping[str, np.ndarray]) -> list[Pr
     every = max(1, len(next(iter(flat.values()))) // MOST_DRAWS)
     flat = {name: values[::every] for name, values in flat.items()}
     trials = model.coordinates.response.trials
-    columns = {name: model.known[name] for name in model.columns if name != model.response}
+    columns = {name: model.known[name] for name in model.predictor_columns}
     varied = [name for name in columns if name != trials and _is_few(columns[name])]
     return [_prediction(model, flat, name, columns) for name in varied]
 

@@ -34,6 +34,8 @@ class BoundedScore(NamedTuple):
     """Its covariance under the model."""
     longest: Callable[[Any], Any]
     """``longest(gram)``: a bound on its length over all responses, in coordinates whose Gram matrix is given."""
+    steepest: Callable[[Any], Any] | None = None
+    """``steepest(gram)``: a bound on the trace of the slope, where that depends on the response."""
 
 
 class Moments(NamedTuple):
