@@ -1,6 +1,7 @@
 """Bounded scores of times whose logarithm is a location, the predictor, plus a scale times a residual."""
 
 from abc import abstractmethod
+from functools import lru_cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -69,6 +70,10 @@ class LogTimes(SurvivalScores):
     def table(self, shapes: Floats, bound: float) -> Floats:
         """Return a row for each residual; the law of residuals does not depend on the shapes."""
         del shapes
+        return _table(type(self), self.has_entry, bound)
+
+    def made(self, bound: float) -> Floats:
+        """Return the table, made anew."""
         top, width = self.window(bound)
         window = np.tile([min(top, self.highest), width], (ROWS, 1))
         integrals = self._integrals()
@@ -192,3 +197,9 @@ class LogTimes(SurvivalScores):
         found = np.asarray(optimize.minimize(minus_log_likelihood, first, method="Nelder-Mead").x, np.float64)
         constant = np.clip(found[:1], self.last - FURTHEST, self.last + FURTHEST)
         return constant, np.clip(found[1:], -2.5, 2.5)
+
+
+@lru_cache(maxsize=64)
+def _table(law: type[LogTimes], has_entry: bool, bound: float) -> Floats:
+    """Return the table of a law, which is asked for again and again."""
+    return law(0.0, has_entry).made(bound)

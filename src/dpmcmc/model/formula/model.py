@@ -159,6 +159,18 @@ class FormulaModel(Model):
         found = self._predict(flat, table)
         return found.reshape(*axes, *found.shape[1:])
 
+    def survival(self, parameters: Mapping[str, Any], records: Mapping[str, Any], times: Any) -> jax.Array:
+        """Return the probability that the event has not come by each of some times, for every draw and record.
+
+        The other arguments, and the axes of what is returned, are those of `predict`; the times come last.
+        """
+        if self.law.survival is None:
+            raise InvalidArgument(f"family={self.family!r} has no survival; expected a response as Surv(time, event)")
+        axes, flat, table = self._flat(parameters, records)
+        logs = jnp.log(jnp.maximum(jnp.asarray(times, jnp.float32), 1e-30))
+        found = self._survival(flat, table, logs)
+        return found.reshape(*axes, *found.shape[1:])
+
     def respond(self, key: jax.Array, parameters: Mapping[str, Any], records: Mapping[str, Any]) -> jax.Array:
         """Draw a new response for every draw and record, as a table holds it: the posterior predictive distribution.
 
@@ -229,6 +241,19 @@ class FormulaModel(Model):
             return response.centre + response.half * predicted
 
         return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None)))
+
+    @cached_property
+    def _survival(self) -> Callable[[Any, Any, Any], jax.Array]:
+        """Probabilities of no event, (draws, records, times), compiled once for each shape."""
+        own, survival = self.coordinates, self.law.survival
+
+        def one(draw: Any, record: Any, log_time: Any) -> jax.Array:
+            natural = own.natural(own.unconstrain(draw))
+            assert survival is not None
+            return survival(own.predictor(natural, record), log_time, own.others_of(natural, record))
+
+        over_times = jax.vmap(one, in_axes=(None, None, 0))
+        return jax.jit(jax.vmap(jax.vmap(over_times, in_axes=(None, 0, None)), in_axes=(0, None, None)))
 
     @cached_property
     def _linear(self) -> Callable[[Any, Any], jax.Array]:
