@@ -69,7 +69,9 @@ def _ratios(posterior: "Posterior") -> str:
     """Say what the exponentials of coefficients are."""
     model = posterior.fitted.model
     if not (ratios := link_of(model.law).ratios):
-        raise InvalidArgument(f"exponentiate=True means nothing for family={model.family!r}: coefficients are differences")
+        raise InvalidArgument(
+            f"exponentiate=True means nothing for family={model.family!r}: coefficients are differences"
+        )
     return capitalised(ratios)
 
 

@@ -83,17 +83,23 @@ def plot_survival(fitted: Fitted, source: Any, times: Sequence[float] | None, pr
     by = "rows" if len(labels) > 1 else None
     draw_curves(axes[0], table, name, by, f"{name} ({unit})" if unit else name, "probability of no event so far")
     axes[0].set_ylim(0.0, 1.02)
-    same = [f"{column} {rows.frame[column].iloc[0]}" for column in rows.frame if rows.frame[column].nunique() <= 1]
+    same = [f"{column} {values[0]}" for column, values in _cells(rows.frame).items() if len(set(values)) <= 1]
     dress_panels(axes, by, f"held: {', '.join(same)}" if same else f"bands hold {100 * prob:g} %")
     return figure
 
 
 def _labels(frame: pd.DataFrame) -> list[str]:
     """Return what tells the rows apart, in words."""
-    differing = [column for column in frame if frame[column].nunique() > 1]
+    differing = {column: values for column, values in _cells(frame).items() if len(set(values)) > 1}
     labels = [
-        ", ".join(f"{column} {row[column]}" for column in differing) or f"row {place}"
-        for place, (_, row) in enumerate(frame.iterrows())
+        ", ".join(f"{column} {values[place]}" for column, values in differing.items()) or f"row {place}"
+        for place in range(len(frame))
     ]
     is_unique = len(set(labels)) == len(labels)
     return labels if is_unique else [f"row {place}: {label}" for place, label in enumerate(labels)]
+
+
+def _cells(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the columns of rows in words."""
+    columns: Any = frame.to_dict(orient="list")
+    return {str(column): [str(value) for value in values] for column, values in columns.items()}

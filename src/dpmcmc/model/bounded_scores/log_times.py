@@ -113,7 +113,9 @@ class LogTimes(SurvivalScores):
 
     def _between(self, xp: Any, residual: Any, table: Any) -> Any:
         """Return the integrals up to a residual: the cubic through the four nearest rows."""
-        place = (xp.clip(residual, self.lowest, self.highest) - self.lowest) * ((ROWS - 1) / (self.highest - self.lowest))
+        place = (xp.clip(residual, self.lowest, self.highest) - self.lowest) * (
+            (ROWS - 1) / (self.highest - self.lowest)
+        )
         index = xp.clip(xp.floor(place).astype("int32"), 1, ROWS - 3)
         x = (place - index)[..., None]
         rows = table[:, 2 : 2 + self.size + self.size * (self.size + 1) // 2]
@@ -144,7 +146,7 @@ class LogTimes(SurvivalScores):
         event = xp.where(is_seen, response[..., 1], 0.0)
         units = self._units(xp, shapes)
         score = event[..., None] * self.scores(xp, end) - passed[..., : self.size]
-        return Integrals(units * score, self._square(xp, units, passed), self._square(xp, units, whole))
+        return Integrals(units * score, self._square(units, passed), self._square(units, whole))
 
     def longest(self, predictor: Any, shapes: Any, table: Any, gram: Any) -> Any:
         """Return the length of the longest of the extreme scores."""
@@ -160,7 +162,7 @@ class LogTimes(SurvivalScores):
         """Return what the scores are multiplied with: the rate in that by the predictor."""
         return xp.append(self.rate(xp, shapes), xp.ones(self.num_shapes))
 
-    def _square(self, xp: Any, units: Any, integrals: Any) -> Any:
+    def _square(self, units: Any, integrals: Any) -> Any:
         """Return the integrals of products as a matrix."""
         places = np.zeros((self.size, self.size), int)
         rows, columns = np.triu_indices(self.size)

@@ -62,13 +62,13 @@ def from_formula(
     of = _family(family, parsed, transform, columns)
     design, read = build_design(parsed.terms, parsed.has_intercept, columns)
     offsets = tuple(read_expression(text, columns) for text in parsed.offsets)
-    response = read_response(
-        transform, parsed, of, columns, has_constant=design.constant is not None
-    )
+    response = read_response(transform, parsed, of, columns, has_constant=design.constant is not None)
     used = {*read, *parsed.groups, *(name for offset in offsets for name in offset.columns)}
     _check(parsed, transform, of, used)
     coordinates = _coordinates(parsed, columns, design, response, of, offsets, priors or {})
-    beside = {name for name in (response.trials, response.weights, response.event, response.entry) if isinstance(name, str)}
+    beside = {
+        name for name in (response.trials, response.weights, response.event, response.entry) if isinstance(name, str)
+    }
 
     def log_likelihood(position: Position, record: Record) -> jax.Array:
         natural = coordinates.natural(position)

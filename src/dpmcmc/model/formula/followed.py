@@ -20,8 +20,8 @@ def read_followed(
     beyond = [cut for cut in family.cuts if cut >= last]
     if beyond:
         raise InvalidArgument(
-            f"family={family.name!r} has cuts at {', '.join(f'{cut:g}' for cut in beyond)}; {time!r} is stated to be at "
-            f"most {last:g}, and no row could tell of a hazard after that"
+            f"family={family.name!r} has cuts at {', '.join(f'{cut:g}' for cut in beyond)}; {time!r} is stated to be "
+            f"at most {last:g}, and no row could tell of a hazard after that"
         )
     read_event = _event(event, columns)
     if entry is None:

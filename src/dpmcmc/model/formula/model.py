@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -165,7 +165,7 @@ class FormulaModel(Model):
         The other arguments, and the axes of what is returned, are those of `predict`; the times come last.
         """
         if self.law.survival is None:
-            raise InvalidArgument(f"family={self.family!r} has no survival; expected a response as Surv(time, event)")
+            _no_survival()
         axes, flat, table = self._flat(parameters, records)
         logs = jnp.log(jnp.maximum(jnp.asarray(times, jnp.float32), 1e-30))
         found = self._survival(flat, table, logs)
@@ -245,11 +245,10 @@ class FormulaModel(Model):
     @cached_property
     def _survival(self) -> Callable[[Any, Any, Any], jax.Array]:
         """Probabilities of no event, (draws, records, times), compiled once for each shape."""
-        own, survival = self.coordinates, self.law.survival
+        own, survival = self.coordinates, self.law.survival or _no_survival
 
         def one(draw: Any, record: Any, log_time: Any) -> jax.Array:
             natural = own.natural(own.unconstrain(draw))
-            assert survival is not None
             return survival(own.predictor(natural, record), log_time, own.others_of(natural, record))
 
         over_times = jax.vmap(one, in_axes=(None, None, 0))
@@ -282,3 +281,7 @@ class FormulaModel(Model):
             eta, response.read_trials(record), self.coordinates.others_of(natural, record)
         )
         return (response.bounds[0] <= mean) & (mean <= response.bounds[1])
+
+
+def _no_survival(*_: Any) -> NoReturn:
+    raise InvalidArgument("the response is no time to an event; expected a formula such as 'Surv(time, event) ~ ...'")

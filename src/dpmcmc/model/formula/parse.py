@@ -133,7 +133,9 @@ def _survival(formula: str, response: str, found: list[tuple[str, str]]) -> tupl
         parts = [("cens", names[-1]), *([("trunc", names[0])] if len(names) == 3 else [])]
         return names[-2], [*((part, unquoted(name)) for part, name in parts), *found]
     if any(name == "trunc" for name, _ in found) and not any(name == "cens" for name, _ in found):
-        validation.refuse("formula", formula, "has trunc(...) without an event; write 'time | cens(event) + trunc(entry)'")
+        validation.refuse(
+            "formula", formula, "has trunc(...) without an event; write 'time | cens(event) + trunc(entry)'"
+        )
     return response, found
 
 

@@ -12,8 +12,8 @@ from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Category, Columns, Record
 from dpmcmc.model.formula.families.family import Family
-from dpmcmc.model.formula.kinds import KINDS, Bins, class_bins, count_bins, even_bins, words, zero_bins
 from dpmcmc.model.formula.followed import read_followed
+from dpmcmc.model.formula.kinds import KINDS, Bins, class_bins, count_bins, even_bins, words, zero_bins
 from dpmcmc.model.formula.parse import Parsed
 from dpmcmc.model.formula.transforms import Transform
 from dpmcmc.model.missing import is_missing

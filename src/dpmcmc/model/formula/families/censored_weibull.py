@@ -11,6 +11,7 @@ from jax.scipy.special import gammaln
 from dpmcmc.model.bounded_scores.base import Floats
 from dpmcmc.model.bounded_scores.log_times import LogTimes
 from dpmcmc.model.formula.families.family import Family, Others, Stated
+from dpmcmc.model.formula.families.parts import rate
 from dpmcmc.model.formula.families.survival import log_density_of, log_of, survival_of, time_intercept
 
 FARTHEST = 30.0
@@ -103,7 +104,7 @@ EXPONENTIAL = Family(
     words="a time with a constant hazard, the predictor is the logarithm of its mean",
     response="survival",
     log_density=log_density_of(_log_hazard, _cumulative),
-    mean=lambda eta, _, others: jnp.exp(eta),
+    mean=rate,
     draw=_draw,
     scores=_exponential,
     intercept=time_intercept,

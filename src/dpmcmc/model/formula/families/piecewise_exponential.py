@@ -62,8 +62,8 @@ def piecewise_exponential(cuts: Sequence[float]) -> Family:
     return Family(
         name=f"{NAME}({', '.join(map(_text, cuts))})",
         words=(
-            "a time whose hazard is constant between the cuts; the predictor is the logarithm of that before the first, "
-            "and hazard ratios are those of later pieces to it"
+            "a time whose hazard is constant between the cuts; the predictor is the logarithm of that before the "
+            "first, and hazard ratios are those of later pieces to it"
         ),
         response="survival",
         log_density=log_density_of(log_hazard, cumulative),
@@ -87,10 +87,12 @@ def _text(cut: float) -> str:
 def _check(cuts: Sequence[Any]) -> None:
     if not cuts or len(cuts) > MOST_CUTS:
         raise InvalidArgument(
-            f"family={NAME!r} has {len(cuts)} cuts; expected 1 to {MOST_CUTS} times between which the hazard is constant, "
-            f"as in {NAME}(30, 90, 365)"
+            f"family={NAME!r} has {len(cuts)} cuts; expected 1 to {MOST_CUTS} times between which the hazard is "
+            f"constant, as in {NAME}(30, 90, 365)"
         )
-    if any(not 0 < first < second < np.inf for first, second in zip([1e-300, *cuts], [*cuts, cuts[-1] * 2], strict=True)):
+    if any(
+        not 0 < first < second < np.inf for first, second in zip([1e-300, *cuts], [*cuts, cuts[-1] * 2], strict=True)
+    ):
         raise InvalidArgument(
             f"family={NAME!r} has the cuts {', '.join(map(_text, cuts))}; expected positive times, each larger "
             "than the one before"
