@@ -1,7 +1,7 @@
 """What draws of a formula say of times to an event: survival curves of new rows, and ratios of hazards."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -101,5 +101,5 @@ def _labels(frame: pd.DataFrame) -> list[str]:
 
 def _cells(frame: pd.DataFrame) -> dict[str, list[str]]:
     """Return the columns of rows in words."""
-    columns: Any = frame.to_dict(orient="list")
+    columns = cast(dict[Any, list[Any]], frame.to_dict(orient="list"))
     return {str(column): [str(value) for value in values] for column, values in columns.items()}

@@ -167,8 +167,8 @@ class FormulaModel(Model):
         if self.law.survival is None:
             _no_survival()
         axes, flat, table = self._flat(parameters, records)
-        logs = jnp.log(jnp.maximum(jnp.asarray(times, jnp.float32), 1e-30))
-        found = self._survival(flat, table, logs)
+        at = jnp.asarray(times, jnp.float32)
+        found = jnp.where(at > 0, self._survival(flat, table, jnp.log(jnp.maximum(at, 1e-30))), 1.0)
         return found.reshape(*axes, *found.shape[1:])
 
     def respond(self, key: jax.Array, parameters: Mapping[str, Any], records: Mapping[str, Any]) -> jax.Array:

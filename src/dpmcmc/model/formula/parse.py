@@ -124,8 +124,8 @@ def _left(formula: str, side: str) -> tuple[str, dict[str, str]]:
 def _survival(formula: str, response: str, found: list[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
     """Return the time of ``Surv(time, event)`` or ``Surv(entry, time, event)``, and what was found with the others."""
     survival = _SURV.fullmatch(response)
-    if survival is not None:
-        names = [name.strip() for name in survival[1].split(",")]
+    if response.startswith("Surv("):
+        names = [] if survival is None else [name.strip() for name in survival[1].split(",")]
         if len(names) not in {2, 3} or any(re.fullmatch(_NAME, name) is None for name in names):
             validation.refuse(
                 "formula", formula, "must have columns in Surv(time, event), or in Surv(entry, time, event)"

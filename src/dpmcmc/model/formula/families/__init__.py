@@ -94,9 +94,8 @@ def find_family(name: object) -> Family:
 
 def find_survival_family(name: object) -> Family:
     """Return the family of a time and its event, after refusing others."""
-    plain = name.strip().lower().replace("-", "_") if isinstance(name, str) else ""
-    called, has_cuts, rest = plain.partition("(")
-    called = called.strip().replace(" ", "_")
+    called, has_cuts, rest = name.strip().lower().partition("(") if isinstance(name, str) else ("", "", "")
+    called = called.strip().replace("-", "_").replace(" ", "_")
     called = ALIASES.get(called, called)
     if called == piecewise_exponential.NAME:
         return piecewise_exponential.piecewise_exponential(_cuts(name, rest))
