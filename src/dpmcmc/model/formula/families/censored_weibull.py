@@ -65,8 +65,8 @@ class Weibull(Exponential):
     num_shapes = 1
 
     def window(self, bound: float) -> tuple[float, float]:
-        """Return where the cumulative hazard is the bound, and so far down that the score by the shape is bounded."""
-        return float(np.log(max(bound, 1.0))), min(1.5 + 2.0 * bound, 23.0)
+        """Return so far up and down that both scores are bounded: few tell much of the shape, and are long."""
+        return float(np.log(0.5 + max(bound, 1.0) / 2)), min(2.5 + bound, 22.0)
 
     def scores(self, xp: Any, residual: Any) -> Any:
         """Return minus one and 1 + z."""
