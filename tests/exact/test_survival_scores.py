@@ -126,7 +126,7 @@ def test_the_score_is_the_likelihoods_where_nothing_is_cut(case) -> None:
 def test_the_mean_is_zero_whatever_censors(case, entry, bound) -> None:
     _, scores, eta, shapes, _, law = CASES[case]
     own, shapes = scores(LAST, entry is not None), np.array(shapes)
-    table = own.table(shapes, bound)
+    table, uncut = own.table(shapes, bound), own.table(shapes, 20.0)
 
     def integrals(y):
         return own.integrals(np, eta, shapes, y, table)
@@ -136,10 +136,20 @@ def test_the_mean_is_zero_whatever_censors(case, entry, bound) -> None:
             continue
         mean = integral(law, end, entry, lambda y: integrals(y).score)
         variance = integral(law, end, entry, lambda y: integrals(y).score[:, :, None] * integrals(y).score[:, None])
-        slope = integral(law, end, entry, lambda y: integrals(y).slope)
+        of_law = integral(
+            law,
+            end,
+            entry,
+            lambda y: integrals(y).score[:, :, None] * own.integrals(np, eta, shapes, y, uncut).score[:, None],
+        )
+        slope, expected = (
+            integral(law, end, entry, lambda y, name=name: getattr(integrals(y), name))
+            for name in ("slope", "variance")
+        )
         sds = np.sqrt(np.maximum(np.diag(variance), 1e-12))
         assert np.all(np.abs(mean) < 1e-4 * sds + 1e-6), (end, mean / sds)
-        np.testing.assert_allclose(slope, variance, atol=2e-3 * max(np.diag(variance).max(), 1e-6))
+        np.testing.assert_allclose(expected, variance, atol=2e-3 * max(np.diag(variance).max(), 1e-6))
+        np.testing.assert_allclose(slope, (of_law + of_law.T) / 2, atol=1e-2 * max(np.diag(of_law).max(), 1e-6))
 
 
 @pytest.mark.parametrize("case", ["weibull", "exponential", "lognormal"])

@@ -38,7 +38,7 @@ class LogTimes(SurvivalScores):
 
     @abstractmethod
     def window(self, bound: float) -> tuple[float, float]:
-        """Return up to which residual a record is looked at, and how far down from where it can be looked at."""
+        """Return up to which residual a record is looked at, and how far down from there weights are its scores."""
 
     @abstractmethod
     def log_hazard(self, residual: Floats) -> Floats:
@@ -80,11 +80,12 @@ class LogTimes(SurvivalScores):
         return np.concatenate([window, integrals, self._extremes(integrals, width)], axis=1)
 
     def _integrals(self) -> Floats:
-        """Return the integrals of scores and of their products over the hazard, up to each residual of the grid."""
+        """Return the integrals of one, of scores and of their products over the hazard, up to each residual."""
         fine = np.linspace(self.lowest, self.highest, FINE * (ROWS - 1) + 1)
         scores, hazard = self.scores(np, fine), np.exp(self.log_hazard(fine))
         rows, columns = np.triu_indices(self.size)
-        values = np.concatenate([scores, scores[:, rows] * scores[:, columns]], axis=1) * hazard[:, None]
+        ones = np.ones((len(fine), 1))
+        values = np.concatenate([ones, scores, scores[:, rows] * scores[:, columns]], axis=1) * hazard[:, None]
         step = fine[1] - fine[0]  # by Simpson's rule
         each = step / 3 * (values[:-2:2] + 4 * values[1:-1:2] + values[2::2])
         total = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(each, axis=0)])
@@ -93,17 +94,22 @@ class LogTimes(SurvivalScores):
     def _extremes(self, integrals: Floats, width: float) -> Floats:
         """Return the scores that are longest in each of some directions, for windows that end at each residual."""
         grid, size = self.grid, self.size
-        events, up_to = self.scores(np, grid), integrals[:, :size]
+        scores, up_to = self.scores(np, grid), integrals[:, 1 : 1 + size]
         angles = np.pi * np.arange(DIRECTIONS) / DIRECTIONS  # to both sides of the origin
         found = np.zeros((ROWS, 2 * DIRECTIONS, size))
         steps = int(np.ceil(width / (grid[1] - grid[0])))
         for end in range(ROWS):
             first = max(0, end - steps)
-            starts = np.linspace(first, end, STARTS).astype(int) if self.has_entry else np.array([first])
+            events = scores[np.maximum(np.arange(end + 1), first)]
+            before = events[0] * np.minimum(integrals[: end + 1, :1], integrals[first, 0])
+            passed_to = before + np.maximum(np.arange(end + 1) - first, 0)[:, None].clip(0, 1) * (
+                up_to[: end + 1] - up_to[first]
+            )
+            starts = np.append(0, np.linspace(first, end, STARTS).astype(int)) if self.has_entry else np.array([0])
             points: list[Floats] = [np.zeros((1, size))]
             for start in starts:
-                passed = up_to[start : end + 1] - up_to[start]
-                points += [-passed, events[start : end + 1] - passed]
+                passed = passed_to[start:] - passed_to[start]
+                points += [-passed, events[start:] - passed]
             every = np.concatenate(points)
             units = np.maximum(np.abs(every).max(axis=0), 1e-30)
             ways = np.stack([np.cos(angles), np.sin(angles)], axis=1)[:, :size] / units
@@ -118,7 +124,7 @@ class LogTimes(SurvivalScores):
         )
         index = xp.clip(xp.floor(place).astype("int32"), 1, ROWS - 3)
         x = (place - index)[..., None]
-        rows = table[:, 2 : 2 + self.size + self.size * (self.size + 1) // 2]
+        rows = table[:, 2 : 3 + self.size + self.size * (self.size + 1) // 2]
         return (
             -x * (x - 1) * (x - 2) / 6 * rows[index - 1]
             + (x + 1) * (x - 1) * (x - 2) / 2 * rows[index]
@@ -127,26 +133,35 @@ class LogTimes(SurvivalScores):
         )
 
     def _window(self, xp: Any, predictor: Any, shapes: Any, table: Any) -> tuple[Any, Any]:
-        """Return between which residuals a record is looked at."""
+        """Return between which residuals weights are scores."""
         last = xp.minimum(table[0, 0], self.residual_of(xp, self.last, predictor, shapes))
         return xp.maximum(last - table[0, 1], self.lowest), last
 
     # one record
 
     def integrals(self, xp: Any, predictor: Any, shapes: Any, response: Any, table: Any) -> Integrals:
-        """Return the integrals over the window."""
+        """Return the integrals over the window, and with what weights are at its beginning over what is before it."""
         first, last = self._window(xp, predictor, shapes, table)
         residual = self.residual_of(xp, response[..., 0], predictor, shapes)
         entry = self.residual_of(xp, response[..., 2], predictor, shapes)
         end = xp.clip(residual, first, last)
         start = xp.minimum(xp.maximum(entry, first), end)
-        passed = self._between(xp, end, table) - self._between(xp, start, table)
-        whole = self._between(xp, last, table) - self._between(xp, first, table)
-        is_seen = (residual > first) & (residual <= last) & (residual > entry)
-        event = xp.where(is_seen, response[..., 1], 0.0)
+        middle, to_first = self._between(xp, first, table), self.scores(xp, first)
+        inside = self._between(xp, end, table) - self._between(xp, start, table)
+        early = xp.minimum(residual, first)
+        before = self._between(xp, early, table) - self._between(xp, xp.minimum(entry, early), table)
+        event = xp.where((residual <= last) & (residual > entry), response[..., 1], 0.0)
+        passed = inside[..., 1 : 1 + self.size] + before[..., :1] * to_first
         units = self._units(xp, shapes)
-        score = event[..., None] * self.scores(xp, end) - passed[..., : self.size]
-        return Integrals(units * score, self._square(units, passed), self._square(units, whole))
+        both = units[:, None] * units
+        whole = self._between(xp, last, table) - middle
+        frozen = to_first[:, None] * to_first  # the product of the two is at most the mean of their squares
+        return Integrals(
+            units * (event[..., None] * self.scores(xp, end) - passed),
+            both * (self._square(inside) + self._product(to_first, before)),
+            both * (self._square(inside) + before[..., :1, None] * frozen),
+            both * (self._square(whole) + (self._square(middle) + middle[..., :1, None] * frozen) / 2),
+        )
 
     def longest(self, predictor: Any, shapes: Any, table: Any, gram: Any) -> Any:
         """Return the length of the longest of the extreme scores."""
@@ -162,12 +177,17 @@ class LogTimes(SurvivalScores):
         """Return what the scores are multiplied with: the rate in that by the predictor."""
         return xp.append(self.rate(xp, shapes), xp.ones(self.num_shapes))
 
-    def _square(self, units: Any, integrals: Any) -> Any:
+    def _product(self, weight: Any, integrals: Any) -> Any:
+        """Return the integral of the product of a constant weight and the score, made symmetric."""
+        product = weight[:, None] * integrals[..., None, 1 : 1 + self.size]
+        return (product + product.swapaxes(-1, -2)) / 2
+
+    def _square(self, integrals: Any) -> Any:
         """Return the integrals of products as a matrix."""
         places = np.zeros((self.size, self.size), int)
         rows, columns = np.triu_indices(self.size)
-        places[rows, columns] = places[columns, rows] = self.size + np.arange(len(rows))
-        return integrals[..., places] * units[:, None] * units
+        places[rows, columns] = places[columns, rows] = 1 + self.size + np.arange(len(rows))
+        return integrals[..., places]
 
     # the host
 

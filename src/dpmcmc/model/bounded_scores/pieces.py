@@ -58,9 +58,8 @@ class Pieces(SurvivalScores):
         of_pieces = xp.where(own, event[..., None], 0.0) - inside
         whole = _up_to(xp, self.passed(xp, xp.exp(xp.asarray(self.last)), hazards), most)
         spread = self._spread
-        return Integrals(
-            of_pieces @ spread, (inside[..., None, :] * spread.T) @ spread, (whole[..., None, :] * spread.T) @ spread
-        )
+        slope, most_slope = ((part[..., None, :] * spread.T) @ spread for part in (inside, whole))
+        return Integrals(of_pieces @ spread, slope, slope, most_slope)
 
     @property
     def _spread(self) -> Floats:

@@ -6,11 +6,11 @@ that is known in advance, before the time is seen:
 
     integral of a(t, x) (dN - dLambda),        mean zero whatever the law of the censoring is.
 
-The weight here is the score of the log-hazard, in a window of times that depends on the predictors alone, and zero
-outside: after the window everybody counts as censored, and what happened before it is not looked at. In the window the
-cumulative hazard, and with it the integral, is bounded. Its slope is its variance, the integral of a a^T dLambda, which
-depends on how long a record was under observation: it is released, not computed (Andersen, Borgan, Gill and Keiding
-1993, chapter VI, for likelihoods of counting processes).
+The weight here is the score of the log-hazard in a window of times that depends on the predictors alone. After it the
+weight is zero, so that everybody counts as censored there, and before it the weight is what it is at its beginning. So
+the cumulative hazard, and with it the integral, is bounded. Its slope, the integral of a s^T dLambda, s the score, and
+its variance, that of a a^T, depend on how long a record was under observation: they are released, not computed
+(Andersen, Borgan, Gill and Keiding 1993, chapter VI, for likelihoods of counting processes).
 
 A response is the logarithm of the time, whether the event was seen, and the logarithm of the time from which on it
 would have been: that of a record that was there from the start is `FROM_START`.
@@ -42,9 +42,12 @@ class Integrals(NamedTuple):
     score: Any
     """The integral of the weight over the event less the hazard."""
     slope: Any
-    """That of its square over the hazard, as long as the record was under observation."""
+    """That of its product with the score over the hazard, as long as the record was under observation, made
+    symmetric."""
+    variance: Any
+    """That of its square."""
     steepest: Any
-    """The same over the whole window: not less, and known before the time is seen."""
+    """The slope of a record that is under observation all the time: not less, and known before the time is seen."""
 
 
 class SurvivalScores(Scores):
@@ -87,7 +90,7 @@ class SurvivalScores(Scores):
         return BoundedScore(
             found.score,
             found.slope,
-            found.slope,
+            found.variance,
             lambda gram: self.longest(predictors[0], shapes, table, gram),
             lambda gram: jnp.sum(found.steepest * gram),
         )
@@ -130,13 +133,13 @@ class SurvivalScores(Scores):
         def longest(num_linear: int) -> float:
             return float(np.linalg.norm(lengths * np.sqrt(np.append(num_linear, np.ones(self.num_shapes)))))
 
-        slope = float(max(law.slope[0, 0], 1e-30))
-        return Moments(slope, slope, longest)
+        return Moments(max(float(law.slope[0, 0]), 1e-30), max(float(law.variance[0, 0]), 1e-30), longest)
 
     def cut_roots(self, predictors: Floats, shapes: Floats, bound: float) -> tuple[float, Floats]:
-        """Return ones: the slope is the variance."""
-        del predictors, shapes, bound
-        return 1.0, np.eye(self.num_shapes)
+        """Return roots of variance over slope, for the predictor and for each of the shapes."""
+        law = self.under_model(predictors, shapes, bound)
+        roots = np.sqrt(np.maximum(np.diag(law.variance), 1e-30) / np.maximum(np.diag(law.slope), 1e-30))
+        return float(roots[0]), np.diag(roots[1:])
 
     def histogram(self, response: Spread) -> tuple[Floats, Floats, Floats]:
         """Return logarithms of times, the share of the records with an event there, and that of the censored ones.

@@ -41,7 +41,7 @@ class LogNormal(LogTimes):
 
     def window(self, bound: float) -> tuple[float, float]:
         """Return up to how many standard deviations a time is looked at, and how far down."""
-        return min(0.4 + 0.4 * bound, self.highest), min(2.2 + 0.6 * bound, 13.0)
+        return min(0.4 + 0.4 * bound, self.highest), min(1.6 + 0.6 * bound, 13.0)
 
     def log_hazard(self, residual: Floats) -> Floats:
         """Return log of density over survival."""

@@ -42,7 +42,7 @@ class Exponential(LogTimes):
     lowest, highest = -20.0, 3.0
 
     def window(self, bound: float) -> tuple[float, float]:
-        """Return where the cumulative hazard is the bound; all from the beginning, where scores are no longer."""
+        """Return where the cumulative hazard is the bound; before it scores are all alike."""
         return float(np.log(max(bound, 1.0))), 23.0
 
     def log_hazard(self, residual: Floats) -> Floats:
@@ -66,7 +66,7 @@ class Weibull(Exponential):
 
     def window(self, bound: float) -> tuple[float, float]:
         """Return so far up and down that both scores are bounded: few tell much of the shape, and are long."""
-        return float(np.log(0.5 + max(bound, 1.0) / 2)), min(2.5 + bound, 22.0)
+        return float(np.log(0.5 + max(bound, 1.0) / 2)), min(1.5 + 0.75 * bound, 22.0)
 
     def scores(self, xp: Any, residual: Any) -> Any:
         """Return minus one and 1 + z."""
