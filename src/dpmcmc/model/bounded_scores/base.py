@@ -111,6 +111,11 @@ class Scores(ABC):
         del predictors, shapes, bound
         return 1.0, np.eye(self.num_shapes)
 
+    def steepness(self, predictors: Floats, shapes: Floats, bound: float) -> float:
+        """Return how much steeper the slope of a usual record may be than it is on average, given its predictors."""
+        del predictors, shapes, bound
+        return 1.0
+
     def residual_table(self, shapes: Floats) -> Floats | None:
         """Return what `residual` looks up; None where no residual can be far out."""
         del shapes

@@ -32,6 +32,9 @@ FROM_START = -69.0
 UNCUT = 20.0
 """A bound that leaves next to everything."""
 
+MOST_STEEP = 8.0
+"""By how much a slope may be steeper than on average for it to be let in."""
+
 CELLS = 160
 """How many times stand for all, on the host."""
 
@@ -140,6 +143,13 @@ class SurvivalScores(Scores):
         law = self.under_model(predictors, shapes, bound)
         roots = np.sqrt(np.maximum(np.diag(law.variance), 1e-30) / np.maximum(np.diag(law.slope), 1e-30))
         return float(roots[0]), np.diag(roots[1:])
+
+    def steepness(self, predictors: Floats, shapes: Floats, bound: float) -> float:
+        """Return that of a record which is under observation all the time."""
+        law, some = self.under_model(predictors, shapes, bound), np.array([self.last, 0.0, FROM_START])
+        steepest = self.integrals(np, float(predictors[0]), shapes, some, self.table(shapes, bound)).steepest
+        ratios = np.diag(steepest) / np.maximum(np.diag(law.slope), 1e-30)
+        return float(np.clip(ratios.mean(), 1.0, MOST_STEEP))
 
     def histogram(self, response: Spread) -> tuple[Floats, Floats, Floats]:
         """Return logarithms of times, the share of the records with an event there, and that of the censored ones.
