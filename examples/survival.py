@@ -1,6 +1,6 @@
 """How long people live after a blood sample: 7,874 residents of Olmsted County, with privacy and without.
 
-    python examples/survival.py                # epsilon 1, 4 and 100, and a picture of survival curves
+    python examples/survival.py                # epsilon 2, 4 and 20, and a picture of survival curves
     python examples/survival.py --peers        # the same laws by lifelines and scikit-survival, if they are installed
 
 The table is public (Dispenzieri and others 2012, as scikit-survival ships it). That alone allows the comparison with
@@ -21,9 +21,9 @@ from public_tables import SOURCES, fetch
 from run import DELTA, Example, cached_reference
 
 HERE = Path(__file__).parent / "survival"
-FORMULA = "Surv(years, died) ~ age + sex + light_chains"
+FORMULA = "Surv(years, died) ~ age + sex + log(light_chains)"
 FAMILIES = ("weibull", "exponential", "lognormal", "piecewise_exponential(2, 5, 9)")
-EPSILONS = (1.0, 4.0, 100.0)
+EPSILONS = (2.0, 4.0, 20.0)
 PEOPLE = {"age": [60, 75, 75], "sex": ["F", "F", "M"], "light_chains": [2.5, 2.5, 6.0]}
 
 
@@ -67,7 +67,7 @@ def draw(table: pd.DataFrame) -> Figure:
     lines = np.asarray(model.survival({name: np.array([value]) for name, value in exact.items()}, records, times))[0]
     figure = Figure(figsize=(10, 4), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
-    for ax, epsilon in zip(axes, (1.0, 4.0), strict=True):
+    for ax, epsilon in zip(axes, (2.0, 8.0), strict=True):
         bands = fitted(table, example, epsilon)[0].predict(PEOPLE, kind="survival", times=times)
         for row, label in enumerate(["woman, 60", "woman, 75", "man, 75, many light chains"]):
             own = bands.loc[row]
@@ -88,7 +88,8 @@ def peers(table: pd.DataFrame) -> pd.DataFrame:
     from sksurv.linear_model import CoxPHSurvivalAnalysis
 
     rows = table.assign(sex=(table["sex"] == "M").astype(float), died=table["died"].astype(int))
-    rows = rows.assign(light_chains=rows["light_chains"].clip(0, 12), age=rows["age"].clip(50, 100))
+    rows = rows.assign(light_chains=rows["light_chains"].clip(0.1, 12), age=rows["age"].clip(50, 100))
+    rows = rows.assign(light_chains=np.log(rows["light_chains"]))
     names, found = ["age", "sex", "light_chains"], {}
     for family, fitter in (("weibull", WeibullAFTFitter), ("lognormal", LogNormalAFTFitter)):
         own = fitter().fit(rows, duration_col="years", event_col="died")
@@ -100,7 +101,7 @@ def peers(table: pd.DataFrame) -> pd.DataFrame:
     )
     cox = CoxPHSurvivalAnalysis(ties="efron").fit(rows[names].to_numpy(), outcome)
     found["scikit-survival Cox"] = pd.Series(cox.coef_, names)
-    labels = ["age", "sex[M]", "light_chains"]
+    labels = ["age", "sex[M]", "log(light_chains)"]
     for family in ("weibull", "lognormal", "piecewise_exponential(2, 5, 9)"):
         exact = cached_reference(Example(name_of(family), FORMULA, family, folder="survival"), table)
         found[f"NUTS {family}"] = pd.Series(exact["mean"][labels].to_numpy(), names)
