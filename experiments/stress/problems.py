@@ -39,6 +39,8 @@ class Problem:
         trials: of a proportion.
         levels: of the category, should some of them be rare or empty; none without a category.
         widening: how fast the logarithm of sigma grows with the first number, where sigma has a formula.
+        censored: of times to an event, up to when rows leave, each time as probable as the other.
+        enters: whether half of the rows are under observation only after a while.
     """
 
     family: str
@@ -56,11 +58,15 @@ class Problem:
     trials: int = 5
     levels: tuple[str, ...] = ("a", "b", "c")
     widening: float | None = None
+    censored: float | None = None
+    enters: bool = False
 
     @property
     def formula(self) -> str:
         """The formula."""
         response = f"y | trials({self.trials})" if self.family in {"binomial", "beta_binomial"} else "y"
+        if self.censored is not None:
+            response = f"Surv({'entry, ' if self.enters else ''}y, seen)"
         terms = [f"x{number}" for number in range(self.numbers)]
         terms += [*(["ward"] if self.levels else []), *(["(1|site)"] if self.groups else [])]
         return f"{response} ~ {' + '.join(terms) or '1'}" + ("" if self.widening is None else "; sigma ~ x0")
@@ -78,6 +84,11 @@ class Problem:
             sites = tuple(f"s{number}" for number in range(self.groups[0]))
             columns["site"] = dp.Column(kind="category", categories=sites)
         columns["y"] = self._response()
+        if self.censored is not None:
+            columns["seen"] = dp.Column(kind="boolean")
+            columns["y"] = dp.Column(kind="number", lower=0, upper=self.censored)
+        if self.enters:
+            columns["entry"] = dp.Column(kind="number", lower=0, upper=self.censored)
         return dp.Schema(columns)
 
     def _response(self) -> dp.Column:
@@ -145,7 +156,17 @@ class Problem:
             sigma = self.sigma * np.exp(self.widening * columns["x0"])
             return pd.DataFrame({**columns, "y": eta + sigma * rng.standard_normal(self.size)})
         respond = self.respond or (lambda rng, eta: self._draw(rng, eta))
-        return pd.DataFrame({**columns, "y": respond(rng, eta)})
+        rows = pd.DataFrame({**columns, "y": respond(rng, eta)})
+        return rows if self.censored is None else self._followed(rng, rows)
+
+    def _followed(self, rng: Generator, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return rows as long as they were under observation; those that were not there in time are not in it."""
+        leaves = rng.uniform(0, self.censored, len(rows))
+        rows = rows.assign(seen=rows["y"] <= leaves, y=np.minimum(rows["y"], leaves))
+        if not self.enters:
+            return rows
+        rows["entry"] = np.where(rng.random(len(rows)) < 0.5, 0.0, rng.uniform(0, self.censored / 4, len(rows)))
+        return rows[rows["entry"] < rows["y"]]
 
     def _draw(self, rng: Generator, eta: np.ndarray) -> np.ndarray:
         size = len(eta)
@@ -176,6 +197,8 @@ class Problem:
                 return np.exp(eta + self.sigma * rng.standard_normal(size)) * self._above(rng, size)
             case "weibull":
                 return np.exp(eta) * rng.weibull(SHAPE, size) / special.gamma(1 + 1 / SHAPE)
+            case "piecewise_exponential(0.5, 1.5)":
+                return _piecewise(rng.exponential(1.0, size) * np.exp(-eta))
             case "inverse_gaussian":
                 return rng.wald(np.exp(eta), 2 * SHAPE)
             case "laplace":
@@ -209,6 +232,11 @@ class Problem:
     @staticmethod
     def _classes(codes: np.ndarray) -> np.ndarray:
         return np.array(["low", "middle", "high"])[np.clip(codes, 0, 2)]
+
+
+def _piecewise(passed: np.ndarray) -> np.ndarray:
+    """Return when a cumulative hazard is passed that is 1 a unit up to 0.5, then 1.5, and from 1.5 on 0.6."""
+    return np.interp(passed, [0.0, 0.5, 2.0, 2.0 + 0.6 * 1e6], [0.0, 0.5, 1.5, 1.5 + 1e6])
 
 
 def _above_zero(draw: Callable[[np.ndarray], np.ndarray], eta: np.ndarray) -> np.ndarray:
@@ -381,5 +409,12 @@ PROBLEMS: Mapping[str, Problem] = {
     "gaussian 20 numbers": Problem("gaussian", numbers=20),
     "bernoulli 50 numbers, n=100000": Problem("bernoulli", 100_000, numbers=50),
     "bernoulli 97 numbers, n=100000": Problem("bernoulli", 100_000, numbers=97),
+    "weibull censored": Problem("weibull", censored=3.0),
+    "exponential censored": Problem("exponential", censored=3.0),
+    "lognormal censored": Problem("lognormal", censored=3.0),
+    "piecewise_exponential censored": Problem("piecewise_exponential(0.5, 1.5)", censored=3.0),
+    "weibull few events": Problem("weibull", constant=3.0, censored=6.0),
+    "weibull late entry": Problem("weibull", censored=4.0, enters=True),
+    "weibull with lognormal times": Problem("weibull", respond=_lognormal, censored=6.0, holds=False),
 }
 """All problems by name."""

@@ -43,7 +43,7 @@ def effects(
 def contrast(fitted: Fitted, name: str, first: Any, second: Any, at: Profile, rows: Any, prob: float) -> SummaryTable:
     """Return by how much the response is higher at one value than at another, on every scale that it has."""
     pair = [{name: first}, {name: second}]
-    link = link_of(fitted.model.family)
+    link = link_of(fitted.model.law)
     found: dict[str, np.ndarray] = {}
     higher: dict[str, np.ndarray] = {}
     if link.ratio:
@@ -164,12 +164,19 @@ def _word(value: Any) -> str:
 
 def ratios(fitted: Fitted, per: Mapping[str, float], prob: float) -> SummaryTable:
     """Return the exponentials of the coefficients."""
-    link = link_of(fitted.model.family)
+    link = link_of(fitted.model.law)
     if not link.ratio:
         raise InvalidArgument(
             f"family={fitted.model.family!r} has no odds: its coefficients are differences of {fitted.model.response}; "
             "see summary()"
         )
+    found = {label: np.exp(values) for label, values in coefficients_by_label(fitted, per).items()}
+    table = summarise_draws(np.stack(list(found.values()), axis=1), prob, list(found))
+    return titled(table, f"{capitalised(link.ratios)} of {fitted.model.response}")
+
+
+def coefficients_by_label(fitted: Fitted, per: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """Return the draws of the coefficients but the intercept, for so many units of their columns, by name."""
     coordinates = fitted.model.coordinates
     slopes = [name for name in coordinates.names if name != "intercept"]
     unknown = [name for name in per if name not in slopes]
@@ -180,8 +187,7 @@ def ratios(fitted: Fitted, per: Mapping[str, float], prob: float) -> SummaryTabl
         units = validation.number(f"per[{name!r}]", per.get(name, 1.0))
         for label in coordinates.labels(name):
             words = f"{label} (per {units:g})" if name in per else label
-            found[words] = np.exp(units * np.asarray(fitted.draws[label.replace("/", "∕")], float))
+            found[words] = units * np.asarray(fitted.draws[label.replace("/", "∕")], float)
     if not found:
         raise InvalidArgument("the formula has no slope, so there is no ratio; it has an intercept alone")
-    table = summarise_draws(np.stack(list(found.values()), axis=1), prob, list(found))
-    return titled(table, f"{capitalised(link.ratios)} of {fitted.model.response}")
+    return found

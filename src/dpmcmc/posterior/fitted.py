@@ -59,6 +59,10 @@ class Fitted:
         """Return the linear predictor, (draw, row), or (draw, row, class but the first)."""
         return self._by_parts(rows, lambda part: self.model.linear_predictor(self.draws, part))
 
+    def survival(self, rows: NewRows, times: np.ndarray) -> np.ndarray:
+        """Return the probability that the event has not come by each time, (draw, row, time)."""
+        return self._by_parts(rows, lambda part: self.model.survival(self.draws, part, times), len(times))
+
     def responses(self, rows: NewRows, seed: int | None) -> np.ndarray:
         """Return a new response for each draw and row, as a table stores it, (draw, row)."""
         keys = _keys(seed)
@@ -77,10 +81,10 @@ class Fitted:
         kinds: dict[str, Any] = {"boolean": bool, "integer": int}
         return np.asarray(stored).astype(kinds.get(column.kind, float))
 
-    def _by_parts(self, rows: NewRows, predict: Callable[[dict[str, Any]], Any]) -> np.ndarray:
+    def _by_parts(self, rows: NewRows, predict: Callable[[dict[str, Any]], Any], each: int = 1) -> np.ndarray:
         """Predict some rows at a time, so that memory is bounded whatever their number."""
         records = rows.records or {"": np.zeros(len(rows))}  # a formula without predictors
-        most = max(1, MOST_NUMBERS // (self.num_draws * max(1, len(self.model.classes))))
+        most = max(1, MOST_NUMBERS // (self.num_draws * max(each, len(self.model.classes))))
         step = min(most, next((size for size in SIZES if size >= len(rows)), SIZES[-1]))
         parts: list[np.ndarray] = []
         for start in range(0, len(rows), step):

@@ -44,7 +44,7 @@ class NewRows:
 def needed(model: FormulaModel, schema: Schema) -> list[str]:
     """Return the columns that a row must have: those of the formula but the response, in the order of the schema."""
     owners = {f"{name}_missing": name for name, column in schema.columns.items() if column.missing == "indicator"}
-    named = {owners.get(name, name) for name in model.columns if name != model.response}
+    named = {owners.get(name, name) for name in model.predictor_columns}
     return [name for name in schema.columns if name in named]
 
 

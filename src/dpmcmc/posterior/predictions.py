@@ -11,7 +11,8 @@ from dpmcmc.posterior.fitted import Fitted
 from dpmcmc.posterior.intervals import summarise_draws
 from dpmcmc.posterior.new_rows import NewRows, read_rows
 
-KINDS = ("mean", "response")
+KINDS = ("mean", "response", "survival")
+"""What may be predicted; survival is that of `posterior.survival`."""
 
 
 def predict(fitted: Fitted, source: Any, kind: str, prob: float, seed: int | None) -> SummaryTable:

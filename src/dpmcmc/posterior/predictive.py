@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from dpmcmc import validation
 from dpmcmc.diagnostics.table import SummaryTable
-from dpmcmc.posterior import effects, predictions
+from dpmcmc.posterior import effects, predictions, survival
 from dpmcmc.posterior.fitted import Fitted
 from dpmcmc.posterior.intervals import PROB
 
@@ -28,7 +29,13 @@ class Predictive(ABC):
         """The formula's model with its draws; raises `InvalidArgument` where there is no formula."""
 
     def predict(
-        self, new_rows: Any, kind: str = "mean", *, prob: float = PROB, seed: int | None = None
+        self,
+        new_rows: Any,
+        kind: str = "mean",
+        *,
+        prob: float = PROB,
+        seed: int | None = None,
+        times: Sequence[float] | None = None,
     ) -> SummaryTable:
         """Predict the response of new rows: ``posterior.predict({"age": [40, 70], "ward": ["surgery", "other"]})``.
 
@@ -40,14 +47,20 @@ class Predictive(ABC):
             new_rows: a mapping from columns to values, a list of such rows, a DataFrame of pandas or polars, a Table of
                 pyarrow, or the path of a CSV or Parquet file. The response is not needed; other columns are not read.
             kind: ``"mean"``, the expected response, or the probability of each class; or ``"response"``, what a new
-                record would show: the interval of numbers, or the most probable class and how probable each is.
+                record would show: the interval of numbers, or the most probable class and how probable each is;
+                or ``"survival"``, the probability that the event has not come by each of some times.
             prob: how much the intervals hold.
             seed: fixes the draws of new responses; another one each time unless stated.
+            times: of survival curves; even ones up to the longest that the schema states unless stated.
 
         Returns:
             A row for each row, with its mean, standard deviation and interval; for more than two classes a row for
-            each row and class.
+            each row and class, of survival curves for each row and time.
         """
+        if kind == "survival":
+            return survival.predict(self.fitted, new_rows, times, prob)
+        if times is not None:
+            validation.refuse("times", list(times), "is for kind='survival'")
         return predictions.predict(self.fitted, new_rows, kind, prob, seed)
 
     def simulate(self, rows: Any, num_draws: int = 1, *, seed: int | None = None) -> pd.DataFrame:
@@ -113,13 +126,34 @@ class Predictive(ABC):
         return effects.contrast(self.fitted, name, first, second, at or {}, rows, prob)
 
     def odds_ratios(self, *, per: Mapping[str, float] | None = None, prob: float = PROB) -> SummaryTable:
-        """Return the exponentials of the coefficients: odds ratios, or for counts ratios of means.
+        """Return the exponentials of the coefficients: odds ratios, for counts ratios of means.
+
+        Of times to an event they are ratios of times, or of hazards where the predictor is the log-hazard.
 
         Args:
             per: by how many units a number changes, one unless stated: ``per={"age": 10}``.
             prob: how much the intervals hold.
         """
         return effects.ratios(self.fitted, per or {}, prob)
+
+    def hazard_ratios(self, *, per: Mapping[str, float] | None = None, prob: float = PROB) -> SummaryTable:
+        """Return by what the hazard is multiplied: for times to an event whose hazards are proportional.
+
+        Args:
+            per: by how many units a number changes, one unless stated: ``per={"age": 10}``.
+            prob: how much the intervals hold.
+        """
+        return survival.hazard_ratios(self.fitted, per or {}, prob)
+
+    def plot_survival(self, rows: Any, *, times: Sequence[float] | None = None, prob: float = PROB) -> "Figure":
+        """Draw the survival curve of each row, with its band. Returns a matplotlib Figure.
+
+        Args:
+            rows: the rows, as for `predict`.
+            times: even ones up to the longest that the schema states unless stated.
+            prob: how much the bands hold.
+        """
+        return survival.plot_survival(self.fitted, rows, times, prob)
 
     def plot_effects(
         self,

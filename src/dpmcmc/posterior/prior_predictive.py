@@ -136,6 +136,6 @@ def prior_predictive(
 def _anywhere(fitted: Fitted, seed: int) -> NewRows:
     """Return rows whose columns are uniform over what the schema allows, independent of each other."""
     model = fitted.model
-    names = [name for name in model.columns if name != model.response]
+    names = list(model.predictor_columns)
     drawn = draw_columns(jax.random.key(seed), names, model.known, NUM_ROWS)
     return NewRows({name: np.asarray(leaf) for name, leaf in drawn.items()}, pd.DataFrame(index=range(NUM_ROWS)))

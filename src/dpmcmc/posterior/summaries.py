@@ -67,9 +67,11 @@ def _per(name: str, units: Mapping[str, float]) -> str:
 
 def _ratios(posterior: "Posterior") -> str:
     """Say what the exponentials of coefficients are."""
-    family = posterior.fitted.model.family
-    if not (ratios := link_of(family).ratios):
-        raise InvalidArgument(f"exponentiate=True means nothing for family={family!r}: coefficients are differences")
+    model = posterior.fitted.model
+    if not (ratios := link_of(model.law).ratios):
+        raise InvalidArgument(
+            f"exponentiate=True means nothing for family={model.family!r}: coefficients are differences"
+        )
     return capitalised(ratios)
 
 
@@ -142,7 +144,7 @@ def _check_alike(one: "Posterior", other: "Posterior") -> None:
     """Refuse to compare numbers that mean different things."""
     if one.model is None or other.model is None:
         return
-    kinds = [(each.response, link_of(each.family).name) for each in (one.model, other.model)]
+    kinds = [(each.response, link_of(each.law).name) for each in (one.model, other.model)]
     if kinds[0] != kinds[1]:
         said = " and ".join(f"{response} ({link} link)" for response, link in kinds)
         raise InvalidArgument(f"the posteriors speak of {said}; expected the same response on the same scale")

@@ -97,6 +97,7 @@ def render_report(run: Run, *, known: Mapping[str, float] | None = None) -> str:
             has_prior=bool(run.prior),
             known=known or {},
             has_classes=model is not None and bool(model.classes),
+            has_survival=model is not None and model.law.survival is not None,
             error_found=run.settings.get("error_found"),
             chosen=str(run.settings.get("chosen", "")),
             predictions=[] if model is None else predictions(model, drawn),

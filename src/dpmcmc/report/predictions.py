@@ -14,6 +14,7 @@ from dpmcmc.column import Column
 from dpmcmc.model import FormulaModel
 from dpmcmc.report.chart import Chart
 from dpmcmc.report.pictures import CHAIN_STYLES
+from dpmcmc.report.survival import MOST_CURVES, some_values, survival_chart
 
 POINTS = 31
 MOST_DRAWS = 400
@@ -40,9 +41,22 @@ def predictions(model: FormulaModel, draws: Mapping[str, np.ndarray]) -> list[Pr
     every = max(1, len(next(iter(flat.values()))) // MOST_DRAWS)
     flat = {name: values[::every] for name, values in flat.items()}
     trials = model.coordinates.response.trials
-    columns = {name: model.known[name] for name in model.columns if name != model.response}
+    columns = {name: model.known[name] for name in model.predictor_columns}
     varied = [name for name in columns if name != trials and _is_few(columns[name])]
+    if model.law.survival is not None:
+        return [_survival(model, flat, name, columns) for name in varied]
     return [_prediction(model, flat, name, columns) for name in varied]
+
+
+def _survival(
+    model: FormulaModel, draws: Mapping[str, np.ndarray], name: str, columns: Mapping[str, Column]
+) -> Prediction:
+    values = some_values(columns[name], _levels(columns[name]))
+    held = {other: _held(column) for other, column in columns.items()}
+    chart = survival_chart(model, draws, name, values, held, QUANTILES)
+    words = ", ".join(f"{other} {_words(columns[other])}" for other in columns if other != name)
+    said = f"Curves in their order: {name} {', '.join(list(values)[:MOST_CURVES])}."
+    return Prediction(name, chart, " ".join(part for part in (_caption(words, ""), said) if part))
 
 
 def _prediction(

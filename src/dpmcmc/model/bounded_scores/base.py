@@ -34,6 +34,8 @@ class BoundedScore(NamedTuple):
     """Its covariance under the model."""
     longest: Callable[[Any], Any]
     """``longest(gram)``: a bound on its length over all responses, in coordinates whose Gram matrix is given."""
+    steepest: Callable[[Any], Any] | None = None
+    """``steepest(gram)``: a bound on the trace of the slope, where that depends on the response."""
 
 
 class Moments(NamedTuple):
@@ -111,6 +113,11 @@ class Scores(ABC):
         """Return roots of variance over slope, T S T^T = V, for the predictor and for the shapes."""
         del predictors, shapes, bound
         return 1.0, np.eye(self.num_shapes)
+
+    def steepness(self, predictors: Floats, shapes: Floats, bound: float) -> float:
+        """Return how much steeper the slope of a usual record may be than it is on average, given its predictors."""
+        del predictors, shapes, bound
+        return 1.0
 
     def residual_table(self, shapes: Floats) -> Floats | None:
         """Return what `residual` looks up; None where no residual can be far out."""

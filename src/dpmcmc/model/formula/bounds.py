@@ -17,9 +17,9 @@ import numpy as np
 
 from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.model.bounded_scores.survival import FROM_START
 from dpmcmc.model.bounded_scores.zeros import ZERO
 from dpmcmc.model.formula.coordinates import Coordinates
-from dpmcmc.model.formula.families import FAMILIES
 from dpmcmc.model.formula.families.family import Bound, Family, Interval
 from dpmcmc.model.formula.response import Response
 
@@ -53,7 +53,7 @@ class GradientBound:
     everywhere: bool
 
 
-def gradient_bound(coordinates: Coordinates, family: str, stated: Region | None) -> GradientBound:
+def gradient_bound(coordinates: Coordinates, family: Family, stated: Region | None) -> GradientBound:
     """Return the bound over a region; what is not stated of it comes from the priors."""
     region = _region(coordinates, stated or {})
     conditions = [f"{name} between {low:.3g} and {high:.3g}" for name, (low, high) in region.items()]
@@ -63,11 +63,15 @@ def gradient_bound(coordinates: Coordinates, family: str, stated: Region | None)
         squared += largest**2 * (1 + (EFFECT**2 if prior.fixed is None else 0.0))
         if prior.fixed is None:
             conditions.append(f"the random intercepts {name} within {EFFECT:g} of their standard deviations")
-    of, intervals = FAMILIES[family], _intervals(coordinates, region)
+    intervals = _intervals(coordinates, region)
     if coordinates.scale is not None:
         intervals[coordinates.scale.name] = Interval(*SCALES, True)
         conditions.append(f"{coordinates.scale.name} between {SCALES[0]:g} and {SCALES[1]:g}")
-    found = _on_grid(coordinates, of, intervals) if of.bound is None else of.bound(coordinates.response, intervals)
+    found = (
+        _on_grid(coordinates, family, intervals)
+        if family.bound is None
+        else family.bound(coordinates.response, intervals)
+    )
     residual, others, condition = found
     conditions += [condition] if condition else []
     value = hypot(residual * sqrt(squared), *others)
@@ -111,6 +115,8 @@ def _on_grid(coordinates: Coordinates, family: Family, intervals: Mapping[str, I
     )
     if response.needs in {"count", "proportion", "binary"}:
         responses = np.unique(np.rint(np.linspace(0.0, max(high, 1.0), POINTS)))
+    if response.needs == "survival":
+        responses = np.array([(log, event, FROM_START) for log in responses for event in (0.0, 1.0)])
     moving = [name for name, interval in intervals.items() if interval.moves]
     corners = list(product(*((interval.low, interval.high) for interval in intervals.values())))
     priors = coordinates.others

@@ -12,7 +12,7 @@ from dpmcmc.model.formula.columns import Columns, Record
 from dpmcmc.model.formula.coordinates import Coordinates, Position, Scale
 from dpmcmc.model.formula.design import Design, build_design, without_slash
 from dpmcmc.model.formula.expression import Expression, read_expression
-from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES, find_family, plain_family
+from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES, find_family, find_survival_family, plain_family
 from dpmcmc.model.formula.families.family import Family, default
 from dpmcmc.model.formula.kinds import KINDS, words
 from dpmcmc.model.formula.model import FormulaModel
@@ -62,13 +62,13 @@ def from_formula(
     of = _family(family, parsed, transform, columns)
     design, read = build_design(parsed.terms, parsed.has_intercept, columns)
     offsets = tuple(read_expression(text, columns) for text in parsed.offsets)
-    response = read_response(
-        transform, parsed.trials, parsed.weights, of, columns, has_constant=design.constant is not None
-    )
+    response = read_response(transform, parsed, of, columns, has_constant=design.constant is not None)
     used = {*read, *parsed.groups, *(name for offset in offsets for name in offset.columns)}
     _check(parsed, transform, of, used)
     coordinates = _coordinates(parsed, columns, design, response, of, offsets, priors or {})
-    beside = {name for name in (response.trials, response.weights) if isinstance(name, str)}
+    beside = {
+        name for name in (response.trials, response.weights, response.event, response.entry) if isinstance(name, str)
+    }
 
     def log_likelihood(position: Position, record: Record) -> jax.Array:
         natural = coordinates.natural(position)
@@ -92,11 +92,14 @@ def from_formula(
         columns=(*sorted({*used, *beside}), response.name),
         coordinates=coordinates,
         known=columns,
+        law=of,
     )
 
 
 def _family(stated: str | None, parsed: Parsed, transform: Transform, columns: Columns) -> Family:
     """Return the family: as stated, or as the response plainly has it."""
+    if parsed.event is not None:
+        return find_survival_family(stated)
     if stated is not None:
         return find_family(stated)
     column = columns[transform.column]
@@ -119,6 +122,10 @@ def _check(parsed: Parsed, transform: Transform, of: Family, used: set[str]) -> 
             f"the formula has {transform.column!r} on both sides; a response cannot explain itself, leave it out on "
             "the right"
         )
+    followed = [name for name in (parsed.event, parsed.entry) if name is not None]
+    twice = [name for name in followed if name in {*used, transform.column} or followed.count(name) > 1]
+    if twice:
+        raise InvalidArgument(f"the formula has {twice[0]!r} twice; the time, the event and the entry are columns each")
     if family == "ordinal" and not parsed.has_intercept:
         raise InvalidArgument("family='ordinal' has cutpoints for an intercept; leave out '0 +' or '- 1'")
     if family == "categorical" and parsed.offsets:

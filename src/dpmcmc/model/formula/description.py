@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.coordinates import Coordinates
-from dpmcmc.model.formula.families import FAMILIES
+from dpmcmc.model.formula.families.family import Family
 
 
-def describe(formula: str, family: str, coordinates: Coordinates, columns: Columns, names: tuple[str, ...]) -> str:
+def describe(formula: str, family: Family, coordinates: Coordinates, columns: Columns, names: tuple[str, ...]) -> str:
     """Return the description, a text of several lines."""
     return "\n".join(_lines(formula, family, coordinates, columns, names))
 
@@ -25,17 +25,21 @@ def prior_words(coordinates: Coordinates) -> dict[str, str]:
 
 
 def _lines(
-    formula: str, family: str, coordinates: Coordinates, columns: Columns, names: tuple[str, ...]
+    formula: str, family: Family, coordinates: Coordinates, columns: Columns, names: tuple[str, ...]
 ) -> Iterator[str]:
     response = coordinates.response
-    yield f"{formula}, family {family}"
-    yield f"  {response.label} is {FAMILIES[family].words}."
+    yield f"{formula}, family {family.name}"
+    yield f"  {response.label} is {family.words}."
     if response.half != 1.0 or response.centre != 0.0:
         yield f"  The response is scaled to ({response.label} - {response.centre:g}) / {response.half:g}."
     if response.classes:
         yield f"  Its classes are {', '.join(response.classes)}."
     if response.trials is not None:
         yield f"  The number of trials is {response.trials}."
+    if response.event:
+        yield f"  {response.event} says whether the event was seen then; else {response.name} is censored."
+    if response.entry:
+        yield f"  A row is under observation from {response.entry} on: what came before it could not have been seen."
     if response.weights is not None:
         yield f"  Rows are weighted by {response.weights}."
     if response.required:

@@ -147,6 +147,20 @@ def _log_or_zero(value: Any, bounds: Bounds) -> Any:
     return jnp.where(value > 0, jnp.log(jnp.maximum(value, SMALLEST * bounds[1])), ZERO)
 
 
+def _time(column: Column, bounds: Bounds) -> str:
+    fits = column.kind in {"number", "integer"} and bounds[0] >= 0
+    return "" if fits else "a time with lower >= 0: no event comes before the start"
+
+
+def _log_time(value: Any, bounds: Bounds) -> Any:
+    return jnp.log(jnp.maximum(value, shortest(bounds)))
+
+
+def shortest(bounds: Bounds) -> float:
+    """Return the time as which shorter ones are read."""
+    return max(bounds[0], SMALLEST * bounds[1])
+
+
 def _logs(bounds: Bounds) -> Bounds:
     return math.log(bounds[0]), math.log(bounds[1])
 
@@ -168,5 +182,6 @@ KINDS: Mapping[str, Kind] = {
     "proportion": Kind(_count),
     "classes": Kind(_classes),
     "order": Kind(_order),
+    "survival": Kind(_time, _log_time, lambda bounds: _logs((shortest(bounds), bounds[1]))),
 }
 """All kinds by name."""

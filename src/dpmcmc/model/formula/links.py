@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from dpmcmc.model.formula.families import FAMILIES
+from dpmcmc.model.formula.families.family import Family
 
 
 class Link(NamedTuple):
@@ -24,6 +24,8 @@ class Link(NamedTuple):
 IDENTITY = Link("identity", "", "", "")
 LOGIT = Link("logit", "log-odds", "odds ratio", "odds ratios")
 LOG = Link("log", "log of the mean", "ratio of means", "ratios of means")
+TIME = Link("log", "log of the time", "time ratio", "time ratios")
+HAZARD = Link("log", "log of the hazard", "hazard ratio", "hazard ratios")
 
 _LINKS = {
     "gaussian": IDENTITY,
@@ -37,7 +39,6 @@ _LINKS = {
 }
 
 
-def link_of(family: str) -> Link:
+def link_of(family: Family) -> Link:
     """Return the link of a family: as the family itself states it, or as it is known here."""
-    stated = {link.name: link for link in (IDENTITY, LOGIT, LOG)}.get(str(getattr(FAMILIES[family], "link", "")))
-    return stated or _LINKS.get(family, IDENTITY)
+    return {"time": TIME, "hazard": HAZARD}.get(family.link) or _LINKS.get(family.name, IDENTITY)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from dpmcmc.model.formula.bounds import GradientBound, Region, gradient_bound
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.description import describe, prior_words
-from dpmcmc.model.formula.families import FAMILIES
 from dpmcmc.model.formula.families.family import Family
 from dpmcmc.model.formula.host import constrain_all, draw_prior
 from dpmcmc.model.formula.simulation import Simulation, draw_columns, draw_response
@@ -33,6 +32,7 @@ class FormulaModel(Model):
         columns: the columns of a record that it reads, the response among them.
         coordinates: the parameters, scaled and as people read them.
         known: the columns that the formula could have named.
+        law: the family's record.
     """
 
     formula: str
@@ -40,6 +40,7 @@ class FormulaModel(Model):
     columns: tuple[str, ...]
     coordinates: Coordinates = field(repr=False)
     known: Columns = field(repr=False)
+    law: Family = field(repr=False)
 
     def __repr__(self) -> str:
         names = f"{len(self.parameter_names)} parameters: {', '.join(self.parameter_names)}"
@@ -61,6 +62,12 @@ class FormulaModel(Model):
     def response(self) -> str:
         """The column of the response."""
         return self.coordinates.response.name
+
+    @property
+    def predictor_columns(self) -> tuple[str, ...]:
+        """The columns that a record must have to be predicted: without the response, its event and its entry."""
+        own = self.coordinates.response.own
+        return tuple(name for name in self.columns if name not in own)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -91,7 +98,7 @@ class FormulaModel(Model):
 
     def describe(self) -> str:
         """Say in words what the model is: scales, references, priors."""
-        return describe(self.formula, self.family, self.coordinates, self.known, self.columns)
+        return describe(self.formula, self.law, self.coordinates, self.known, self.columns)
 
     def gradient_bound(self, region: Region | None = None) -> GradientBound:
         """Return a bound on the norm of one record's gradient, and where it holds.
@@ -100,7 +107,7 @@ class FormulaModel(Model):
             region: intervals for some of the positive parameters, on the model's scale, as in ``{"sigma": (0.1, 1)}``;
                 for ``cutpoints`` the distance of the last from the first. The others come from the priors.
         """
-        bound = gradient_bound(self.coordinates, self.family, region)
+        bound = gradient_bound(self.coordinates, self.law, region)
         return replace(bound, value=self.temperature * bound.value)
 
     def suggested_clip(
@@ -131,11 +138,11 @@ class FormulaModel(Model):
         prior, columns, response = jax.random.split(key, 3)
         if position is None:
             position = self.coordinates.sample_prior(prior)
-        predictors = [name for name in self.columns if name != self.response]
         num_records = validation.integer("num_records", num_records, at_least=1)
-        records = draw_columns(columns, predictors, self.known, num_records)
-        drawn = draw_response(response, position, records or {"": jnp.zeros(num_records)}, self.coordinates, self._of())
-        return Simulation(position, {**records, self.response: drawn})
+        records = draw_columns(columns, self.predictor_columns, self.known, num_records)
+        drawn = draw_response(response, position, records or {"": jnp.zeros(num_records)}, self.coordinates, self.law)
+        followed = self.coordinates.response.followed(drawn)
+        return Simulation(position, {**records, **followed, self.response: drawn})
 
     def predict(self, parameters: Mapping[str, Any], records: Mapping[str, Any]) -> jax.Array:
         """Return the expected response, or the probabilities of its classes, for every draw and record.
@@ -152,6 +159,18 @@ class FormulaModel(Model):
         found = self._predict(flat, table)
         return found.reshape(*axes, *found.shape[1:])
 
+    def survival(self, parameters: Mapping[str, Any], records: Mapping[str, Any], times: Any) -> jax.Array:
+        """Return the probability that the event has not come by each of some times, for every draw and record.
+
+        The other arguments, and the axes of what is returned, are those of `predict`; the times come last.
+        """
+        if self.law.survival is None:
+            _no_survival()
+        axes, flat, table = self._flat(parameters, records)
+        at = jnp.asarray(times, jnp.float32)
+        found = jnp.where(at > 0, self._survival(flat, table, jnp.log(jnp.maximum(at, 1e-30))), 1.0)
+        return found.reshape(*axes, *found.shape[1:])
+
     def respond(self, key: jax.Array, parameters: Mapping[str, Any], records: Mapping[str, Any]) -> jax.Array:
         """Draw a new response for every draw and record, as a table holds it: the posterior predictive distribution.
 
@@ -160,7 +179,7 @@ class FormulaModel(Model):
         axes, flat, table = self._flat(parameters, records)
 
         def one(own_key: jax.Array, draw: Any) -> jax.Array:
-            return draw_response(own_key, self.coordinates.unconstrain(draw), table, self.coordinates, self._of())
+            return draw_response(own_key, self.coordinates.unconstrain(draw), table, self.coordinates, self.law)
 
         found = jax.jit(jax.vmap(one))(jax.random.split(key, len(next(iter(flat.values())))), flat)
         return found.reshape(*axes, *found.shape[1:])
@@ -178,7 +197,7 @@ class FormulaModel(Model):
         self, parameters: Mapping[str, Any], records: Mapping[str, Any]
     ) -> tuple[tuple[int, ...], dict[str, jax.Array], dict[str, jax.Array]]:
         """Return the axes of the draws, the draws along one axis, and the columns; refuse if something is missing."""
-        missing = [name for name in self.columns if name != self.response and name not in records]
+        missing = [name for name in self.predictor_columns if name not in records]
         if missing:
             raise InvalidArgument(f"records has no {', '.join(missing)}; expected {', '.join(self.columns)}")
         needed = jax.eval_shape(self.coordinates.constrain, dict(self.coordinates.shapes))
@@ -213,7 +232,7 @@ class FormulaModel(Model):
     @cached_property
     def _predict(self) -> Callable[[Any, Any], jax.Array]:
         """Predictions on the original scale, (draws, records, ...), compiled once for each shape."""
-        response, mean = self.coordinates.response, self._of().mean
+        response, mean = self.coordinates.response, self.law.mean
 
         def one(draw: Any, record: Any) -> jax.Array:
             natural = self.coordinates.natural(self.coordinates.unconstrain(draw))
@@ -222,6 +241,18 @@ class FormulaModel(Model):
             return response.centre + response.half * predicted
 
         return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None)))
+
+    @cached_property
+    def _survival(self) -> Callable[[Any, Any, Any], jax.Array]:
+        """Probabilities of no event, (draws, records, times), compiled once for each shape."""
+        own, survival = self.coordinates, self.law.survival or _no_survival
+
+        def one(draw: Any, record: Any, log_time: Any) -> jax.Array:
+            natural = own.natural(own.unconstrain(draw))
+            return survival(own.predictor(natural, record), log_time, own.others_of(natural, record))
+
+        over_times = jax.vmap(one, in_axes=(None, None, 0))
+        return jax.jit(jax.vmap(jax.vmap(over_times, in_axes=(None, 0, None)), in_axes=(0, None, None)))
 
     @cached_property
     def _linear(self) -> Callable[[Any, Any], jax.Array]:
@@ -240,16 +271,17 @@ class FormulaModel(Model):
         one = draw_prior(self.coordinates, np.random.default_rng(0), 1)  # for its names alone
         return tuple(constrain_all(self.coordinates, one))
 
-    def _of(self) -> Family:
-        return FAMILIES[self.family]
-
     def _is_usual(self, position: Any, record: Any) -> jax.Array:
         """Say whether the predicted mean of a record is one that the response could have."""
         response, natural = self.coordinates.response, self.coordinates.natural(position)
         if response.classes:
             return jnp.bool_(True)
         eta = self.coordinates.predictor(natural, record)
-        mean = response.centre + response.half * self._of().mean(
+        mean = response.centre + response.half * self.law.mean(
             eta, response.read_trials(record), self.coordinates.others_of(natural, record)
         )
         return (response.bounds[0] <= mean) & (mean <= response.bounds[1])
+
+
+def _no_survival(*_: Any) -> NoReturn:
+    raise InvalidArgument("the response is no time to an event; expected a formula such as 'Surv(time, event) ~ ...'")

@@ -9,7 +9,8 @@ from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
 
 _NAME = r"(?:[^\W\d]\w*|`[^`]+`)"
-_ADDED = re.compile(rf"\s*(trials|weights)\(\s*({_NAME}|\d+)\s*\)\s*")
+_ADDED = re.compile(rf"\s*(trials|weights|cens|trunc)\(\s*({_NAME}|\d+)\s*\)\s*")
+_SURV = re.compile(r"Surv\(([^()]*)\)")
 _ALL = re.compile(r"(?<![\w.`)])\.(?![\w.`(])")
 _BAR = re.compile(r"\(([^()|]*)\|([^()|]*)\)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m|[⧛⧚]")
@@ -24,6 +25,8 @@ class Parsed:
         response: the column on the left, or a function of it.
         trials: the column or the number in ``y | trials(n)``.
         weights: the column in ``y | weights(w)``.
+        event: the column in ``Surv(time, event)`` or ``time | cens(event)``: whether the event was seen.
+        entry: the column in ``Surv(entry, time, event)`` or ``time | cens(event) + trunc(entry)``.
         has_intercept: whether there is one.
         terms: the factors of each term on the right, short terms first, as in every design matrix.
         groups: the columns of random intercepts.
@@ -39,6 +42,8 @@ class Parsed:
     groups: tuple[str, ...]
     offsets: tuple[str, ...]
     scale: "Parsed | None" = None
+    event: str | None = None
+    entry: str | None = None
 
 
 def parse_all(formula: str, names: Sequence[str] = ()) -> Parsed:
@@ -56,6 +61,7 @@ def parse_all(formula: str, names: Sequence[str] = ()) -> Parsed:
         or scale.offsets
         or scale.trials
         or scale.weights
+        or scale.event
     ):
         validation.refuse(
             "formula", formula, "must have an intercept in both parts, and columns alone in the second one"
@@ -92,22 +98,45 @@ def parse(formula: str, names: Sequence[str] = ()) -> Parsed:
         terms=tuple(sorted(fixed, key=len)),
         groups=tuple(dict.fromkeys(special[_RANDOM_INTERCEPT])),
         offsets=tuple(special["offset"]),
+        event=added.get("cens"),
+        entry=added.get("trunc"),
     )
 
 
 def _left(formula: str, side: str) -> tuple[str, dict[str, str]]:
-    """Return the response, and what is added behind a bar: trials and weights."""
+    """Return the response, and what is added behind a bar: trials and weights, an event and an entry."""
     response, bar, rest = side.strip().partition("|")
     parts = [_ADDED.fullmatch(part) for part in rest.split("+")] if bar else []
-    names = [part[1] for part in parts if part is not None]
-    if not response.strip() or None in parts or len(set(names)) < len(names):
+    found = [(part[1], unquoted(part[2])) for part in parts if part is not None]
+    response, found = _survival(formula, response.strip(), found)
+    names = [name for name, _ in found]
+    if not response or None in parts or len(set(names)) < len(names):
         validation.refuse(
             "formula",
             formula,
             "must have a column of the schema on the left, or a function of one, perhaps with trials or weights, as in "
-            "'y ~ ...', 'log(y) ~ ...', 'y | trials(n) ~ ...' or 'y | weights(w) ~ ...'",
+            "'y ~ ...', 'log(y) ~ ...', 'y | trials(n) ~ ...', 'y | weights(w) ~ ...', 'Surv(time, event) ~ ...' or "
+            "'time | cens(event) ~ ...'",
         )
-    return response.strip(), {part[1]: unquoted(part[2]) for part in parts if part is not None}
+    return response, dict(found)
+
+
+def _survival(formula: str, response: str, found: list[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
+    """Return the time of ``Surv(time, event)`` or ``Surv(entry, time, event)``, and what was found with the others."""
+    survival = _SURV.fullmatch(response)
+    if response.startswith("Surv("):
+        names = [] if survival is None else [name.strip() for name in survival[1].split(",")]
+        if len(names) not in {2, 3} or any(re.fullmatch(_NAME, name) is None for name in names):
+            validation.refuse(
+                "formula", formula, "must have columns in Surv(time, event), or in Surv(entry, time, event)"
+            )
+        parts = [("cens", names[-1]), *([("trunc", names[0])] if len(names) == 3 else [])]
+        return names[-2], [*((part, unquoted(name)) for part, name in parts), *found]
+    if any(name == "trunc" for name, _ in found) and not any(name == "cens" for name, _ in found):
+        validation.refuse(
+            "formula", formula, "has trunc(...) without an event; write 'time | cens(event) + trunc(entry)'"
+        )
+    return response, found
 
 
 def _with_all(formula: str, sides: Sequence[str], names: Sequence[str]) -> str:

@@ -12,7 +12,9 @@ from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Category, Columns, Record
 from dpmcmc.model.formula.families.family import Family
+from dpmcmc.model.formula.followed import read_followed
 from dpmcmc.model.formula.kinds import KINDS, Bins, class_bins, count_bins, even_bins, words, zero_bins
+from dpmcmc.model.formula.parse import Parsed
 from dpmcmc.model.formula.transforms import Transform
 from dpmcmc.model.missing import is_missing
 from dpmcmc.schema import Column
@@ -39,8 +41,10 @@ class Response:
         weights: the column with the weight of a row, should there be one.
         most_weight: the largest weight.
         read_weight: reads it.
-        required: the columns without which a row says nothing: its own, that of the trials and that of the weights,
-            less those in which missing is a category like any other.
+        event: the column that says whether the event was seen at the time, where that is the response.
+        entry: the column from which on a row was under observation.
+        required: the columns without which a row says nothing: its own, those of the trials, the weights, the event and
+            the entry, less those in which missing is a category like any other.
     """
 
     transform: Transform
@@ -57,6 +61,8 @@ class Response:
     most_weight: float
     read_weight: Callable[[Record], jax.Array]
     required: tuple[str, ...]
+    event: str | None = None
+    entry: str | None = None
 
     @property
     def name(self) -> str:
@@ -79,6 +85,25 @@ class Response:
         low, high = ((bound - self.centre) / self.half for bound in self.bounds)
         return KINDS[self.needs].read_bounds((low, high))
 
+    @property
+    def has_entry(self) -> bool:
+        """Whether rows may have come under observation after the start."""
+        return self.entry is not None
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The columns that it is made of: a row to predict for needs none of them."""
+        return tuple(name for name in (self.name, self.event, self.entry) if name is not None)
+
+    def followed(self, times: jax.Array) -> dict[str, jax.Array]:
+        """Return the other columns of times that were drawn: all rows are there from the start until the last time."""
+        columns: dict[str, jax.Array] = {}
+        if self.event is not None:
+            columns[self.event] = (times < self.bounds[1]).astype(jnp.float32)
+        if self.entry is not None:
+            columns[self.entry] = jnp.zeros_like(times)
+        return columns
+
     @cached_property
     def bins(self) -> Bins:
         """The bins of its histogram."""
@@ -86,12 +111,22 @@ class Response:
             return class_bins(len(self.classes))
         if self.needs == "count":
             return count_bins(self.bounds[1])
+        if self.needs == "survival":  # those with an event first
+            low, high = self.read_bounds
+            return even_bins(low, 2 * high - low)
         if self.needs == "zero_or_positive":
             return zero_bins(*self.read_bounds)
         return even_bins(*((0.0, 1.0) if self.needs == "proportion" else self.read_bounds))
 
     def measure(self, record: Record) -> jax.Array:
-        """Return what is counted in the histogram: of successes the share of the trials."""
+        """Return what is counted in the histogram: of successes the share of the trials.
+
+        A time that is censored counts as much longer as all times are apart.
+        """
+        if self.needs == "survival":
+            (low, high), (log_time, event, _) = self.read_bounds, self.read(record)
+            near = NEAR * (high - low)  # the last times with an event are not among the first without
+            return jnp.clip(log_time, low + near, high - near) + jnp.where(event > 0, 0.0, high - low)
         value = self.read(record).astype(jnp.float32)
         return value / jnp.maximum(self.read_trials(record), 1.0) if self.needs == "proportion" else value
 
@@ -132,14 +167,14 @@ class Response:
 
 def read_response(
     transform: Transform,
-    trials: str | None,
-    weights: str | None,
+    parsed: Parsed,
     family: Family,
     columns: Columns,
     *,
     has_constant: bool,
 ) -> Response:
     """Check a response and return how it is read. A number is centred if the design has the constant in it."""
+    trials, weights = parsed.trials, parsed.weights
     name, column, kind = transform.column, columns[transform.column], KINDS[family.response]
     _check(transform, trials, family, column)
     lower, upper = transform.bounds
@@ -154,6 +189,8 @@ def read_response(
             "family", family.name, f"has at most {family.most_trials:g} trials, not {most:g}; take binomial"
         )
 
+    also = None if parsed.event is None else read_followed(name, parsed.event, parsed.entry, family, columns)
+
     def read(record: Record) -> jax.Array:
         if category is not None:
             code = jnp.clip(category.code(record), 0, len(category.levels) - 1)
@@ -163,10 +200,12 @@ def read_response(
             return (value - centre) / half
         if family.response == "proportion":
             return jnp.minimum(value, read_trials(record))
-        return kind.read(value, transform.bounds)
+        read_value = kind.read(value, transform.bounds)
+        return read_value if also is None else jnp.stack([read_value, *also(record)])
 
     most_weight, read_weight = _weights(weights, columns)
-    parts = [name, *([number] if isinstance(number, str) else []), *([weights] if weights is not None else [])]
+    beside = (number if isinstance(number, str) else None, weights, parsed.event, parsed.entry)
+    parts = [name, *(part for part in beside if part is not None)]
     required = tuple(part for part in parts if columns[part].missing != "category")
     return Response(
         transform=transform,
@@ -183,6 +222,8 @@ def read_response(
         most_weight=most_weight,
         read_weight=read_weight,
         required=required,
+        event=parsed.event,
+        entry=parsed.entry,
     )
 
 

@@ -287,7 +287,9 @@ class Steps:
         """Return where one more step leads that has other bounds: where the model does not hold, elsewhere."""
         gradient, bend = spreads.prior_at(self.regression, point)
         whitening = whiten(self.known(last, point) + bend)
-        release = self.pooled(self.release(point, whitening, bound, radius, 2 * self.unit**2), last)
+        predictors = usual_predictors(self.regression, point, self.moments)
+        steepness = self.regression.scores.steepness(predictors, self.regression.shapes(np, point), bound)
+        release = self.pooled(self.release(point, whitening, bound, radius, 2 * steepness * self.unit**2), last)
         told, factor = release.likelihood(), whitening.factor
         precision = told.precision + factor.T @ bend @ factor
         move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
-from dpmcmc.model import FAMILIES, FormulaModel
+from dpmcmc.model import FormulaModel
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.priors import Prior
 from dpmcmc.schema import PRESENT
@@ -71,7 +71,7 @@ class Regression:
     @classmethod
     def of(cls, model: FormulaModel) -> "Regression":
         """Take a model apart."""
-        return cls(model, FAMILIES[model.family].scores(model.coordinates.response))
+        return cls(model, model.law.scores(model.coordinates.response))
 
     @property
     def _coordinates(self) -> Coordinates:

@@ -155,14 +155,15 @@ def _units(asked: Asked) -> tuple[jax.Array, jax.Array]:
 def weighed(regression: Regression, asked: Asked, record: Any) -> _Weighed:
     """Return the score and the slope of one record in whitened coordinates, and its weight."""
     rows, is_there = regression.rows(record)
-    score, steep, moves, variance, longest = jax.vmap(lambda row: _of_row(regression, asked, row))(rows)
+    score, steep, moves, variance, longest, steepest = jax.vmap(lambda row: _of_row(regression, asked, row))(rows)
     present = is_there.astype(jnp.float32)
     score, variance, longest = _summed(present, score), _summed(present, variance), _summed(present, longest)
     steep = (present[:, None, None] * steep).reshape(-1, regression.dimension)
     moves = moves.reshape(-1, regression.dimension)
     trace = jnp.sum(steep * moves)
     by_score = asked.radius / jnp.maximum(longest, 1e-30)
-    by_slope = asked.slope_radius / jnp.maximum(trace, 1e-30)
+    most = trace if steepest is None else jnp.sum(present * steepest)
+    by_slope = asked.slope_radius / jnp.maximum(most, 1e-30)
     weight = jnp.minimum(1.0, jnp.minimum(by_score, by_slope))
     lower, upper = jnp.append(-1.0, asked.edges), jnp.append(asked.edges, jnp.inf)
     bins = ((longest > lower) & (longest <= upper)).astype(jnp.float32)
@@ -174,8 +175,11 @@ def _summed(present: jax.Array, of_rows: jax.Array) -> jax.Array:
     return present[0] * of_rows[0] if len(present) == 1 else jnp.tensordot(present, of_rows, 1)
 
 
-def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, ...]:
-    """Return score, slope in two factors, variance in each coordinate, and longest score of one row, without weight."""
+def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[Any, ...]:
+    """Return score, slope in two factors, variance in each coordinate, and longest score of one row, without weight.
+
+    Last comes a bound on the trace of the slope where that depends on the response: weights may not look at it.
+    """
     response, columns, size = regression.model.coordinates.response, regression.row(row), regression.dimension
     shapes = regression.shapes(jnp, asked.centre, columns)
     predictors = regression.predictors(asked.centre, row, columns)
@@ -186,10 +190,12 @@ def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[jax.Array, 
     score, slope, variance = found.score[kept], found.slope[kept][:, kept], found.variance[kept][:, kept]
     gram = moves @ moves.T
     all_of = np.eye(regression.num_outputs + regression.scores.num_shapes)[kept]  # fixed shapes have no direction
-    longest = found.longest(all_of.T @ gram @ all_of)
+    whole = all_of.T @ gram @ all_of
+    longest, steepest = found.longest(whole), None if found.steepest is None else found.steepest(whole)
     share = response.read_weight(row) / asked.weight if response.weights else 1.0
     spread = jnp.sum((variance @ moves) * moves, axis=0)
-    return share * (moves.T @ score), share * (slope @ moves), moves, share**2 * spread, share * longest
+    steepest = None if steepest is None else share * steepest
+    return share * (moves.T @ score), share * (slope @ moves), moves, share**2 * spread, share * longest, steepest
 
 
 def _weights(size: int) -> Any:

@@ -10,6 +10,8 @@ from dpmcmc.model.formula.families import (
     beta_binomial,
     binomial,
     categorical,
+    censored_lognormal,
+    censored_weibull,
     exponential,
     gamma,
     gaussian,
@@ -23,6 +25,7 @@ from dpmcmc.model.formula.families import (
     lognormal,
     negative_binomial,
     ordinal,
+    piecewise_exponential,
     poisson,
     probit,
     student_t,
@@ -64,6 +67,12 @@ FAMILIES: Mapping[str, Family] = {
 }
 """All families by name."""
 
+SURVIVAL: Mapping[str, Family] = {
+    family.name: family
+    for family in (censored_weibull.WEIBULL, censored_weibull.EXPONENTIAL, censored_lognormal.FAMILY)
+}
+"""Those of a time and whether the event was seen then, by name; beside them piecewise_exponential, with its cuts."""
+
 ALIASES: Mapping[str, str] = {alias: name for name, family in FAMILIES.items() for alias in family.aliases}
 """What else they are called."""
 
@@ -76,9 +85,34 @@ def find_family(name: object) -> Family:
     plain = name.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(name, str) else ""
     if plain in FAMILIES or plain in ALIASES:
         return FAMILIES[ALIASES.get(plain, plain)]
+    if plain.startswith(piecewise_exponential.NAME):
+        raise InvalidArgument(f"family={name!r} needs a time and its event: write 'Surv(time, event) ~ ...'")
     near = difflib.get_close_matches(plain, [*FAMILIES, *ALIASES], n=1, cutoff=0.7)
     hint = f". Did you mean {ALIASES.get(near[0], near[0])!r}?" if near else ""
     raise InvalidArgument(f"family={name!r} must be one of {', '.join(FAMILIES)}{hint}")
+
+
+def find_survival_family(name: object) -> Family:
+    """Return the family of a time and its event, after refusing others."""
+    called, has_cuts, rest = name.strip().lower().partition("(") if isinstance(name, str) else ("", "", "")
+    called = called.strip().replace("-", "_").replace(" ", "_")
+    called = ALIASES.get(called, called)
+    if called == piecewise_exponential.NAME:
+        return piecewise_exponential.piecewise_exponential(_cuts(name, rest))
+    if called in SURVIVAL and not has_cuts:
+        return SURVIVAL[called]
+    known = ", ".join([*SURVIVAL, f"{piecewise_exponential.NAME}(30, 90)"])
+    raise InvalidArgument(f"family={name!r} must be one of {known}, for a time and whether the event was seen then")
+
+
+def _cuts(name: object, text: str) -> tuple[float, ...]:
+    """Return the numbers between the brackets of ``piecewise_exponential(30, 90)``."""
+    try:
+        return tuple(float(part) for part in text.removesuffix(")").split(",") if part.strip())
+    except ValueError as error:
+        raise InvalidArgument(
+            f"family={name!r} must have numbers in its brackets, as in {piecewise_exponential.NAME}(30, 90)"
+        ) from error
 
 
 def plain_family(column: Column, *, has_trials: bool = False) -> Family | None:

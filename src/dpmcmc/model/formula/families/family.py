@@ -31,6 +31,11 @@ class Stated(Protocol):
         ...
 
     @property
+    def has_entry(self) -> bool:
+        """Whether rows may have come under observation after the start."""
+        ...
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Its classes, where it has some."""
         ...
@@ -67,7 +72,7 @@ class Family:
         name: what it is called.
         words: what it says about the response.
         response: what kind of response it needs: number, positive, share, zero_or_positive, binary, count, proportion,
-            classes or order.
+            classes, order or survival.
         log_density: of a response.
         mean: the expected response, or the probabilities of its classes.
         draw: a response, from a key and the rest.
@@ -80,6 +85,10 @@ class Family:
         aliases: what else it is called.
         most_trials: the largest number of trials that it can have.
         scale: which of the other parameters is the scale of the response, and may have a formula of its own.
+        link: what the predictor is the logarithm of, in times to an event: time or hazard.
+        survival: the probability that the event has not come by a time, from the predictor and the logarithm of the
+            time.
+        cuts: times between which the hazard is constant.
     """
 
     name: str
@@ -97,6 +106,9 @@ class Family:
     aliases: tuple[str, ...] = ()
     most_trials: float | None = None
     scale: str | None = None
+    link: str = ""
+    survival: Callable[[jax.Array, jax.Array, Others], jax.Array] | None = None
+    cuts: tuple[float, ...] = ()
 
 
 def default(prior: Default, response: Stated) -> str:
