@@ -89,7 +89,7 @@ def peers(table: pd.DataFrame) -> pd.DataFrame:
 
     rows = table.assign(sex=(table["sex"] == "M").astype(float), died=table["died"].astype(int))
     rows = rows.assign(light_chains=rows["light_chains"].clip(0.1, 12), age=rows["age"].clip(50, 100))
-    rows = rows.assign(light_chains=np.log(rows["light_chains"]))
+    rows = rows.assign(light_chains=np.log(rows["light_chains"]), years=rows["years"].clip(lower=14.5e-5))
     names, found = ["age", "sex", "light_chains"], {}
     for family, fitter in (("weibull", WeibullAFTFitter), ("lognormal", LogNormalAFTFitter)):
         own = fitter().fit(rows, duration_col="years", event_col="died")

@@ -1,7 +1,7 @@
 """The problems: a family, a size, and what is awkward about the table. Everything is made up, from a seed."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -137,6 +137,8 @@ class Problem:
 
     def table(self, seed: int) -> pd.DataFrame:
         """Return rows."""
+        if self.enters:
+            return self._entered(seed)
         rng = np.random.default_rng(seed)
         numbers = rng.uniform(-1, 1, (self.size, self.numbers))
         columns: dict[str, Any] = {f"x{number}": numbers[:, number] for number in range(self.numbers)}
@@ -160,13 +162,15 @@ class Problem:
         return rows if self.censored is None else self._followed(rng, rows)
 
     def _followed(self, rng: Generator, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return rows as long as they were under observation; those that were not there in time are not in it."""
+        """Return rows as long as they were under observation."""
         leaves = rng.uniform(0, self.censored, len(rows))
-        rows = rows.assign(seen=rows["y"] <= leaves, y=np.minimum(rows["y"], leaves))
-        if not self.enters:
-            return rows
+        return rows.assign(seen=rows["y"] <= leaves, y=np.minimum(rows["y"], leaves))
+
+    def _entered(self, seed: int) -> pd.DataFrame:
+        """Return rows of which half come late: those whose time is over by then are not in the table."""
+        rng, rows = np.random.default_rng(seed + 10**7), replace(self, size=2 * self.size, enters=False).table(seed)
         rows["entry"] = np.where(rng.random(len(rows)) < 0.5, 0.0, rng.uniform(0, self.censored / 4, len(rows)))
-        return rows[rows["entry"] < rows["y"]]
+        return rows[rows["entry"] < rows["y"]].head(self.size).reset_index(drop=True)
 
     def _draw(self, rng: Generator, eta: np.ndarray) -> np.ndarray:
         size = len(eta)
