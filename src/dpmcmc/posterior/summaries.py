@@ -76,9 +76,9 @@ def _ratios(posterior: "Posterior") -> str:
 
 
 def _effects(posterior: "Posterior") -> set[str]:
-    """Return what is added up in the linear predictor: coefficients and random intercepts."""
+    """Return what is added up in the linear predictor: coefficients and effects of groups."""
     own = posterior.fitted.model.coordinates
-    levels = [f"{name}[{level}]" for name, (category, _) in own.groups.items() for level in category.levels]
+    levels = [f"{name}[{level}]" for name, (groups, _) in own.groups.items() for level in groups.levels]
     return {label.replace("/", "∕") for name in (*own.names, *levels) for label in own.labels(name)}
 
 

@@ -62,7 +62,7 @@ def gradient_bound(coordinates: Coordinates, family: Family, stated: Region | No
         _, largest = region.get(f"{name}_sigma", (0.0, prior.fixed or 0.0))
         squared += largest**2 * (1 + (EFFECT**2 if prior.fixed is None else 0.0))
         if prior.fixed is None:
-            conditions.append(f"the random intercepts {name} within {EFFECT:g} of their standard deviations")
+            conditions.append(f"the effects {name} within {EFFECT:g} of their standard deviations")
     intervals = _intervals(coordinates, region)
     if coordinates.scale is not None:
         intervals[coordinates.scale.name] = Interval(*SCALES, True)

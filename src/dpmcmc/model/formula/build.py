@@ -14,6 +14,7 @@ from dpmcmc.model.formula.design import Design, build_design, without_slash
 from dpmcmc.model.formula.expression import Expression, read_expression
 from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES, find_family, find_survival_family, plain_family
 from dpmcmc.model.formula.families.family import Family, default
+from dpmcmc.model.formula.groups import read_groups
 from dpmcmc.model.formula.kinds import KINDS, words
 from dpmcmc.model.formula.model import FormulaModel
 from dpmcmc.model.formula.original_scale import to_scaled
@@ -63,7 +64,8 @@ def from_formula(
     design, read = build_design(parsed.terms, parsed.has_intercept, columns)
     offsets = tuple(read_expression(text, columns) for text in parsed.offsets)
     response = read_response(transform, parsed, of, columns, has_constant=design.constant is not None)
-    used = {*read, *parsed.groups, *(name for offset in offsets for name in offset.columns)}
+    of_groups = (name for group in parsed.groups for name in group.columns)
+    used = {*read, *of_groups, *(name for offset in offsets for name in offset.columns)}
     _check(parsed, transform, of, used)
     coordinates = _coordinates(parsed, columns, design, response, of, offsets, priors or {})
     beside = {
@@ -147,12 +149,12 @@ def _coordinates(
     ordered, has_classes = of.response == "order", of.response == "classes"
     skipped = 1 if ordered else 0
     names, terms = design.names[skipped:], design.terms[skipped:]
-    groups = {f"1|{group}": columns.category(group) for group in parsed.groups}
+    groups = {group.name: read_groups(group, columns) for group in parsed.groups}
     others = {**of.others, **({"cutpoints": CUTPOINTS} if ordered else {})}
     wanted = {without_slash(key.replace(" ", "") if key not in names else key): text for key, text in stated.items()}
     of_scale = [f"{of.scale}:{name}" for name in names] if parsed.scale is not None else []
     _check_names(wanted, names, terms, [*others, *groups, *of_scale])
-    wanted = to_scaled(wanted, design, response, columns)
+    wanted = to_scaled(wanted, design, response, columns, {name: each.half for name, each in groups.items()})
     intercept = default(of.intercept, response)
     defaults = {name: default(prior, response) for name, prior in of.others.items()}
     slope = read_prior("slopes", of.coefficients).arguments[1]
@@ -170,7 +172,7 @@ def _coordinates(
         coefficients=VectorPrior(chosen),
         others={name: _positive(name, wanted, prior) for name, prior in defaults.items()},
         cutpoints=read_prior("cutpoints", wanted.get("cutpoints", CUTPOINTS)) if ordered else None,
-        groups={name: (category, _positive(name, wanted, of.spread)) for name, category in groups.items()},
+        groups={name: (each, _positive(name, wanted, of.spread)) for name, each in groups.items()},
         offsets=offsets,
         has_classes=has_classes,
         scale=scale,

@@ -1,9 +1,8 @@
 """The parameters of a formula: where a sampler moves, and how people read them.
 
 A sampler moves in the coefficients of the scaled columns, the logarithms of positive parameters, the log-odds of those
-between zero and one, the cutpoints as the first one and the logarithms of the gaps, and the random intercepts in units
-of their standard deviation. People read
-coefficients on the original scale, by the names of their columns.
+between zero and one, the cutpoints as the first one and the logarithms of the gaps, and the effects of groups in units
+of their standard deviation. People read coefficients on the original scale, by the names of their columns.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.model.formula.columns import Category, Record
+from dpmcmc.model.formula.columns import Record
 from dpmcmc.model.formula.design import Design
 from dpmcmc.model.formula.expression import Expression
+from dpmcmc.model.formula.groups import Groups
 from dpmcmc.model.formula.priors import Prior, VectorPrior, log_density_on_line
 from dpmcmc.model.formula.response import Response
 from dpmcmc.model.formula.scaling import ScaledBlock
@@ -61,7 +61,7 @@ class Coordinates:
         coefficients: the priors of the coefficients, one a column that is not dropped.
         others: the priors of the other parameters of the family: positive, or between zero and one.
         cutpoints: the prior of the cutpoints of an ordinal response, which replace the intercept.
-        groups: the categories with random intercepts, by the name of the parameter, and the prior of their spread.
+        groups: those that have effects of their own, by the name of the parameter, and the prior of their spread.
         offsets: what is added to the predictor.
         has_classes: whether there is a predictor for each class but the first.
         scale: the formula of a scale, should it have one.
@@ -72,7 +72,7 @@ class Coordinates:
     coefficients: VectorPrior
     others: Mapping[str, Prior]
     cutpoints: Prior | None
-    groups: Mapping[str, tuple[Category, Prior]]
+    groups: Mapping[str, tuple[Groups, Prior]]
     offsets: tuple[Expression, ...]
     has_classes: bool
     scale: "Scale | None" = None
@@ -125,7 +125,7 @@ class Coordinates:
         return Natural(position.get("coefficients"), effects, others)
 
     def spread(self, name: str, position: Position) -> jax.Array:
-        """Return the standard deviation of random intercepts."""
+        """Return the standard deviation of the effects of groups."""
         fixed = self.groups[name][1].fixed
         return jnp.exp(position[f"{name}_sigma"]) if fixed is None else jnp.float32(fixed)
 
@@ -147,8 +147,8 @@ class Coordinates:
         eta = jnp.zeros(self.outputs)
         if natural.coefficients is not None:
             eta = eta + self.row(record) @ natural.coefficients
-        for name, (category, _) in self.groups.items():
-            eta = eta + category.one_hot(record) @ natural.effects[name]
+        for name, (groups, _) in self.groups.items():
+            eta = eta + groups.values(record) @ natural.effects[name]
         return eta + self.offset(record)
 
     def others_of(self, natural: Natural, record: Record) -> Mapping[str, Any]:
@@ -215,11 +215,12 @@ class Coordinates:
             own = jnp.matmul(jnp.asarray(self.of_scale, jnp.float32), position[self.scale.name], precision=_EXACT)
             own = own.at[0].add(np.log(half))
             parameters.update({name: own[place] for place, name in enumerate(self.scale_names)})
-        for name, (category, prior) in self.groups.items():
-            for place, level in enumerate(category.levels):
-                parameters.update(self.by_class(f"{name}[{level}]", natural.effects[name][place] * half))
+        for name, (groups, prior) in self.groups.items():
+            unit = half / groups.half
+            for place, level in enumerate(groups.levels):
+                parameters.update(self.by_class(f"{name}[{level}]", natural.effects[name][place] * unit))
             if prior.fixed is None:
-                parameters.update(self.by_class(f"{name}_sigma", self.spread(name, position) * half))
+                parameters.update(self.by_class(f"{name}_sigma", self.spread(name, position) * unit))
         return {name.replace("/", "∕"): value for name, value in parameters.items()}
 
     def unconstrain(self, parameters: Mapping[str, Any]) -> Position:
@@ -251,11 +252,12 @@ class Coordinates:
             own = jnp.stack([jnp.asarray(parameters[name.replace("/", "∕")]) for name in self.scale_names])
             inverse = jnp.asarray(np.linalg.inv(self.of_scale), jnp.float32)
             position[self.scale.name] = jnp.matmul(inverse, own.at[0].add(-np.log(half)), precision=_EXACT)
-        for name, (category, prior) in self.groups.items():
+        for name, (groups, prior) in self.groups.items():
+            unit = half / groups.half
             if prior.fixed is None:
-                position[f"{name}_sigma"] = jnp.log(self._of_class(f"{name}_sigma", parameters) / half)
-            effects = jnp.stack([self._of_class(f"{name}[{level}]", parameters) for level in category.levels])
-            position[name] = effects / half / self.spread(name, position)
+                position[f"{name}_sigma"] = jnp.log(self._of_class(f"{name}_sigma", parameters) / unit)
+            effects = jnp.stack([self._of_class(f"{name}[{level}]", parameters) for level in groups.levels])
+            position[name] = effects / unit / self.spread(name, position)
         return {name: position[name] for name in self.shapes}
 
     @cached_property

@@ -68,8 +68,8 @@ def _lines(
 
 def _role(name: str, coordinates: Coordinates) -> str:
     if name in coordinates.groups:
-        levels = len(coordinates.groups[name][0].levels)
-        return f" for the standard deviation of {levels} random intercepts, normal around zero"
+        groups = coordinates.groups[name][0]
+        return f" for the standard deviation of {len(groups.levels)} {groups.words}, normal around zero"
     return ", in increasing order" if name == "cutpoints" else ""
 
 

@@ -41,13 +41,14 @@ def _constrained(coordinates: Coordinates, positions: Arrays) -> Iterator[tuple[
         own = positions[coordinates.scale.name] @ coordinates.of_scale.T
         own[:, 0] += np.log(half)
         yield from zip(coordinates.scale_names, own.T, strict=True)
-    for name, (category, prior) in coordinates.groups.items():
+    for name, (groups, prior) in coordinates.groups.items():
+        unit = half / groups.half
         spread = np.exp(positions[f"{name}_sigma"]) if prior.fixed is None else np.full(1, prior.fixed)
         effects = positions[name] * spread[:, None]
-        for place, level in enumerate(category.levels):
-            yield from _by_class(coordinates, f"{name}[{level}]", effects[:, place] * half)
+        for place, level in enumerate(groups.levels):
+            yield from _by_class(coordinates, f"{name}[{level}]", effects[:, place] * unit)
         if prior.fixed is None:
-            yield from _by_class(coordinates, f"{name}_sigma", spread * half)
+            yield from _by_class(coordinates, f"{name}_sigma", spread * unit)
 
 
 def _by_class(coordinates: Coordinates, name: str, values: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:

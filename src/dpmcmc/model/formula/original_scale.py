@@ -36,7 +36,13 @@ _SCALES = {
 """What becomes of the arguments of a prior when its number is multiplied: nothing where the name is empty."""
 
 
-def to_scaled(stated: Mapping[str, str], design: Design, response: Response, columns: Columns) -> dict[str, str]:
+def to_scaled(
+    stated: Mapping[str, str],
+    design: Design,
+    response: Response,
+    columns: Columns,
+    halves: Mapping[str, float],
+) -> dict[str, str]:
     """Return priors on the scaled columns; those that are stated there already are left as they are.
 
     Args:
@@ -44,6 +50,7 @@ def to_scaled(stated: Mapping[str, str], design: Design, response: Response, col
         design: the columns.
         response: the response, whose scale coefficients have as well.
         columns: what is known of the columns, for their units.
+        halves: half the range of the column that a slope of groups is of, by the name of its parameter.
     """
     asked = {key: found for key, text in stated.items() if (found := _STATED.fullmatch(str(text).strip()))}
     if not asked:
@@ -58,7 +65,7 @@ def to_scaled(stated: Mapping[str, str], design: Design, response: Response, col
             factor = _factor(name, design, response) / _units(key, asked[key], columns)
             made[name] = _times(key, asked[key]["prior"], factor)
     for key in sorted(set(asked) - known):
-        made[key] = _times(key, asked[key]["prior"], _other_factor(key, response))
+        made[key] = _times(key, asked[key]["prior"], _other_factor(key, response) * halves.get(key, 1.0))
     return made
 
 

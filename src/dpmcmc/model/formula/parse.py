@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.model.formula.groups import GroupTerm
 
 _NAME = r"(?:[^\W\d]\w*|`[^`]+`)"
 _ADDED = re.compile(rf"\s*(trials|weights|cens|trunc)\(\s*({_NAME}|\d+)\s*\)\s*")
@@ -14,7 +15,9 @@ _SURV = re.compile(r"Surv\(([^()]*)\)")
 _ALL = re.compile(r"(?<![\w.`)])\.(?![\w.`(])")
 _BAR = re.compile(r"\(([^()|]*)\|([^()|]*)\)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m|[⧛⧚]")
-_RANDOM_INTERCEPT = "random_intercept"
+_GROUPS = "groups"
+_SLOPES = re.compile(rf"(?:(?P<whole>[01])\s*\+\s*)?(?P<names>{_NAME}(?:\s*\+\s*{_NAME})*)|1")
+_FACTORS = re.compile(rf"{_NAME}(?:\s*[:/]\s*{_NAME})*")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Parsed:
         entry: the column in ``Surv(entry, time, event)`` or ``time | cens(event) + trunc(entry)``.
         has_intercept: whether there is one.
         terms: the factors of each term on the right, short terms first, as in every design matrix.
-        groups: the columns of random intercepts.
+        groups: the terms with a bar.
         offsets: the expressions that are added with the coefficient one.
         scale: the formula of a scale, whose response is the scale's name.
     """
@@ -39,7 +42,7 @@ class Parsed:
     weights: str | None
     has_intercept: bool
     terms: tuple[tuple[str, ...], ...]
-    groups: tuple[str, ...]
+    groups: tuple[GroupTerm, ...]
     offsets: tuple[str, ...]
     scale: "Parsed | None" = None
     event: str | None = None
@@ -87,7 +90,9 @@ def parse(formula: str, names: Sequence[str] = ()) -> Parsed:
         validation.refuse("formula", formula, "must have one ~ between response and predictors, as in 'y ~ age + bmi'")
     response, added = _left(formula, sides[0])
     right = _with_all(formula, sides, names) if _ALL.search(sides[1]) else sides[1]
-    terms = [_factors(formula, term) for term in _terms(formula, _BAR.sub(lambda bar: _group(formula, bar), right))]
+    groups: list[GroupTerm] = []
+    right = _BAR.sub(lambda bar: _group(formula, bar, groups), right)
+    terms = [_factors(formula, term) for term in _terms(formula, right)]
     special = {name: [_argument(formula, name, term) for term in terms if _calls(name, term)] for name in _SPECIAL}
     fixed = [term for term in terms if term and not any(_calls(name, term) for name in _SPECIAL)]
     return Parsed(
@@ -96,7 +101,7 @@ def parse(formula: str, names: Sequence[str] = ()) -> Parsed:
         weights=added.get("weights"),
         has_intercept=() in terms,
         terms=tuple(sorted(fixed, key=len)),
-        groups=tuple(dict.fromkeys(special[_RANDOM_INTERCEPT])),
+        groups=tuple(dict.fromkeys(groups)),
         offsets=tuple(special["offset"]),
         event=added.get("cens"),
         entry=added.get("trunc"),
@@ -142,14 +147,14 @@ def _survival(formula: str, response: str, found: list[tuple[str, str]]) -> tupl
 def _with_all(formula: str, sides: Sequence[str], names: Sequence[str]) -> str:
     """Return the right side with all columns for the dot, but those on the left and of random intercepts."""
     used = set(re.findall(r"\w+", sides[0])) | {unquoted(name) for name in re.findall(r"`([^`]+)`", sides[0])}
-    used |= {unquoted(bar[2]) for bar in _BAR.finditer(sides[1])}
+    used |= {unquoted(name) for bar in _BAR.finditer(sides[1]) for name in re.split("[:/]", bar[2])}
     rest = [f"`{name}`" for name in names if name not in used]
     if not rest:
         validation.refuse("formula", formula, "has a dot, but the schema has no other column that it could stand for")
     return _ALL.sub(lambda _: f"({' + '.join(rest)})", sides[1])
 
 
-_SPECIAL = (_RANDOM_INTERCEPT, "offset")
+_SPECIAL = (_GROUPS, "offset")
 
 
 def unquoted(name: str) -> str:
@@ -174,16 +179,27 @@ def _terms(formula: str, right: str) -> list[Any]:
     return terms
 
 
-def _group(formula: str, bar: re.Match[str]) -> str:
-    """Write a random intercept as a call, which formulaic can read."""
-    effect, group = bar[1].strip(), bar[2].strip()
-    if effect != "1" or re.fullmatch(_NAME, group) is None:
+def _group(formula: str, bar: re.Match[str], found: list[GroupTerm]) -> str:
+    """Take note of a term with a bar, and write it as a call, which formulaic can read.
+
+    ``(age|ward)`` is ``(1|ward) + (0 + age|ward)``, intercepts and slopes apart, as bambi has it; ``(1|a/b)`` is
+    ``(1|a) + (1|a:b)``.
+    """
+    effects, factors = _SLOPES.fullmatch(bar[1].strip()), _FACTORS.fullmatch(bar[2].strip())
+    if effects is None or factors is None:
         validation.refuse(
             "formula",
             formula,
-            f"has {bar[0]}; of the terms with a bar only random intercepts over one category are known, as in (1|ward)",
+            f"has {bar[0]}; expected intercepts or slopes of numbers over categories, as in (1|ward), (age|ward), "
+            "(0 + age|ward), (1|region:ward) or (1|region/ward)",
         )
-    return f"{_RANDOM_INTERCEPT}({group})"
+    numbers = [unquoted(name) for name in (effects["names"] or "").split("+") if name.strip()]
+    slopes = [*([] if effects["whole"] == "0" else [None]), *numbers]
+    parts = [tuple(unquoted(name) for name in part.split(":")) for part in factors[0].split("/")]
+    nested = [sum(parts[: place + 1], ()) for place in range(len(parts))]
+    for names in nested:
+        found += [GroupTerm(tuple(dict.fromkeys(names)), slope) for slope in slopes]
+    return f"{_GROUPS}({len(found)})"
 
 
 def _factors(formula: str, term: Any) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
-EXPLAINED = 3.0
+EXPLAINED = 4.0
 """How many times its variance the square of a difference may be by chance."""
 
 

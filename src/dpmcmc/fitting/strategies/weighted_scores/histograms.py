@@ -3,6 +3,7 @@
 They come before anything that is clipped: what they say of scales holds wherever in their bounds the values lie.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
@@ -26,6 +28,9 @@ MOST_DOUBT = 1.5
 SEEN, MOST = 4.0, 0.7
 """Counts of less than so many standard deviations of their noise are not believed, and the share that should be."""
 
+
+EVEN = 0.58
+"""The standard deviation of an even law between -1 and 1."""
 
 FEW = 0.01
 """The share of the responses that may lie at a bound without a word."""
@@ -182,7 +187,7 @@ class Histograms:
         return jnp.concatenate(parts)
 
     def _columns(self, row: Any) -> jax.Array:
-        columns = self.regression.row(row)
+        columns = self.regression.counted_row(row)
         hots = jax.vmap(lambda one: _one_hot(one, self.column_edges))(columns[self.numeric])
         return jnp.concatenate([columns[~self.numeric], hots.ravel()])
 
@@ -248,7 +253,13 @@ class Histograms:
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
             numbers[place] = spread
-        offsets, told, stated = self._offsets(response), self._rows(means, reaches), self.stated(response)
+        told = np.ones(len(means))
+        for places, mean, sd in self._slopes(means, sds):
+            shares = means[places]
+            told[places], means[places] = np.hypot(mean, sd), mean * shares
+            sds[places] = np.sqrt(np.maximum(shares * (mean**2 + sd**2) - means[places] ** 2, 0.0))
+        offsets, stated = self._offsets(response), self.stated(response)
+        told = self._rows(means, reaches) * np.where(np.eye(len(means)) > 0, told, 1.0)
         return Moments(means, sds, size, doubts, told, tuple(numbers), offsets, stated, self.clamped(response))
 
     def _rows(self, means: Floats, reaches: Floats) -> Floats:
@@ -257,8 +268,18 @@ class Histograms:
         levels = np.where(same, np.eye(len(means)), means)
         return np.where(self.numeric[:, None], means + np.diag(reaches), levels)
 
+    def _slopes(self, means: Floats, sds: Floats) -> Iterator[tuple[NDArray[np.int_], float, float]]:
+        """Yield the columns of slopes of groups, and mean and standard deviation of the number that they are of."""
+        start = len(self.regression.model.coordinates.names)
+        for groups, _ in self.regression.model.coordinates.groups.values():
+            places = np.arange(start, start + len(groups.levels))
+            start += len(groups.levels)
+            if groups.number is not None:
+                fixed = self.regression.fixed_place(groups)
+                yield places, *((0.0, EVEN) if fixed is None else (float(means[fixed]), float(sds[fixed])))
+
     def _shared(self, means: Floats) -> Floats:
-        """Return the shares of levels, none of which meet: those of a random intercept add up to one."""
+        """Return the shares of levels, none of which meet: those of groups add up to one."""
         found, blocks, num_terms = means.copy(), self.regression.blocks, len(self.regression.model.coordinates.blocks)
         for block in set(blocks[~self.numeric]) - {0} if self._has_intercept else set(blocks[~self.numeric]):
             own = (blocks == block) & ~self.numeric

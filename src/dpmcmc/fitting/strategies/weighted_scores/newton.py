@@ -279,7 +279,14 @@ class Steps:
             times: how many releases are averaged with it, of which each has its share of it.
         """
         doubt = self._doubt(last, release.point, release.whitening, self._entry(2 * LEAST_DRIFT))
-        return release.pooled(self.information(last, release.point), np.sqrt(times) * doubt)
+        return release.pooled(self.information(last, release.point), np.sqrt(times) * doubt, self._numbers)
+
+    @property
+    def _numbers(self) -> list[int]:
+        """The parameters of columns that are numbers."""
+        outputs = self.regression.num_outputs
+        columns = [place for place, spread in enumerate(self.moments.numbers) if spread is not None]
+        return [column * outputs + output for column in columns for output in range(outputs)]
 
     def bounded_step(
         self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
 from dpmcmc.model import FormulaModel
 from dpmcmc.model.formula.coordinates import Coordinates
+from dpmcmc.model.formula.groups import Groups
 from dpmcmc.model.formula.priors import Prior
 from dpmcmc.schema import PRESENT
 
@@ -29,7 +30,7 @@ STEP = 1e-4
 
 @dataclass(frozen=True)
 class Group:
-    """The random intercepts of one category: where they stand in the vector, and the prior of their spread."""
+    """The effects of groups: where they stand in the vector, and the prior of their spread."""
 
     name: str
     places: slice
@@ -43,7 +44,7 @@ class Group:
         return int(np.prod(self.shape[1:], dtype=int))
 
     def members(self, which: int) -> np.ndarray:
-        """Return the places of the intercepts that share a standard deviation."""
+        """Return the places of the effects that share a standard deviation."""
         return np.arange(self.places.start, self.places.stop).reshape(self.shape[0], -1)[:, which]
 
 
@@ -84,7 +85,7 @@ class Regression:
 
     @cached_property
     def num_columns(self) -> int:
-        """How many columns a row has, those of random intercepts among them."""
+        """How many columns a row has, those of groups among them."""
         return len(self._coordinates.names) + sum(len(of.levels) for of, _ in self._coordinates.groups.values())
 
     @cached_property
@@ -94,7 +95,7 @@ class Regression:
 
     @cached_property
     def dimension(self) -> int:
-        """How many parameters there are, standard deviations of random intercepts not counted."""
+        """How many parameters there are, standard deviations of groups not counted."""
         return self.num_linear + self.num_of_scale + len(self.free) - (self.num_of_scale > 0)
 
     @cached_property
@@ -122,7 +123,7 @@ class Regression:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The random intercepts."""
+        """The effects of groups."""
         groups: list[Group] = []
         start = len(self._coordinates.names) * self.num_outputs
         for name, (category, prior) in self._coordinates.groups.items():
@@ -142,23 +143,48 @@ class Regression:
 
     @cached_property
     def unseen(self) -> Floats:
-        """Directions that no data can see, as rows: random intercepts all raised, and the intercept lowered as much."""
-        names = self._coordinates.names
+        """Directions that no data can see, as rows: random intercepts all raised, and the intercept lowered as much.
+
+        So it is with slopes, and with groups that divide those of another term.
+        """
         rows: list[Floats] = []
+
+        def add(raised: np.ndarray, lowered: int) -> None:
+            row = np.zeros(self.dimension)
+            row[raised], row[lowered] = 1.0, -1.0
+            rows.append(row / np.linalg.norm(row))
+
         for group in self.groups:
+            own = self._coordinates.groups[group.name][0]
+            coarser = ((each, own.within(self._coordinates.groups[each.name][0])) for each in self.groups)
+            parent, parts = next(((each, parts) for each, parts in coarser if parts is not None), (None, []))
+            place = self.fixed_place(own)
             for which in range(group.num_spreads):
-                row = np.zeros(self.dimension)
-                row[group.members(which)] = 1.0
-                if "intercept" in names:
-                    row[names.index("intercept") * self.num_outputs + which] = -1.0
-                    rows.append(row / np.linalg.norm(row))
+                if parent is not None:
+                    for level, part in enumerate(parts):
+                        add(group.members(which)[part], int(parent.members(which)[level]))
+                elif place is not None:
+                    add(group.members(which), place * self.num_outputs + which)
         return np.array(rows).reshape(-1, self.dimension)
+
+    def fixed_place(self, groups: Groups) -> int | None:
+        """Return the column that the columns of groups add up to; None if there is none."""
+        names = self._coordinates.names
+        wanted = ("intercept",) if groups.number is None else (groups.number, f"{groups.number}[True]")
+        if "intercept" not in names:
+            return None
+        return next((names.index(name) for name in wanted if name in names), None)
 
     # one record, in JAX
 
     def row(self, record: Any) -> jax.Array:
         """Return the columns of one row of the table."""
-        hots = [category.one_hot(record) for category, _ in self._coordinates.groups.values()]
+        of_groups = [groups.values(record) for groups, _ in self._coordinates.groups.values()]
+        return jnp.concatenate([self._coordinates.row(record), *of_groups])
+
+    def counted_row(self, record: Any) -> jax.Array:
+        """Return the same with ones for the slopes of a row's groups: what groups it is in."""
+        hots = [groups.one_hot(record) for groups, _ in self._coordinates.groups.values()]
         return jnp.concatenate([self._coordinates.row(record), *hots])
 
     def rows(self, record: Any) -> tuple[Any, Any]:

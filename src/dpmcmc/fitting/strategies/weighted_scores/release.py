@@ -1,5 +1,6 @@
 """One answer of the records: scores and their slope, in the coordinates in which they were asked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -186,18 +187,19 @@ class Release:
             differences=None if self.differences is None else ratio * self.differences,
         )
 
-    def pooled(self, expected: Floats, doubt: Floats) -> "Release":
+    def pooled(self, expected: Floats, doubt: Floats, numbers: Sequence[int] = ()) -> "Release":
         """Return the release with its slope averaged with what is known of it.
 
         Args:
             expected: the information of all records without weights, as it is known, in the original coordinates.
             doubt: how uncertain it is, in whitened coordinates.
+            numbers: the parameters of columns that are numbers, which may be skewed.
         """
         roots = np.sqrt(self.weights)
         expected = roots[:, None] * (self.whitening.factor.T @ expected @ self.whitening.factor) * roots
         scale = self._scale(float(np.trace(expected)))
         expected, doubt = scale * expected, scale * roots[:, None] * doubt * roots
-        doubt = or_more(expected, doubt, self.slope, self.slope_sd, self.whitening.factor.T)
+        doubt = or_more(expected, doubt, self.slope, self.slope_sd, self.whitening.factor[list(numbers)].T)
         slope, left = averaged(expected, doubt, self.slope, self.slope_sd)
         usual = max(float(np.trace(left)) / self.dimension, 1e-30)
         return replace(self, slope=_without(self.blind, slope), slope_sd=usual, doubts=left / usual)
