@@ -130,7 +130,7 @@ MODEL = dp.Model(
 
 def test_the_page_of_a_model_by_hand_is_made_again_from_its_folder(tmp_path, monkeypatch, capsys) -> None:
     data = dp.PrivateData(np.zeros((50, 2), np.float32), bounds={"records": (-1, 1)}, budget=dp.Budget(1e4, 1e-6))
-    kernel = dp.dp_penalty(dp.LogRatio(clip=1.0, noise_multiplier=5.0), proposal_scale=0.1)
+    kernel = dp.kernels.dp_penalty(dp.mechanisms.LogRatio(clip=1.0, noise_multiplier=5.0), proposal_scale=0.1)
     made = dp.sample(kernel, MODEL, data, num_steps=60, num_chains=1, num_warmup=2, progress=False)
     folder = made.save(tmp_path / "run")
     first = (folder / "report.html").read_text(encoding="utf-8")

@@ -24,9 +24,12 @@ MODEL = dp.Model(
     sample_prior=lambda key: jax.random.normal(key, (2,)),
     position=jax.ShapeDtypeStruct((2,), jnp.float32),
 )
-RATIO, GRADIENT = dp.LogRatio(clip=4.0, noise_multiplier=20.0), dp.GradientSum(clip=4.0, noise_multiplier=30.0)
-WALK = dp.dp_penalty(RATIO, proposal_scale=0.02)
-HMC = dp.dp_hmc(GRADIENT, RATIO, step_size=0.01, num_leapfrog=2, reuse_gradients=True)
+RATIO, GRADIENT = (
+    dp.mechanisms.LogRatio(clip=4.0, noise_multiplier=20.0),
+    dp.mechanisms.GradientSum(clip=4.0, noise_multiplier=30.0),
+)
+WALK = dp.kernels.dp_penalty(RATIO, proposal_scale=0.02)
+HMC = dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.01, num_leapfrog=2, reuse_gradients=True)
 START = jnp.zeros(2)
 
 
@@ -96,7 +99,7 @@ def test_segments_are_traced_once() -> None:
     counts = []
     for steps in (20, 200):
         traced.clear()
-        kernel = dp.dp_penalty(RATIO, proposal_scale=0.02)
+        kernel = dp.kernels.dp_penalty(RATIO, proposal_scale=0.02)
         dp.sample(kernel, model, vault(), num_steps=steps, init=START, segment_size=10, progress=False)
         counts.append(len(traced))
     assert counts[0] == counts[1]
@@ -137,7 +140,7 @@ def test_a_run_in_another_thread_needs_no_signals() -> None:
 
 
 def test_stages_hand_over() -> None:
-    stages = [dp.Stage(WALK, 6), dp.Stage(HMC, 4), dp.Stage(HMC, 5)]
+    stages = [dp.kernels.Stage(WALK, 6), dp.kernels.Stage(HMC, 4), dp.kernels.Stage(HMC, 5)]
     posterior = dp.sample(stages, MODEL, vault(), num_chains=3, init=START, progress=False)
     assert posterior.draws["position"].shape == (3, 15, 2)
     assert [stage["kernel"] for stage in posterior.settings["stages"]] == ["dp_penalty", "dp_hmc", "dp_hmc"]
@@ -148,7 +151,7 @@ def fisher_information(theta):
 
 
 def test_a_function_is_written_down_by_its_name() -> None:
-    kernel = dp.dp_langevin(dp.GradientSum(0.1, 1.0), step_size=0.1, metric=fisher_information)
+    kernel = dp.kernels.dp_langevin(dp.mechanisms.GradientSum(0.1, 1.0), step_size=0.1, metric=fisher_information)
     posterior = dp.sample(kernel, MODEL, vault(), num_steps=2, init=START, progress=False)
     assert posterior.settings["stages"][0]["metric"] == "function fisher_information", "not by where it lies in memory"
 
@@ -227,7 +230,7 @@ def flat(_):
         ({"kernel": [(WALK, 0)], "num_steps": None}, "num_steps=0 must be >= 1"),
         ({"kernel": [(WALK, 5)]}, "num_steps=10 must be left out with stages"),
         (
-            {"kernel": dp.dp_sgld(dp.GradientSum(clip=4.0, noise_multiplier=30.0), step_size=1.0)},
+            {"kernel": dp.kernels.dp_sgld(dp.mechanisms.GradientSum(clip=4.0, noise_multiplier=30.0), step_size=1.0)},
             "noise of the gradient is too large for the step",
         ),
     ],
@@ -243,22 +246,24 @@ def test_bad_input_costs_nothing(options, message) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.0, num_leapfrog=1),
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=0),
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=-1.0),
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=[[1.0, 2.0], [2.0, 1.0]]),
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=np.ones((2, 3))),
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, step_size_jitter=1.5),
-        lambda: dp.dp_penalty(RATIO, proposal_scale=0.0),
-        lambda: dp.guided_walk(RATIO, proposal_scale=np.ones((2, 2))),
-        lambda: dp.dp_barker(RATIO, proposal_scale=0.1),
-        lambda: dp.dp_barker(dp.PenaltyTest(1.0, 1.0), proposal_scale=0.1),
-        lambda: dp.dp_sgld(GRADIENT, step_size=-1.0),
-        lambda: dp.dp_sghmc(GRADIENT, step_size=0.1, friction=-1.0),
-        lambda: dp.dp_sghmc(GRADIENT, step_size=0.1, friction=11.0),
-        lambda: dp.dp_sghmc(GRADIENT, step_size=0.1, friction=1.0, batch_noise=2.0),
-        lambda: dp.dp_sgnht(GRADIENT, step_size=0.1, diffusion=-1.0),
-        lambda: dp.polynomial_steps(1.0, exponent=0.5, num_steps=10, floor=2.0),
+        lambda: dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.0, num_leapfrog=1),
+        lambda: dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=0),
+        lambda: dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=-1.0),
+        lambda: dp.kernels.dp_hmc(
+            GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=[[1.0, 2.0], [2.0, 1.0]]
+        ),
+        lambda: dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=np.ones((2, 3))),
+        lambda: dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, step_size_jitter=1.5),
+        lambda: dp.kernels.dp_penalty(RATIO, proposal_scale=0.0),
+        lambda: dp.kernels.guided_walk(RATIO, proposal_scale=np.ones((2, 2))),
+        lambda: dp.kernels.dp_barker(RATIO, proposal_scale=0.1),
+        lambda: dp.kernels.dp_barker(dp.mechanisms.PenaltyTest(1.0, 1.0), proposal_scale=0.1),
+        lambda: dp.kernels.dp_sgld(GRADIENT, step_size=-1.0),
+        lambda: dp.kernels.dp_sghmc(GRADIENT, step_size=0.1, friction=-1.0),
+        lambda: dp.kernels.dp_sghmc(GRADIENT, step_size=0.1, friction=11.0),
+        lambda: dp.kernels.dp_sghmc(GRADIENT, step_size=0.1, friction=1.0, batch_noise=2.0),
+        lambda: dp.kernels.dp_sgnht(GRADIENT, step_size=0.1, diffusion=-1.0),
+        lambda: dp.kernels.polynomial_steps(1.0, exponent=0.5, num_steps=10, floor=2.0),
     ],
 )
 def test_kernels_refuse_bad_settings(make) -> None:
@@ -269,12 +274,12 @@ def test_kernels_refuse_bad_settings(make) -> None:
 @pytest.mark.parametrize(
     "kernel",
     [
-        dp.dp_hmc(GRADIENT, RATIO, step_size=1e20, num_leapfrog=5, reuse_gradients=True),
-        dp.dp_hmc(GRADIENT, dp.BarkerBit(0.5), step_size=1e20, num_leapfrog=5),
-        dp.dp_penalty(RATIO, proposal_scale=3e38),
-        dp.dp_sgld(dp.ExactGradientSum(), step_size=1e15),
-        dp.dp_sghmc(dp.ExactGradientSum(), step_size=1e15, friction=0.0, num_inner=5),
-        dp.dp_sgnht(dp.ExactGradientSum(), step_size=1e15, diffusion=1.0),
+        dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=1e20, num_leapfrog=5, reuse_gradients=True),
+        dp.kernels.dp_hmc(GRADIENT, dp.mechanisms.BarkerBit(0.5), step_size=1e20, num_leapfrog=5),
+        dp.kernels.dp_penalty(RATIO, proposal_scale=3e38),
+        dp.kernels.dp_sgld(dp.mechanisms.ExactGradientSum(), step_size=1e15),
+        dp.kernels.dp_sghmc(dp.mechanisms.ExactGradientSum(), step_size=1e15, friction=0.0, num_inner=5),
+        dp.kernels.dp_sgnht(dp.mechanisms.ExactGradientSum(), step_size=1e15, diffusion=1.0),
     ],
 )
 def test_a_step_that_diverges_stays_finite(kernel) -> None:
