@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpmcmc import accounting, kernels, mechanisms, model
     from dpmcmc.accounting import Adjacency, Budget, Certificate, Ledger
+    from dpmcmc.catalogue import citation
     from dpmcmc.enclave import PrivateData
     from dpmcmc.estimators import PrivateBayesClassifier, PrivateBayesRegressor
     from dpmcmc.fitting import fit, prepare_fit, resume, select
-    from dpmcmc.kernels import citation
     from dpmcmc.model import Model, from_formula, from_numpyro
     from dpmcmc.posterior import Posterior, prior_predictive
     from dpmcmc.run import price, sample
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "accounting": ("Adjacency", "Budget", "Certificate", "Ledger"),
+    "catalogue": ("citation",),
     "enclave": ("PrivateData",),
     "estimators": ("PrivateBayesClassifier", "PrivateBayesRegressor"),
     "fitting": ("fit", "prepare_fit", "resume", "select"),
-    "kernels": ("citation",),
     "model": ("Model", "from_formula", "from_numpyro"),
     "posterior": ("Posterior", "prior_predictive"),
     "run": ("price", "sample"),

@@ -83,6 +83,9 @@ class Kernel:
 
 Parameters = ParamSpec("Parameters")
 
+KERNELS: dict[str, Callable[..., Kernel]] = {}
+"""The functions that make kernels, by module and name."""
+
 
 def kernel(make: Callable[Parameters, tuple[Callable[..., Any], Callable[..., Any]]]) -> Callable[Parameters, Kernel]:
     """Turn a function that returns ``init, step`` into one that returns a `Kernel` that remembers its settings."""
@@ -94,4 +97,5 @@ def kernel(make: Callable[Parameters, tuple[Callable[..., Any], Callable[..., An
         bound.apply_defaults()
         return Kernel(make.__name__, dict(bound.arguments), init, step)
 
+    KERNELS[f"{make.__module__}.{make.__name__}"] = named
     return named

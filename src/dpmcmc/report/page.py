@@ -11,7 +11,7 @@ from typing import Any, cast
 import jinja2
 import numpy as np
 
-from dpmcmc import kernels
+from dpmcmc.catalogue import SAMPLERS
 from dpmcmc.diagnostics import coordinates
 from dpmcmc.diagnostics.summary import SOURCES
 from dpmcmc.errors import InvalidArgument
@@ -191,13 +191,8 @@ def _citations(run: Run) -> list[str]:
         f"@software{{dpmcmc,\n  author  = {{{{The dpmcmc authors}}}},\n  title   = {{dpmcmc: {{B}}ayesian posterior "
         f"sampling under differential privacy}},\n  version = {{{made}}}\n}}"
     ]
-    for name in dict.fromkeys(_kernels(run)):
-        kernel = getattr(kernels, name, None)
-        try:
-            entries += [kernels.citation(kernel)] if callable(kernel) else []
-        except InvalidArgument:  # an optimiser of a pilot has no paper of its own
-            continue
-    return entries
+    named = [SAMPLERS[name] for name in dict.fromkeys(_kernels(run)) if name in SAMPLERS]
+    return entries + ["\n\n".join(sampler.papers) for sampler in named if sampler.papers]
 
 
 def _largest(values: Any) -> float:
