@@ -20,6 +20,8 @@ def test_the_version_is_the_same_everywhere():
     assert re.search(r"^version: (.*)$", citation, re.MULTILINE)[1] == PROJECT["version"]
     assert re.search(r'^  version: "(.*)"$', recipe, re.MULTILINE)[1] == PROJECT["version"]
     assert re.search(r"^title: \S", citation, re.MULTILINE)
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\d\S*)", changes, re.MULTILINE)[1] == PROJECT["version"], "the uppermost section"
 
 
 def test_the_conda_recipe_requires_what_the_package_requires():
