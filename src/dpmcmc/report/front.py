@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 from markupsafe import Markup, escape
 
@@ -74,10 +75,8 @@ def forest(table: pd.DataFrame, model: FormulaModel | None) -> Forest | None:
 
 
 def _rows(table: pd.DataFrame, names: Sequence[str]) -> list[Row]:
-    values = table.loc[list(names), ["q5", "mean", "q95"]].to_numpy(float)
-    return [
-        Row(name, float(low), float(mean), float(high)) for name, (low, mean, high) in zip(names, values, strict=True)
-    ]
+    low, mean, high = (np.asarray(table.loc[list(names), column], float) for column in ("q5", "mean", "q95"))
+    return [Row(name, float(low[i]), float(mean[i]), float(high[i])) for i, name in enumerate(names)]
 
 
 def _forest(rows: Sequence[Row], what: str, is_log: bool) -> Markup:
