@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -348,3 +349,39 @@ def test_summaries_of_short_runs() -> None:
     assert table["r_hat"].isna().all()
     with pytest.raises(KeyError, match="there is no parameter 'beta'; there are position"):
         posterior["beta"]
+
+
+def test_what_steps_tell_reaches_sample_stats_and_files(tmp_path) -> None:
+    post = dp.sample(WALK, MODEL, vault(), num_steps=12, num_chains=2, init=START, segment_size=5, progress=False)
+    stats = post.to_arviz().sample_stats
+    assert set(stats) == {"accepted", "diverging", "log_alpha", "energy_change"}
+    assert not stats["diverging"].any()
+    assert np.isfinite(post.told["log_alpha"]).all()
+    assert (post.told["log_alpha"] < -post.told["energy_change"]).all(), "the penalty is missing"
+    loaded = dp.Posterior.load(post.save(tmp_path / "run"))
+    assert {name: values.shape for name, values in loaded.told.items()} == dict.fromkeys(post.told, (2, 12))
+    np.testing.assert_array_equal(loaded.told["log_alpha"], post.told["log_alpha"])
+    assert loaded.told["diverging"].dtype == bool
+
+
+def test_a_step_that_releases_a_decision_tells_no_ratio() -> None:
+    walk = dp.kernels.dp_penalty(dp.mechanisms.PenaltyTest(clip=4.0, noise_multiplier=20.0), proposal_scale=0.02)
+    post = dp.sample(walk, MODEL, vault(), num_steps=4, num_chains=2, init=START, progress=False)
+    assert set(post.told) == {"diverging"}
+
+
+def test_a_bound_kernel_has_the_shape_of_blackjax() -> None:
+    class Released(NamedTuple):
+        value: jax.Array
+        variance: jax.Array
+
+    class Normal:
+        def log_posterior_ratio(self, _, current, proposed):
+            return Released((jnp.sum(current**2) - jnp.sum(proposed**2)) / 2, jnp.zeros(()))
+
+    algorithm = WALK.bind(Normal())
+    state = algorithm.init(jnp.ones(2), jax.random.key(0))
+    again, info = algorithm.step(jax.random.key(1), state)
+    _, expected = WALK.step(jax.random.key(1), state, Normal())
+    assert info.log_alpha == expected.log_alpha == -info.energy_change
+    assert again.position.shape == (2,)

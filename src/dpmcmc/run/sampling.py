@@ -4,6 +4,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from dpmcmc import validation
 from dpmcmc.accounting import Event, accountants
 from dpmcmc.enclave import PrivateData
@@ -78,7 +80,8 @@ def sample(
         watch(name, plan.num_steps, price_in_words(event, delta), progress) as watcher,
         data.reserve(event, what=name, insecure_seed=insecure_seed) as paid,
     ):
-        vectors, is_accepted = plan.run(paid, size, watcher, is_interrupted)
+        told: dict[str, np.ndarray] = {}
+        vectors, is_accepted = plan.run(paid, size, watcher, is_interrupted, told)
         spent = paid.spent
     return Posterior(
         draws=parameters(model, plan.layout, vectors),
@@ -87,6 +90,7 @@ def sample(
         certificate=data.certificate(spent, delta, paid.paths),
         settings=settings(plan, data, paid.entry),
         prior=prior_draws(model),
+        told=told,
     )
 
 
