@@ -203,7 +203,7 @@ class Posterior(Predictive):
         return chains, steps - self.num_warmup
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row a draw after the warm-up: its chain, its number, and a column for each number in it.
+        """Return one row per draw after the warm-up: its chain, its number, and a column for each number in it.
 
         The columns are named as the rows of `summary`: ``age``, ``beta[0]``, ``beta[1, 2]``.
         """
