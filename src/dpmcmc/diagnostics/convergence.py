@@ -94,7 +94,7 @@ def _read_chains(draws: Draws) -> Sample:
     if sample.chains.shape[1] < MINIMUM_DRAWS:
         raise InvalidArgument(
             f"draws of shape {sample.chains.shape} (chain, draw, coordinate) must have at least {MINIMUM_DRAWS} draws "
-            "a chain, which is split in two"
+            "per chain, which is split in two"
         )
     return sample
 

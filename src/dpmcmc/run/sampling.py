@@ -58,7 +58,7 @@ def sample(
         data: the records, and what pays.
         num_steps: steps of each chain; left out with stages, which say it themselves.
         num_chains: chains, all of which are paid for.
-        init: where to start: parameters as `model.constrain` returns them; a list with one start per chain; or None, for
+        init: where to start: parameters as `model.constrain` returns them; a list, one start per chain; or None, for
             draws from the prior.
         num_warmup: steps at the beginning that summaries leave out; half of them unless stated.
         delta: the delta of the certificate; that of the data's budget unless stated.

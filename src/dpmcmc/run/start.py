@@ -18,7 +18,7 @@ def start_points(model: Model, init: Any, num_chains: int, key: jax.Array) -> tu
 
     Args:
         model: the model, whose `unconstrain` takes stated parameters to positions.
-        init: parameters as `model.constrain` returns them, for all chains; a list with one such start per chain; or None,
+        init: parameters as `model.constrain` returns them, for all chains; a list with one such per chain; or None,
             for draws from the prior.
         num_chains: the number of chains.
         key: for the draws.
