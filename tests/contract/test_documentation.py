@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import dpmcmc
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 MECHANISMS = sorted((ROOT / "src" / "dpmcmc" / "enclave" / "mechanisms").glob("*.md"))
@@ -86,3 +88,10 @@ def test_the_table_of_tests_names_every_package_and_no_file_that_is_gone():
     library = (ROOT / "src" / "dpmcmc").iterdir()
     names = {path.stem for path in library if path.suffix == ".py" or (path / "__init__.py").is_file()}
     assert [name for name in sorted(names - {"__init__", "__main__"}) if not re.search(rf"`{name}[`/]", things)] == []
+
+
+def test_the_reference_has_every_public_name():
+    text = (ROOT / "docs" / "reference" / "dpmcmc.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^::: dpmcmc\.(?:\w+\.)*(\w+)$", text, re.MULTILINE)) == sorted(
+        set(dpmcmc.__all__) - set(dpmcmc.NAMESPACES)
+    )
