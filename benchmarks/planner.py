@@ -14,7 +14,7 @@ import pandas as pd
 from dpmcmc.accounting import Adjacency, Budget
 from dpmcmc.fitting.budget_split import REFINEMENT_SHARE, Noise, noise_of_share, usual
 from dpmcmc.fitting.problem_size import ProblemSize
-from dpmcmc.fitting.recipes import POLISH_STEPS, RECIPES
+from dpmcmc.fitting.recipes import RECIPES
 from dpmcmc.fitting.simulation import SIMULABLE, simulate_sampler
 from dpmcmc.planner import plan_fit
 
@@ -29,7 +29,7 @@ def compare(sampler: str, records: int, parameters: int, epsilon: float) -> dict
     answer = plan_fit(sampler, epsilon=epsilon, delta=DELTA, num_records=records, num_parameters=parameters)
     assert answer is not None
     recipe = RECIPES[sampler]
-    refinement = noise_of_share(REFINEMENT_SHARE, POLISH_STEPS, Budget(epsilon, DELTA))
+    refinement = noise_of_share(REFINEMENT_SHARE, 1, Budget(epsilon, DELTA))
     noise = Noise(answer.noise if recipe.is_iid else refinement, answer.noise)
     facts = usual(ProblemSize(records, parameters, Adjacency.REPLACE_ONE))
     found = simulate_sampler(sampler, facts, noise, recipe.num_steps, NUM_CHAINS)

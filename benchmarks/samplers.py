@@ -138,12 +138,17 @@ def methods_for(problem: zoo.Problem, chains: int, step_size: float, num_steps: 
     """Return all methods for one problem, compiled."""
     rng = np.random.default_rng(0)
     starts = jnp.asarray(np.stack([problem.start(rng) for _ in range(chains)]), jnp.float32)
-    gradient, ratio = dp.GradientSum(clip=5.0, noise_multiplier=50.0), dp.LogRatio(clip=5.0, noise_multiplier=50.0)
+    gradient, ratio = (
+        dp.mechanisms.GradientSum(clip=5.0, noise_multiplier=50.0),
+        dp.mechanisms.LogRatio(clip=5.0, noise_multiplier=50.0),
+    )
     settings = {"step_size": step_size, "num_leapfrog": NUM_LEAPFROG}
-    fresh = dp.dp_hmc(gradient, ratio, **settings)
-    reused = dp.dp_hmc(gradient, ratio, reuse_gradients=True, **settings)
-    exact = dp.dp_hmc(dp.ExactGradientSum(), dp.ExactLogRatio(), reuse_gradients=True, **settings)
-    walk = dp.dp_penalty(ratio, proposal_scale=0.01)
+    fresh = dp.kernels.dp_hmc(gradient, ratio, **settings)
+    reused = dp.kernels.dp_hmc(gradient, ratio, reuse_gradients=True, **settings)
+    exact = dp.kernels.dp_hmc(
+        dp.mechanisms.ExactGradientSum(), dp.mechanisms.ExactLogRatio(), reuse_gradients=True, **settings
+    )
+    walk = dp.kernels.dp_penalty(ratio, proposal_scale=0.01)
     return {
         "numpyro hmc": numpyro_hmc(problem, starts, step_size, num_steps),
         "blackjax hmc": blackjax_hmc(problem, starts, step_size, num_steps),

@@ -64,9 +64,34 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def samplers() -> str:
+    """Return the table of the catalogue's samplers."""
+    from dpmcmc.catalogue import SAMPLERS
+
+    lines = ["| sampler | in `fit` | asks of the records, per step | target |", "|---|---|---|---|"]
+    for name, one in SAMPLERS.items():
+        offered = f"`{name}`" if one.recipe else "no"
+        lines.append(f"| [{one.title}]({one.page}.md) | {offered} | {one.asks} | {one.target} |")
+    return "\n".join(lines)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put every page of an algorithm into the navigation, also those that mkdocs.yml leaves out."""
+    (theory,) = (part["Theory"] for part in config.nav or [] if "Theory" in part)
+    (algorithms,) = (part["Algorithms"] for part in theory if "Algorithms" in part)
+    listed = {place for entry in algorithms for place in entry.values()}
+    for page in sorted((ROOT / "docs" / "algorithms").glob("*.md")):
+        place = f"algorithms/{page.name}"
+        if place not in listed:
+            title = page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+            algorithms.append({title: place})
+    return config
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """Write links as the site has them."""
+    """Write the table of samplers, and links as the site has them."""
     here = page.file.src_uri
+    markdown = markdown.replace("<!-- samplers -->", samplers(), 1)
     if here.endswith(".py.md"):
         return markdown
 

@@ -59,7 +59,7 @@ def reference(example: Example, table: pd.DataFrame) -> pd.DataFrame:
     model: Any = dp.from_formula(example.formula, example.schema, family=example.family)
     constrain = model.constrain
     if example.schema.person is not None:
-        model = dp.per_person(model)
+        model = dp.model.per_person(model)
     records = jax.tree.map(jnp.asarray, read_table(table, example.schema).records)
     draws = jax.tree.map(jnp.asarray, nuts_reference(model, records, key=jax.random.key(1), num_chains=2))
     named = jax.vmap(jax.vmap(constrain))(draws)

@@ -39,14 +39,14 @@ class Question:
         return pd.read_parquet(fetch(self.table, SOURCES[self.table]))
 
     @cached_property
-    def of_row(self) -> dp.FormulaModel:
+    def of_row(self) -> dp.model.FormulaModel:
         """The model of one row."""
         return dp.from_formula(self.formula, self.schema, family=self.family)
 
     @cached_property
     def model(self) -> dp.Model:
         """The model of one record: of a row, or of a person with several."""
-        return self.of_row if self.schema.person is None else dp.per_person(self.of_row)
+        return self.of_row if self.schema.person is None else dp.model.per_person(self.of_row)
 
     @cached_property
     def records(self) -> Any:

@@ -24,8 +24,10 @@ def run(cell: Cell) -> Rows:
     """Return the errors of the means and variances of the first t steps, and the draws of the first chain."""
     place = bench("barker_2019_mixture", cell["num_records"], cell["seed"], cell["num_reference"])
     c = place.problem.settings["dp_barker"]
-    test = dp.BarkerTest(batch_size=cell["batch_size"], variance=c["variance"], clip_fraction=c["clip_fraction"])
-    kernel = telling(dp.dp_barker(test, proposal_scale=cell["proposal_scale"]))
+    test = dp.mechanisms.BarkerTest(
+        batch_size=cell["batch_size"], variance=c["variance"], clip_fraction=c["clip_fraction"]
+    )
+    kernel = telling(dp.kernels.dp_barker(test, proposal_scale=cell["proposal_scale"]))
     starts = place.starts(cell["group"], cell["runs"])
     seed = int(np.random.SeedSequence([cell["seed"], cell["group"], 3]).generate_state(1)[0])
     chains = run_chains(

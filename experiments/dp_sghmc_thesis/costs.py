@@ -38,7 +38,7 @@ def step_sizes(multiplier: float, num_steps: int) -> list[tuple[float, int]]:
     """Return the schedule multiplier * t^(-1/3) as (step size, repetitions)."""
     if num_steps <= LEVELS:
         return [(multiplier * t ** (-1 / 3), 1) for t in range(1, num_steps + 1)]
-    return dp.polynomial_steps(multiplier, exponent=1 / 3, num_steps=num_steps, num_levels=LEVELS)
+    return dp.kernels.polynomial_steps(multiplier, exponent=1 / 3, num_steps=num_steps, num_levels=LEVELS)
 
 
 def noise_over_clip(reading: str, c: Cell, step: float) -> float:

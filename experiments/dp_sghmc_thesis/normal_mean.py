@@ -36,13 +36,15 @@ def run(cell: Cell) -> Rows:
     starts = np.zeros((cell["runs"], 1))
     cost = math.inf
     if cell["method"] == "hmc":
-        kernel = dp.dp_hmc(dp.ExactGradientSum(), dp.ExactLogRatio(), step_size=0.1, num_leapfrog=15)
+        kernel = dp.kernels.dp_hmc(
+            dp.mechanisms.ExactGradientSum(), dp.mechanisms.ExactLogRatio(), step_size=0.1, num_leapfrog=15
+        )
         positions = _run(kernel, place, starts, cell)
     elif cell["method"] == "corrected":
         c = cell["corrected"]
         net = c["friction"] - c["batch_noise"]
-        gradient = dp.SubsampledGradientSum.for_sghmc(c["clip"], c["rate"], c["step_size"], net)
-        kernel = dp.dp_sghmc(
+        gradient = dp.mechanisms.SubsampledGradientSum.for_sghmc(c["clip"], c["rate"], c["step_size"], net)
+        kernel = dp.kernels.dp_sghmc(
             gradient,
             step_size=c["step_size"],
             friction=c["friction"],

@@ -17,7 +17,9 @@ LEVELS = 6
 """A decreasing step size is a staircase of so many levels: each is compiled by itself."""
 
 
-def run_stages(data: Radon, model: dp.Model, stages: Sequence[dp.Stage], starts: np.ndarray, seed: int) -> np.ndarray:
+def run_stages(
+    data: Radon, model: dp.Model, stages: Sequence[dp.kernels.Stage], starts: np.ndarray, seed: int
+) -> np.ndarray:
     """Return the positions of all steps, (chain, step, d); stages hand their states on."""
     first = jnp.asarray(starts, jnp.float32)
     layout = Layout.of(first[0])
@@ -38,10 +40,13 @@ def run_stages(data: Radon, model: dp.Model, stages: Sequence[dp.Stage], starts:
 def hmc(data: Radon, prior_variance: float | None, c: dict[str, Any], starts: np.ndarray, seed: int) -> np.ndarray:
     """Run HMC, without privacy."""
     model = data.model(prior_variance, 1 / data.size)
-    kernel = dp.dp_hmc(
-        dp.ExactGradientSum(), dp.ExactLogRatio(), step_size=c["step_size"], num_leapfrog=c["num_leapfrog"]
+    kernel = dp.kernels.dp_hmc(
+        dp.mechanisms.ExactGradientSum(),
+        dp.mechanisms.ExactLogRatio(),
+        step_size=c["step_size"],
+        num_leapfrog=c["num_leapfrog"],
     )
-    return run_stages(data, model, [dp.Stage(kernel, c["num_steps"])], starts, seed)
+    return run_stages(data, model, [dp.kernels.Stage(kernel, c["num_steps"])], starts, seed)
 
 
 def dp_sghmc(
@@ -52,12 +57,12 @@ def dp_sghmc(
     Momenta are kept from one step to the next: friction renews them, and trajectories are not cut short.
     """
     model = data.model(prior_variance, 1 / data.size)
-    sizes = dp.polynomial_steps(c["multiplier"], exponent=1 / 3, num_steps=c["num_steps"], num_levels=LEVELS)
+    sizes = dp.kernels.polynomial_steps(c["multiplier"], exponent=1 / 3, num_steps=c["num_steps"], num_levels=LEVELS)
     stages = []
     for step, times in [(c["fixed_step"], c["num_steps"])] if fixed else sizes:
-        gradient = dp.SubsampledGradientSum.for_sghmc(c["clip"] / data.size, c["rate"], step, c["friction"])
-        kernel = dp.dp_sghmc(gradient, step_size=step, friction=c["friction"], num_inner=c["num_inner"])
-        stages.append(dp.Stage(kernel, times))
+        gradient = dp.mechanisms.SubsampledGradientSum.for_sghmc(c["clip"] / data.size, c["rate"], step, c["friction"])
+        kernel = dp.kernels.dp_sghmc(gradient, step_size=step, friction=c["friction"], num_inner=c["num_inner"])
+        stages.append(dp.kernels.Stage(kernel, times))
     return run_stages(data, model, stages, starts, seed)
 
 
@@ -67,7 +72,7 @@ def dp_sgd(data: Radon, c: dict[str, Any], starts: np.ndarray, seed: int) -> np.
     noise = noise_for(
         lambda z: PoissonGaussian(rate, z, Adjacency.ADD_OR_REMOVE_ONE) * steps, c["epsilon"], c["delta"], "pld"
     )
-    gradient = dp.SubsampledGradientSum.poisson(c["clip"] / data.size, noise, rate)
-    kernel = dp.gradient_ascent(gradient, step_size=c["step_size"])
+    gradient = dp.mechanisms.SubsampledGradientSum.poisson(c["clip"] / data.size, noise, rate)
+    kernel = dp.kernels.gradient_ascent(gradient, step_size=c["step_size"])
     model = data.model(c["prior_variance"], 1 / data.size)
-    return run_stages(data, model, [dp.Stage(kernel, steps)], starts, seed)
+    return run_stages(data, model, [dp.kernels.Stage(kernel, steps)], starts, seed)

@@ -66,7 +66,7 @@ def released(cell: Cell) -> tuple[Event, float]:
     rate = cell["batch_size"] / cell["num_records"]
     sizes: list[tuple[float, int]] = [(cell["step_size"], cell["num_steps"])]
     if cell["power"]:
-        sizes = dp.polynomial_steps(
+        sizes = dp.kernels.polynomial_steps(
             cell["step_size"], exponent=cell["power"], num_steps=cell["num_steps"], num_levels=LEVELS
         )
     # twice the variance of the noise at the printed drift is the right temperature

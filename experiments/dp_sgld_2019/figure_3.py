@@ -61,7 +61,7 @@ def _corrected(cell: Cell, data: Adult) -> Any:
         lambda z: PoissonGaussian(rate, z, Adjacency.REPLACE_ONE) * steps, cell["epsilon"], cell["delta"], "pld"
     )
     step = min((2 * rate / (clip * noise)) ** 2, cell["longest_step"])
-    kernel = dp.dp_sgld(dp.SubsampledGradientSum.poisson(clip, noise, rate), step_size=step)
+    kernel = dp.kernels.dp_sgld(dp.mechanisms.SubsampledGradientSum.poisson(clip, noise, rate), step_size=step)
     released = PoissonGaussian(rate, noise, Adjacency.REPLACE_ONE) * steps
     return kernel, data.model(cell["prior_variance"]), released
 
@@ -72,13 +72,15 @@ def _published(cell: Cell, data: Adult) -> Any:
     first = theorem_3(setting, cell["epsilon"])
     mean = first * sum_of_steps(cell["num_steps"]) / cell["num_steps"] / data.size
     step = min(mean, cell["longest_step"] / 2)  # its drift is twice as long
-    gradient = dp.SubsampledGradientSum.for_sgld(2 * cell["clip"], cell["rate"], step)
+    gradient = dp.mechanisms.SubsampledGradientSum.for_sgld(2 * cell["clip"], cell["rate"], step)
     released = PoissonGaussian(cell["rate"], gradient.noise_over_clip, Adjacency.REPLACE_ONE) * cell["num_steps"]
-    return dp.dp_sgld(gradient, step_size=step), squared(data.model(cell["prior_variance"])), released
+    return dp.kernels.dp_sgld(gradient, step_size=step), squared(data.model(cell["prior_variance"])), released
 
 
 def _plain(cell: Cell, data: Adult) -> Any:
-    kernel = dp.dp_sgld(dp.ExactSubsampledGradientSum(dp.Poisson(cell["rate"])), step_size=cell["longest_step"])
+    kernel = dp.kernels.dp_sgld(
+        dp.mechanisms.ExactSubsampledGradientSum(dp.mechanisms.Poisson(cell["rate"])), step_size=cell["longest_step"]
+    )
     return kernel, data.model(cell["prior_variance"]), None
 
 

@@ -115,7 +115,7 @@ def _clipped(run: Chains, place: Bench, settings: Mapping[str, Any]) -> dict[str
     """Return shares of clipped ratios and gradients, where the sampler has any."""
     found = {}
     ratio, gradient = settings.get("log_ratio", settings.get("test")), settings.get("gradient")
-    if isinstance(ratio, dp.BarkerTest):  # its bound does not grow with the distance
+    if isinstance(ratio, dp.mechanisms.BarkerTest):  # its bound does not grow with the distance
         bound = math.sqrt(ratio.clip_fraction * ratio.batch_size) / place.vault.facts.size
         found["ratios_clipped"] = ratio_clip_fraction(run, place, bound, absolute=True)
     elif ratio is not None:

@@ -66,7 +66,7 @@ def _program(place: Bench, algorithm: str, num_steps: int) -> Any:
     if algorithm == "hmc":
         c = place.problem.settings["clipping_hmc"]
         inverse_mass = 1 / np.asarray(c.get("mass", (1.0,) * place.problem.dimension))
-        kernel = dp.dp_hmc(
+        kernel = dp.kernels.dp_hmc(
             _Exactly(),
             _Exactly(),
             step_size=c["step_size"],
@@ -77,7 +77,7 @@ def _program(place: Bench, algorithm: str, num_steps: int) -> Any:
         )
     else:
         scale = place.problem.settings["clipping_random_walk"]["proposal_scale"]
-        kernel = dp.dp_penalty(_Exactly(), proposal_scale=np.asarray(scale))
+        kernel = dp.kernels.dp_penalty(_Exactly(), proposal_scale=np.asarray(scale))
 
     def chain(key: jax.Array, start: jax.Array, clip: jax.Array) -> Any:
         of_init, of_steps = jax.random.split(key)

@@ -63,9 +63,9 @@ def squared(model: Any) -> Any:
 def dp_hmc(bench: Bench, *, reuse: bool = False) -> Sampler:
     """DP-HMC; steps are shortened by a randomised Halton sequence where the paper does so."""
     c = bench.problem.settings["dp_hmc"]
-    kernel = dp.dp_hmc(
-        dp.GradientSum(c["gradient_clip"], c["gradient_noise"]),
-        dp.PenaltyTest(c["ratio_clip"], c["ratio_noise"]),
+    kernel = dp.kernels.dp_hmc(
+        dp.mechanisms.GradientSum(c["gradient_clip"], c["gradient_noise"]),
+        dp.mechanisms.PenaltyTest(c["ratio_clip"], c["ratio_noise"]),
         step_size=c["step_size"],
         num_leapfrog=c["num_leapfrog"],
         reuse_gradients=reuse,
@@ -81,8 +81,8 @@ def dp_hmc(bench: Bench, *, reuse: bool = False) -> Sampler:
 def dp_penalty(bench: Bench, *, guided: bool = False) -> Sampler:
     """DP-penalty; guided: one component at a time, in one direction until a proposal is rejected."""
     c = bench.problem.settings["guided_walk" if guided else "dp_penalty"]
-    walk = dp.guided_walk if guided else dp.dp_penalty
-    kernel = walk(dp.PenaltyTest(c["ratio_clip"], c["ratio_noise"]), proposal_scale=c["proposal_scale"])
+    walk = dp.kernels.guided_walk if guided else dp.kernels.dp_penalty
+    kernel = walk(dp.mechanisms.PenaltyTest(c["ratio_clip"], c["ratio_noise"]), proposal_scale=c["proposal_scale"])
     shown, hidden = (right(samplers.dp_penalty(c["ratio_noise"], bit)) for bit in (False, True))
     return Sampler(kernel, bench.problem.model, {"published": shown, "accept bit": hidden})
 
@@ -90,8 +90,10 @@ def dp_penalty(bench: Bench, *, guided: bool = False) -> Sampler:
 def minibatch(bench: Bench, *, guided: bool = False) -> Sampler:
     """Minibatch DP-penalty; its published count is `fourier_count`."""
     c = bench.problem.settings["minibatch_guided_walk" if guided else "minibatch_penalty"]
-    test = dp.MinibatchLogRatio(batch_size=c["batch_size"], clip=c["ratio_clip"], noise_multiplier=c["ratio_noise"])
-    walk = dp.guided_walk if guided else dp.dp_penalty
+    test = dp.mechanisms.MinibatchLogRatio(
+        batch_size=c["batch_size"], clip=c["ratio_clip"], noise_multiplier=c["ratio_noise"]
+    )
+    walk = dp.kernels.guided_walk if guided else dp.kernels.dp_penalty
     size = bench.vault.facts.size
     cost = samplers.minibatch_penalty(c["ratio_noise"], c["batch_size"], size)
     counted = fourier_count(c["batch_size"] / size, c["ratio_noise"])
@@ -110,9 +112,11 @@ def fourier_count(rate: float, noise_over_sensitivity: float) -> Cost:
 def dp_barker(bench: Bench) -> Sampler:
     """DP-Barker on batches; its published count is the one of Heikkilä et al. (2019)."""
     c = bench.problem.settings["dp_barker"]
-    test = dp.BarkerTest(batch_size=c["batch_size"], variance=c["variance"], clip_fraction=c["clip_fraction"])
+    test = dp.mechanisms.BarkerTest(
+        batch_size=c["batch_size"], variance=c["variance"], clip_fraction=c["clip_fraction"]
+    )
     cost = samplers.subsampled_barker(c["batch_size"], bench.vault.facts.size, c["variance"], c["clip_fraction"])
-    kernel = dp.dp_barker(test, proposal_scale=c["proposal_scale"])
+    kernel = dp.kernels.dp_barker(test, proposal_scale=c["proposal_scale"])
     whole = samplers.subsampled_barker(c["batch_size"], bench.vault.facts.size)  # the theorem has no clip fraction
     readings = {"published": Reading(whole, cost, "barker_2019"), "tight": right(cost)}
     return Sampler(kernel, bench.problem.model, readings)
@@ -133,7 +137,7 @@ def dp_sgld(bench: Bench) -> Sampler:
 def _sgld(bench: Bench, model: Any, clip: float, step: float, reading: str) -> Sampler:
     rate = bench.problem.settings["dp_sgld"]["batch_size"] / bench.vault.facts.size
     noise = samplers.sgld_noise_over_clip(rate, clip, step)
-    kernel = dp.dp_sgld(dp.SubsampledGradientSum.for_sgld(clip, rate, step), step_size=step)
+    kernel = dp.kernels.dp_sgld(dp.mechanisms.SubsampledGradientSum.for_sgld(clip, rate, step), step_size=step)
     return Sampler(kernel, model, {reading: _subsampled(rate, noise)[reading]})
 
 
@@ -141,9 +145,9 @@ def dp_sgnht(bench: Bench) -> Sampler:
     """DP-SGNHT; its published count is `fourier_count`."""
     c = bench.problem.settings["dp_sgnht"]
     rate, step = c["batch_size"] / bench.vault.facts.size, c["step_size"]
-    gradient = dp.SubsampledGradientSum.for_sghmc(c["gradient_clip"], rate, step, c["friction"])
+    gradient = dp.mechanisms.SubsampledGradientSum.for_sghmc(c["gradient_clip"], rate, step, c["friction"])
     noise = samplers.sghmc_noise_over_clip(rate, c["gradient_clip"], step, c["friction"])
-    kernel = dp.dp_sgnht(gradient, step_size=step, diffusion=c["friction"])
+    kernel = dp.kernels.dp_sgnht(gradient, step_size=step, diffusion=c["friction"])
     return Sampler(kernel, bench.problem.model, _subsampled(rate, noise))
 
 

@@ -3,11 +3,17 @@
 import json
 import math
 import re
+import tomllib
 
+import numpy as np
 import pandas as pd
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser_sizes import SIZES
+
+import dpmcmc as dp
+from dpmcmc.accounting import Gaussian
+from dpmcmc.run.plan import prior_draws
 
 NAMES = ["intercept", "age", "smoker", "ward[west]"]
 """The parameters of the run."""
@@ -169,11 +175,46 @@ def test_it_prints(report, show, tmp_path) -> None:
     page.pdf(path=tmp_path / "report.pdf", format="A4")
     document = (tmp_path / "report.pdf").read_bytes()
     assert document.startswith(b"%PDF")
-    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", document)) <= 14
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", document)) <= 6
     page.emulate_media(media="print")
     assert not page.is_visible("nav")
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
     assert shown(page, ".units-original .density svg") == len(NAMES)
+
+
+def test_a_report_of_22_parameters_prints_on_six_pages(show, tmp_path) -> None:
+    wards = tuple(f"ward{number:02d}" for number in range(18))
+    columns = {name: dp.Column(kind="number", lower=0, upper=100) for name in ("age", "bmi", "dose")}
+    schema = dp.Schema(
+        columns | {"ward": dp.Column(kind="category", categories=wards), "ill": dp.Column(kind="boolean")}
+    )
+    formula = "ill ~ age + bmi + dose + ward + age:dose"
+    model = dp.from_formula(formula, schema, family="bernoulli")
+    prior = prior_draws(model)
+    draws = {name: values[0, :80].reshape(2, 40, *values.shape[2:]) for name, values in prior.items()}
+    request = {"formula": formula, "family": "bernoulli", "priors": model.priors, "description": model.describe()}
+    settings = {
+        "stages": [{"kernel": "private_laplace", "num_steps": 40}],
+        "request": {**request, "schema": tomllib.loads(schema.to_toml())},
+    }
+    certificate = dp.Certificate(Gaussian(5.0) * 3 + Gaussian(9.0) * 2, "replace_one", 1e-6)
+    made = dp.Posterior(draws, np.ones((2, 40), bool), 0, certificate, settings, prior)
+    assert len(made.summary()) == 22
+    page = show(made.report(tmp_path / "report.html"))
+    page.pdf(path=tmp_path / "report.pdf", format="A4")
+    assert len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "report.pdf").read_bytes())) <= 6
+    page.emulate_media(media="print")
+    assert shown(page, ".units-original .forest") == 1
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_coefficients_can_be_drawn_as_odds_ratios(report, show) -> None:
+    page = show(report)
+    drawn = page.locator(".units-original .forest")
+    assert [drawn.nth(number).is_visible() for number in range(drawn.count())] == [True, False]
+    page.check("#scale-ratios")
+    assert [drawn.nth(number).is_visible() for number in range(drawn.count())] == [False, True]
+    assert "odds ratios" in drawn.nth(1).get_attribute("aria-label")
 
 
 def test_the_page_itself_forbids_requests(report, browser) -> None:

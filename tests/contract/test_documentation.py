@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import dpmcmc
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+MECHANISMS = sorted((ROOT / "src" / "dpmcmc" / "enclave" / "mechanisms").glob("*.md"))
 ALGORITHMS = [page for page in sorted((ROOT / "docs" / "algorithms").glob("*.md")) if page.name != "index.md"]
 
 
@@ -67,3 +70,28 @@ def test_the_lines_of_an_algorithm_are_marked_in_its_code(page):
     marked = [int(number) for file in files for number in re.findall(r"# line (\d+)$", file.read_text(), re.MULTILINE)]
     assert printed == list(range(1, len(printed) + 1))
     assert sorted(marked) == printed
+
+
+@pytest.mark.parametrize("page", [*ALGORITHMS, *MECHANISMS], ids=lambda page: page.stem)
+def test_a_page_of_an_algorithm_or_mechanism_names_its_tests(page):
+    (line,) = re.findall(r"^Tests: (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall(r"tests/(\w+/test_\w+\.py)", line)
+    assert named
+    assert [file for file in named if not (ROOT / "tests" / file).is_file()] == []
+
+
+def test_the_table_of_tests_names_every_package_and_no_file_that_is_gone():
+    text = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:\w+/)?\w+\.py)`", text))
+    assert [file for file in sorted(named) if not (ROOT / "tests" / file).is_file()] == []
+    things = "\n".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
+    library = (ROOT / "src" / "dpmcmc").iterdir()
+    names = {path.stem for path in library if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert [name for name in sorted(names - {"__init__", "__main__"}) if not re.search(rf"`{name}[`/]", things)] == []
+
+
+def test_the_reference_has_every_public_name():
+    text = (ROOT / "docs" / "reference" / "dpmcmc.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^::: dpmcmc\.(?:\w+\.)*(\w+)$", text, re.MULTILINE)) == sorted(
+        set(dpmcmc.__all__) - set(dpmcmc.NAMESPACES)
+    )

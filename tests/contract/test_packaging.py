@@ -20,6 +20,8 @@ def test_the_version_is_the_same_everywhere():
     assert re.search(r"^version: (.*)$", citation, re.MULTILINE)[1] == PROJECT["version"]
     assert re.search(r'^  version: "(.*)"$', recipe, re.MULTILINE)[1] == PROJECT["version"]
     assert re.search(r"^title: \S", citation, re.MULTILINE)
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\d\S*)", changes, re.MULTILINE)[1] == PROJECT["version"], "the uppermost section"
 
 
 def test_the_conda_recipe_requires_what_the_package_requires():
@@ -53,9 +55,10 @@ def test_a_wheel_in_a_clean_environment_runs_the_demo(tmp_path):
     programs = tmp_path / "clean" / "bin"
     subprocess.run([programs / "python", "-m", "pip", "install", "--quiet", wheel], check=True, env=outside)
     where = "import dpmcmc, sys; print(dpmcmc.__file__)"
-    found = subprocess.run([programs / "python", "-c", where], check=True, capture_output=True, text=True, cwd=tmp_path)
-    assert found.stdout.startswith(str(tmp_path / "clean"))
+    asked = {"check": True, "capture_output": True, "text": True, "cwd": tmp_path, "env": outside}
+    assert subprocess.run([programs / "python", "-c", where], **asked).stdout.startswith(str(tmp_path / "clean"))
+    assert subprocess.run([programs / "dpmcmc", "--version"], **asked).stdout == f"dpmcmc {PROJECT['version']}\n"
     demo = [programs / "dpmcmc", "demo", "--output", "demo"]
-    done = subprocess.run(demo, check=True, capture_output=True, text=True, cwd=tmp_path, env=outside)
+    done = subprocess.run(demo, **asked)
     assert re.search("Quality: (good|fair).", done.stdout)
     assert "<svg" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")

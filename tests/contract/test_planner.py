@@ -12,14 +12,13 @@ import pytest
 from scipy import stats
 
 import dpmcmc as dp
+from dpmcmc.catalogue.settings import TEST_NOISE, WALK_EFFICIENCY
 from dpmcmc.cli.main import run
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting import RECIPES, prepare_fit
 from dpmcmc.fitting.budget_split import LEFT, REFINEMENT_SHARE
-from dpmcmc.fitting.recipes import TEST_NOISE
 from dpmcmc.fitting.simulation import SIMULABLE
 from dpmcmc.planner import GRID, Grid, plan_fit
-from dpmcmc.planner.answer import WALK_EFFICIENCY
 from dpmcmc.planner.page import SIMULATED
 
 SETTINGS = {"epsilon": 2.0, "delta": 1e-6, "num_records": 4000, "num_parameters": 3}

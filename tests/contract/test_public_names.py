@@ -1,5 +1,6 @@
 """What the package promises by name: the public names, the tree of errors, and that accounting needs no JAX."""
 
+import importlib
 import inspect
 import re
 import subprocess
@@ -111,10 +112,31 @@ def test_accounting_does_not_import_jax() -> None:
 
 def test_names_of_the_package_are_sorted_and_exist() -> None:
     assert dpmcmc.__all__ == sorted(dpmcmc.__all__)
-    assert all(callable(getattr(dpmcmc, name)) and getattr(dpmcmc, name).__doc__ for name in dpmcmc.__all__)
+    assert len(dpmcmc.__all__) <= 26
+    values = {name: getattr(dpmcmc, name) for name in dpmcmc.__all__}
+    assert all(value.__doc__ for value in values.values())
+    assert {name for name, value in values.items() if not callable(value)} == set(dpmcmc.NAMESPACES)
+    assert {name for names in dpmcmc._HOMES.values() for name in names} | set(dpmcmc.NAMESPACES) == set(dpmcmc.__all__)
     assert dir(dpmcmc) == dpmcmc.__all__
-    with pytest.raises(AttributeError, match="has no attribute 'Prior'"):
+    with pytest.raises(AttributeError, match="has no attribute 'Prior'; it has Adjacency, Budget"):
         dpmcmc.Prior  # noqa: B018
+
+
+MOVED = [(home, name) for home, names in dpmcmc._MOVED.items() for name in names.split() if name != "Sum"]
+
+
+@pytest.mark.parametrize(("home", "name"), MOVED, ids=lambda one: one)
+def test_a_name_that_has_moved_is_found_by_its_refusal(home: str, name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"has no attribute '{name}'; it is dpmcmc\.{home}\.{name}$"):
+        getattr(dpmcmc, name)
+    assert name in importlib.import_module(f"dpmcmc.{home}").__all__
+
+
+@pytest.mark.parametrize("home", dpmcmc.NAMESPACES)
+def test_names_of_a_namespace_are_sorted_and_exist(home: str) -> None:
+    namespace = getattr(dpmcmc, home)
+    assert namespace.__all__ == sorted(namespace.__all__)
+    assert all(hasattr(namespace, name) for name in namespace.__all__)
 
 
 def test_names_of_the_enclave_are_sorted_and_exist() -> None:
@@ -124,10 +146,10 @@ def test_names_of_the_enclave_are_sorted_and_exist() -> None:
     assert all(inspect.isclass(getattr(enclave, name)) for name in enclave.__all__)
 
 
-def test_mechanisms_of_the_enclave_are_names_of_the_package() -> None:
-    from dpmcmc import enclave
+def test_mechanisms_of_the_enclave_have_a_namespace() -> None:
+    from dpmcmc import enclave, mechanisms
 
-    mechanisms = {name for name in enclave.__all__ if "plan" in vars(getattr(enclave, name))}
-    assert len(mechanisms) >= 16
-    assert mechanisms <= set(dpmcmc.__all__)
-    assert all(getattr(dpmcmc, name) is getattr(enclave, name) for name in mechanisms)
+    found = {name for name in enclave.__all__ if "plan" in vars(getattr(enclave, name))}
+    assert len(found) >= 16
+    assert set(mechanisms.__all__) == found | {"Poisson", "WithoutReplacement"}
+    assert all(getattr(mechanisms, name) is getattr(enclave, name) for name in found)

@@ -1,7 +1,6 @@
 """The README: short, and its table of table sizes is what the planner says."""
 
 import math
-import re
 from pathlib import Path
 
 from dpmcmc.planner import plan_fit
@@ -11,8 +10,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_it_is_short():
-    shown = re.sub(r"<!--.*?-->", "", README, flags=re.DOTALL)
-    assert len(re.findall(r"\S*\w\S*", shown)) < 900
+    assert len(README.split()) < 900
 
 
 def percent(share: float) -> str:

@@ -4,10 +4,12 @@ import re
 import sys
 import tomllib
 from datetime import datetime
+from urllib.parse import unquote
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpmcmc as dp
@@ -15,7 +17,7 @@ from dpmcmc.accounting import Approximation, Gaussian, LogisticBit, Parallel, Pa
 from dpmcmc.accounting.event import NonPrivate
 from dpmcmc.cli.main import run
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.report import render_report
+from dpmcmc.report import front, privacy, render_report
 from dpmcmc.run.folder import is_complete, put
 from dpmcmc.run.plan import prior_draws
 
@@ -76,6 +78,58 @@ def test_every_family_has_its_pictures(formula, family, predicted) -> None:
     assert "raisa2021hmc" in page
 
 
+def table(**intervals: tuple[float, float]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [{"q5": low, "mean": (low + high) / 2, "q95": high} for low, high in intervals.values()], index=list(intervals)
+    )
+
+
+def test_what_was_found_is_told_in_a_sentence() -> None:
+    model = dp.from_formula("ill ~ age + visits + beds", SCHEMA, family="bernoulli")
+    numbers = {"intercept": (1.0, 2.0), "age": (0.1, 0.2), "visits": (-0.3, -0.1), "beds": (-0.1, 0.1)}
+    assert front.found(table(**numbers), model, "good") == (
+        "Of the 3 coefficients of ill, 2 are told from zero: age (positive), visits (negative); the other one is not."
+    )
+    told = front.found(table(**numbers | {"beds": (0.1, 0.3)}), model, "fair")
+    assert told == "Of the 3 coefficients of ill, all 3 are told from zero: age, beds (positive), visits (negative)."
+    none = front.found(table(**dict.fromkeys(numbers, (-1.0, 1.0))), model, "good")
+    assert none.startswith("Of the 3 coefficients of ill, none is told from zero")
+    assert "not to be relied on" in front.found(table(**numbers), model, "bad")
+
+
+def test_ratios_are_drawn_where_they_mean_something() -> None:
+    numbers = table(age=(0.1, 0.2), visits=(-0.3, -0.1))
+    odds = front.forest(numbers, dp.from_formula("ill ~ age + visits", SCHEMA, family="bernoulli"))
+    assert odds.words == "odds ratios"
+    assert "visits: 0.8187, 90 % from 0.7408 to 0.9048" in odds.ratios
+    assert "visits: -0.2, 90 % from -0.3 to -0.1" in odds.plain
+    assert front.forest(numbers, dp.from_formula("cost ~ age + visits", SCHEMA, family="gaussian")).words == ""
+    assert front.forest(numbers, None) is None
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.01, 0.02), (-1.0, 1.0), (-8.0, 9.0), (-700.0, 700.0)])
+def test_ratios_beside_an_axis(low: float, high: float) -> None:
+    places = [place for place, _ in front._ratio_ticks(low, high)]
+    assert 2 <= len(places) <= 8
+    assert all(low <= place <= high for place in places)
+
+
+def test_releases_have_shares_of_the_budget_and_the_names_of_steps() -> None:
+    certificate = dp.Certificate(Gaussian(10.0) * 8 + Gaussian(5.0) * 2 + Approximation(1e-16), "replace_one", 1e-6)
+    pilot, final, allowance = privacy.released(certificate, {"pilot steps": 10.0})
+    assert pilot.words.startswith("pilot steps: a sum over all records")
+    assert (pilot.times, pilot.share) == (8, pytest.approx(0.5))
+    assert (final.times, final.share) == (2, pytest.approx(0.5))
+    assert np.isnan(allowance.share)
+    assert np.isnan(privacy.released(dp.Certificate(LogisticBit(0.1) * 3, "replace_one", 1e-6))[0].share)
+
+
+def test_the_page_carries_its_numbers_as_files() -> None:
+    made = posterior("ill ~ age", "bernoulli")
+    address = re.search(r'download="summary.csv" href="data:text/csv;charset=utf-8,([^"]*)"', render_report(made))
+    assert unquote(address[1]).splitlines()[1:] == made.summary().to_csv(index_label="parameter").splitlines()[1:]
+
+
 def test_names_cannot_become_code() -> None:
     page = render_report(posterior("cost ~ ward", "gaussian"))
     assert HOSTILE not in page
@@ -130,7 +184,7 @@ MODEL = dp.Model(
 
 def test_the_page_of_a_model_by_hand_is_made_again_from_its_folder(tmp_path, monkeypatch, capsys) -> None:
     data = dp.PrivateData(np.zeros((50, 2), np.float32), bounds={"records": (-1, 1)}, budget=dp.Budget(1e4, 1e-6))
-    kernel = dp.dp_penalty(dp.LogRatio(clip=1.0, noise_multiplier=5.0), proposal_scale=0.1)
+    kernel = dp.kernels.dp_penalty(dp.mechanisms.LogRatio(clip=1.0, noise_multiplier=5.0), proposal_scale=0.1)
     made = dp.sample(kernel, MODEL, data, num_steps=60, num_chains=1, num_warmup=2, progress=False)
     folder = made.save(tmp_path / "run")
     first = (folder / "report.html").read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +25,12 @@ MODEL = dp.Model(
     sample_prior=lambda key: jax.random.normal(key, (2,)),
     position=jax.ShapeDtypeStruct((2,), jnp.float32),
 )
-RATIO, GRADIENT = dp.LogRatio(clip=4.0, noise_multiplier=20.0), dp.GradientSum(clip=4.0, noise_multiplier=30.0)
-WALK = dp.dp_penalty(RATIO, proposal_scale=0.02)
-HMC = dp.dp_hmc(GRADIENT, RATIO, step_size=0.01, num_leapfrog=2, reuse_gradients=True)
+RATIO, GRADIENT = (
+    dp.mechanisms.LogRatio(clip=4.0, noise_multiplier=20.0),
+    dp.mechanisms.GradientSum(clip=4.0, noise_multiplier=30.0),
+)
+WALK = dp.kernels.dp_penalty(RATIO, proposal_scale=0.02)
+HMC = dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.01, num_leapfrog=2, reuse_gradients=True)
 START = jnp.zeros(2)
 
 
@@ -96,7 +100,7 @@ def test_segments_are_traced_once() -> None:
     counts = []
     for steps in (20, 200):
         traced.clear()
-        kernel = dp.dp_penalty(RATIO, proposal_scale=0.02)
+        kernel = dp.kernels.dp_penalty(RATIO, proposal_scale=0.02)
         dp.sample(kernel, model, vault(), num_steps=steps, init=START, segment_size=10, progress=False)
         counts.append(len(traced))
     assert counts[0] == counts[1]
@@ -137,7 +141,7 @@ def test_a_run_in_another_thread_needs_no_signals() -> None:
 
 
 def test_stages_hand_over() -> None:
-    stages = [dp.Stage(WALK, 6), dp.Stage(HMC, 4), dp.Stage(HMC, 5)]
+    stages = [dp.kernels.Stage(WALK, 6), dp.kernels.Stage(HMC, 4), dp.kernels.Stage(HMC, 5)]
     posterior = dp.sample(stages, MODEL, vault(), num_chains=3, init=START, progress=False)
     assert posterior.draws["position"].shape == (3, 15, 2)
     assert [stage["kernel"] for stage in posterior.settings["stages"]] == ["dp_penalty", "dp_hmc", "dp_hmc"]
@@ -148,7 +152,7 @@ def fisher_information(theta):
 
 
 def test_a_function_is_written_down_by_its_name() -> None:
-    kernel = dp.dp_langevin(dp.GradientSum(0.1, 1.0), step_size=0.1, metric=fisher_information)
+    kernel = dp.kernels.dp_langevin(dp.mechanisms.GradientSum(0.1, 1.0), step_size=0.1, metric=fisher_information)
     posterior = dp.sample(kernel, MODEL, vault(), num_steps=2, init=START, progress=False)
     assert posterior.settings["stages"][0]["metric"] == "function fisher_information", "not by where it lies in memory"
 
@@ -227,7 +231,7 @@ def flat(_):
         ({"kernel": [(WALK, 0)], "num_steps": None}, "num_steps=0 must be >= 1"),
         ({"kernel": [(WALK, 5)]}, "num_steps=10 must be left out with stages"),
         (
-            {"kernel": dp.dp_sgld(dp.GradientSum(clip=4.0, noise_multiplier=30.0), step_size=1.0)},
+            {"kernel": dp.kernels.dp_sgld(dp.mechanisms.GradientSum(clip=4.0, noise_multiplier=30.0), step_size=1.0)},
             "noise of the gradient is too large for the step",
         ),
     ],
@@ -243,22 +247,24 @@ def test_bad_input_costs_nothing(options, message) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.0, num_leapfrog=1),
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=0),
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=-1.0),
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=[[1.0, 2.0], [2.0, 1.0]]),
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=np.ones((2, 3))),
-        lambda: dp.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, step_size_jitter=1.5),
-        lambda: dp.dp_penalty(RATIO, proposal_scale=0.0),
-        lambda: dp.guided_walk(RATIO, proposal_scale=np.ones((2, 2))),
-        lambda: dp.dp_barker(RATIO, proposal_scale=0.1),
-        lambda: dp.dp_barker(dp.PenaltyTest(1.0, 1.0), proposal_scale=0.1),
-        lambda: dp.dp_sgld(GRADIENT, step_size=-1.0),
-        lambda: dp.dp_sghmc(GRADIENT, step_size=0.1, friction=-1.0),
-        lambda: dp.dp_sghmc(GRADIENT, step_size=0.1, friction=11.0),
-        lambda: dp.dp_sghmc(GRADIENT, step_size=0.1, friction=1.0, batch_noise=2.0),
-        lambda: dp.dp_sgnht(GRADIENT, step_size=0.1, diffusion=-1.0),
-        lambda: dp.polynomial_steps(1.0, exponent=0.5, num_steps=10, floor=2.0),
+        lambda: dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.0, num_leapfrog=1),
+        lambda: dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=0),
+        lambda: dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=-1.0),
+        lambda: dp.kernels.dp_hmc(
+            GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=[[1.0, 2.0], [2.0, 1.0]]
+        ),
+        lambda: dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, inverse_mass=np.ones((2, 3))),
+        lambda: dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=0.1, num_leapfrog=1, step_size_jitter=1.5),
+        lambda: dp.kernels.dp_penalty(RATIO, proposal_scale=0.0),
+        lambda: dp.kernels.guided_walk(RATIO, proposal_scale=np.ones((2, 2))),
+        lambda: dp.kernels.dp_barker(RATIO, proposal_scale=0.1),
+        lambda: dp.kernels.dp_barker(dp.mechanisms.PenaltyTest(1.0, 1.0), proposal_scale=0.1),
+        lambda: dp.kernels.dp_sgld(GRADIENT, step_size=-1.0),
+        lambda: dp.kernels.dp_sghmc(GRADIENT, step_size=0.1, friction=-1.0),
+        lambda: dp.kernels.dp_sghmc(GRADIENT, step_size=0.1, friction=11.0),
+        lambda: dp.kernels.dp_sghmc(GRADIENT, step_size=0.1, friction=1.0, batch_noise=2.0),
+        lambda: dp.kernels.dp_sgnht(GRADIENT, step_size=0.1, diffusion=-1.0),
+        lambda: dp.kernels.polynomial_steps(1.0, exponent=0.5, num_steps=10, floor=2.0),
     ],
 )
 def test_kernels_refuse_bad_settings(make) -> None:
@@ -269,12 +275,12 @@ def test_kernels_refuse_bad_settings(make) -> None:
 @pytest.mark.parametrize(
     "kernel",
     [
-        dp.dp_hmc(GRADIENT, RATIO, step_size=1e20, num_leapfrog=5, reuse_gradients=True),
-        dp.dp_hmc(GRADIENT, dp.BarkerBit(0.5), step_size=1e20, num_leapfrog=5),
-        dp.dp_penalty(RATIO, proposal_scale=3e38),
-        dp.dp_sgld(dp.ExactGradientSum(), step_size=1e15),
-        dp.dp_sghmc(dp.ExactGradientSum(), step_size=1e15, friction=0.0, num_inner=5),
-        dp.dp_sgnht(dp.ExactGradientSum(), step_size=1e15, diffusion=1.0),
+        dp.kernels.dp_hmc(GRADIENT, RATIO, step_size=1e20, num_leapfrog=5, reuse_gradients=True),
+        dp.kernels.dp_hmc(GRADIENT, dp.mechanisms.BarkerBit(0.5), step_size=1e20, num_leapfrog=5),
+        dp.kernels.dp_penalty(RATIO, proposal_scale=3e38),
+        dp.kernels.dp_sgld(dp.mechanisms.ExactGradientSum(), step_size=1e15),
+        dp.kernels.dp_sghmc(dp.mechanisms.ExactGradientSum(), step_size=1e15, friction=0.0, num_inner=5),
+        dp.kernels.dp_sgnht(dp.mechanisms.ExactGradientSum(), step_size=1e15, diffusion=1.0),
     ],
 )
 def test_a_step_that_diverges_stays_finite(kernel) -> None:
@@ -343,3 +349,39 @@ def test_summaries_of_short_runs() -> None:
     assert table["r_hat"].isna().all()
     with pytest.raises(KeyError, match="there is no parameter 'beta'; there are position"):
         posterior["beta"]
+
+
+def test_what_steps_tell_reaches_sample_stats_and_files(tmp_path) -> None:
+    post = dp.sample(WALK, MODEL, vault(), num_steps=12, num_chains=2, init=START, segment_size=5, progress=False)
+    stats = post.to_arviz().sample_stats
+    assert set(stats) == {"accepted", "diverging", "log_alpha", "energy_change"}
+    assert not stats["diverging"].any()
+    assert np.isfinite(post.told["log_alpha"]).all()
+    assert (post.told["log_alpha"] < -post.told["energy_change"]).all(), "the penalty is missing"
+    loaded = dp.Posterior.load(post.save(tmp_path / "run"))
+    assert {name: values.shape for name, values in loaded.told.items()} == dict.fromkeys(post.told, (2, 12))
+    np.testing.assert_array_equal(loaded.told["log_alpha"], post.told["log_alpha"])
+    assert loaded.told["diverging"].dtype == bool
+
+
+def test_a_step_that_releases_a_decision_tells_no_ratio() -> None:
+    walk = dp.kernels.dp_penalty(dp.mechanisms.PenaltyTest(clip=4.0, noise_multiplier=20.0), proposal_scale=0.02)
+    post = dp.sample(walk, MODEL, vault(), num_steps=4, num_chains=2, init=START, progress=False)
+    assert set(post.told) == {"diverging"}
+
+
+def test_a_bound_kernel_has_the_shape_of_blackjax() -> None:
+    class Released(NamedTuple):
+        value: jax.Array
+        variance: jax.Array
+
+    class Normal:
+        def log_posterior_ratio(self, _, current, proposed):
+            return Released((jnp.sum(current**2) - jnp.sum(proposed**2)) / 2, jnp.zeros(()))
+
+    algorithm = WALK.bind(Normal())
+    state = algorithm.init(jnp.ones(2), jax.random.key(0))
+    again, info = algorithm.step(jax.random.key(1), state)
+    _, expected = WALK.step(jax.random.key(1), state, Normal())
+    assert info.log_alpha == expected.log_alpha == -info.energy_change
+    assert again.position.shape == (2,)

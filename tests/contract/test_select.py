@@ -84,7 +84,7 @@ def test_the_score_is_the_clipped_log_predictive_density() -> None:
     model = dp.from_formula("readmitted ~ age", SCHEMA, family="bernoulli")
     layout = Layout.of(jax.eval_shape(model.sample_prior, jax.random.key(0)))
     positions = 6 * jax.random.normal(jax.random.key(1), (SCORE_DRAWS, 2))
-    score = LogPredictive(model, layout, dp.Sum(0.5, 0.002), middle=-0.5)
+    score = LogPredictive(model, layout, dp.mechanisms.Sum(0.5, 0.002), middle=-0.5)
     found = float(data.run(score, positions, model=model))
     age, readmitted = (np.asarray(table(200)[name], float) for name in ("age", "readmitted"))
     predictor = np.asarray(positions) @ np.stack([np.ones_like(age), (age - 54) / 36])
@@ -105,7 +105,7 @@ def test_draws_are_judged_under_their_own_names() -> None:
     certificate = dp.Certificate(NonPrivate(), "replace_one", 1e-6)
     found = dp.Posterior(parameters(model, layout, positions), moved, 0, certificate, {"request": request})
     assert list(found.draws) == ["intercept", "age"]
-    candidate = Candidate(None, LogPredictive(model, layout, dp.Sum(0.5, 0.002), middle=-0.5))
+    candidate = Candidate(None, LogPredictive(model, layout, dp.mechanisms.Sum(0.5, 0.002), middle=-0.5))
     np.testing.assert_allclose(candidate._positions(found), positions[0], rtol=1e-4, atol=1e-5)
 
 

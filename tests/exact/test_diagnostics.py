@@ -454,7 +454,7 @@ def test_named_draws_must_match():
         (lambda x: squared_mmd_unbiased(x, x, 0.0), "bandwidth=0.0 must be > 0 and finite"),
         (lambda x: squared_mmd_unbiased(x, x, math.nan), "bandwidth=nan must be a number"),
         (lambda x: rhat(x), "at least 2 chains, which R-hat compares"),
-        (lambda x: rhat(x[None, :3]), "at least 4 draws a chain"),
+        (lambda x: rhat(x[None, :3]), "at least 4 draws per chain"),
         (lambda x: ess(x, kind="middle"), "kind='middle' must be one of bulk, tail"),
         (
             lambda x: total_variation(x, uniform, [np.arange(3.0)]),

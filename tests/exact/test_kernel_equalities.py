@@ -11,7 +11,8 @@ import pytest
 from blackjax.sgmcmc import diffusions
 
 from dpmcmc import kernels
-from dpmcmc.kernels import citation, polynomial_steps
+from dpmcmc.catalogue import citation
+from dpmcmc.kernels import polynomial_steps
 from dpmcmc.kernels.schedule import halton, radical_inverse
 
 PRECISION = jnp.asarray([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 3.0]])

@@ -171,7 +171,7 @@ def test_persons_with_several_rows() -> None:
     rows = {"x": x, "y": 1 + 0.5 * x + 0.8 * rng.standard_t(3, x.shape), "z": rng.poisson(np.exp(0.5 * x - 1))}
     rows["present"] = np.arange(4) < number
     shapes = {name: jax.ShapeDtypeStruct((), jnp.float32) for name in ("x", "y", "z")}
-    person = dp.per_person(from_numpyro(two_sites, shapes))
+    person = dp.model.per_person(from_numpyro(two_sites, shapes))
     bounds = {"x": (-2, 2), "y": (-500, 500), "z": (0, 500), "present": (0, 1)}
     prepared = real(person, rows, bounds, 4.0)
     assert isinstance(prepared.strategy, CentredScores)

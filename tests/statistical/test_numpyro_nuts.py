@@ -48,9 +48,9 @@ def ours(data, model, reference, step_size, num_leapfrog):
         model.log_prior, model.log_likelihood, temperature=model.temperature, position=model.position
     )
     draws = flat(reference)
-    kernel = dp.dp_hmc(
-        dp.ExactGradientSum(),
-        dp.ExactLogRatio(),
+    kernel = dp.kernels.dp_hmc(
+        dp.mechanisms.ExactGradientSum(),
+        dp.mechanisms.ExactLogRatio(),
         step_size=0.7 * step_size,
         num_leapfrog=num_leapfrog,
         inverse_mass=draws.reshape(-1, draws.shape[2]).var(axis=0),

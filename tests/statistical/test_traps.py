@@ -45,7 +45,7 @@ def test_a_chain_that_learns_nothing_looks_perfect_from_the_truth(target) -> Non
     rng = np.random.default_rng(2)
     reference, truth = target.draw(1000, 1), target.draw(400, 2)
     prior = (np.array([-1.0, 0.5]) + rng.standard_normal((400, 2)) / np.sqrt([0.5, 0.25])).astype(np.float32)
-    learns_nothing = dp.dp_penalty(dp.PenaltyTest(10.0, 1e5), proposal_scale=0.5)
+    learns_nothing = dp.kernels.dp_penalty(dp.mechanisms.PenaltyTest(10.0, 1e5), proposal_scale=0.5)
     states, info = advance(learns_nothing, target.model, target.data, np.concatenate([truth, prior]), 5, 1)
     assert np.mean(info.is_accepted) < 0.01
     assert mmd(np.asarray(states.position[:400]), reference, rng) < 0.08
@@ -57,9 +57,11 @@ def test_a_clip_that_most_gradients_reach_ruins_what_trusts_them_and_not_what_te
     covariance = np.array([[4.0, 2.4], [2.4, 8.0]])
     rows = np.random.default_rng(0).multivariate_normal([1.0, -0.5], covariance, size=10)  # those of the target
     clip = float(np.quantile(np.linalg.norm((rows - target.mean) @ np.linalg.inv(covariance), axis=1), 0.1))
-    gradient = dp.GradientSum(clip, samplers.langevin_noise(0.02) / (2 * clip))
-    assert worst(dp.dp_langevin(gradient, step_size=0.02), target, num_chains=3_000, num_steps=20) > CLEARLY
-    hmc = dp.dp_hmc(dp.GradientSum(clip, 1.0), dp.LogRatio(10.0, 0.05), step_size=0.3, num_leapfrog=2)
+    gradient = dp.mechanisms.GradientSum(clip, samplers.langevin_noise(0.02) / (2 * clip))
+    assert worst(dp.kernels.dp_langevin(gradient, step_size=0.02), target, num_chains=3_000, num_steps=20) > CLEARLY
+    hmc = dp.kernels.dp_hmc(
+        dp.mechanisms.GradientSum(clip, 1.0), dp.mechanisms.LogRatio(10.0, 0.05), step_size=0.3, num_leapfrog=2
+    )
     assert worst(hmc, target, num_chains=5_000, num_steps=3) < 1
 
 
@@ -68,10 +70,10 @@ def test_a_chain_is_not_private_because_it_would_sample_the_posterior_one_day() 
     rows = np.zeros((100, 2))
     model = dp.Model(lambda theta: -0.5 * theta @ theta, lambda theta, x: -0.5 * jnp.sum((x - theta) ** 2))
     data = dp.PrivateData(rows, bounds=BOUNDS, budget=dp.Budget(epsilon=10.0, delta=1e-6))
-    batches = dp.ExactSubsampledGradientSum(dp.Poisson(0.1))
+    batches = dp.mechanisms.ExactSubsampledGradientSum(dp.mechanisms.Poisson(0.1))
     with pytest.raises(BudgetExceeded, match="NonPrivate"):
         dp.sample(
-            dp.dp_sgld(batches, step_size=1e-3),
+            dp.kernels.dp_sgld(batches, step_size=1e-3),
             model,
             data,
             num_steps=2,
@@ -79,7 +81,7 @@ def test_a_chain_is_not_private_because_it_would_sample_the_posterior_one_day() 
             init=jnp.zeros(2),
             progress=False,
         )
-    noisy = dp.dp_sgld(dp.SubsampledGradientSum.for_sgld(5.0, 0.1, 1e-5), step_size=1e-5)
+    noisy = dp.kernels.dp_sgld(dp.mechanisms.SubsampledGradientSum.for_sgld(5.0, 0.1, 1e-5), step_size=1e-5)
     prices = [dp.price(noisy, model, data, num_steps=n, num_chains=1, init=jnp.zeros(2)) for n in (10, 100, 1000)]
     costs = [float(epsilon(price, 1e-6)) for price in prices]
     assert costs == sorted(costs)
@@ -99,7 +101,9 @@ def test_uniform_noise_for_gaussian_is_caught(monkeypatch) -> None:
         data = dp.PrivateData.without_guarantee(np.zeros((5, 1)), bounds=BOUNDS)
 
         def ask(oracle, each):
-            return jax.vmap(lambda one: oracle.sum(dp.Sum(1.0, 3.0), lambda q, record: q * record, one).value)(each)
+            return jax.vmap(
+                lambda one: oracle.sum(dp.mechanisms.Sum(1.0, 3.0), lambda q, record: q * record, one).value
+            )(each)
 
         values = data.run(ask, jnp.zeros(2000), insecure_seed=1)
         return stats.kstest(np.ravel(values) / error, "norm").pvalue
@@ -125,10 +129,10 @@ def test_a_sensitivity_cannot_be_taken_from_the_records() -> None:
     data = dp.PrivateData(np.ones((50, 1)), bounds=BOUNDS, budget=dp.Budget(epsilon=1.0, delta=1e-6))
 
     def as_clip(oracle):
-        largest = oracle.sum(dp.Sum(10.0, 100.0), lambda record: record).value[0]
-        return oracle.sum(dp.Sum(largest, 100.0), lambda record: record).value
+        largest = oracle.sum(dp.mechanisms.Sum(10.0, 100.0), lambda record: record).value[0]
+        return oracle.sum(dp.mechanisms.Sum(largest, 100.0), lambda record: record).value
 
     with pytest.raises(InvalidArgument, match="clip"):
         data.price(as_clip)
     with pytest.raises(BudgetExceeded, match="NonPrivate"):
-        data.run(lambda oracle: oracle.sum(dp.ExactSum(), lambda record: record).value)
+        data.run(lambda oracle: oracle.sum(dp.mechanisms.ExactSum(), lambda record: record).value)

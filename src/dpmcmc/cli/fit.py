@@ -39,7 +39,7 @@ def fit(
         str | None, typer.Option(help="Of a formula: gaussian, gamma, poisson, ... (docs/formulas.md).")
     ] = None,
     prior: Annotated[list[str] | None, typer.Option(help='Of a formula: "age=normal(0, 1)"; may be repeated.')] = None,
-    sampler: Annotated[str, typer.Option(help="auto, or a sampler of docs/fit.md by its name.")] = "auto",
+    sampler: Annotated[str, typer.Option(help="auto, or a sampler by its name (`dpmcmc plan samplers`).")] = "auto",
     chains: Annotated[int, typer.Option(help="Chains; each is charged.")] = 2,
     steps: Annotated[int | None, typer.Option(help="Steps per chain (default: depends on the sampler).")] = None,
     passes: Annotated[

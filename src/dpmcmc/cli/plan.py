@@ -50,7 +50,7 @@ def fit(
     delta: Delta,
     records: Annotated[int, typer.Option(help="Records, or persons.", min=1)],
     parameters: Annotated[int, typer.Option(help="Parameters of the model.", min=1)],
-    sampler: Annotated[str, typer.Option(help="A sampler of docs/fit.md by its name.")] = "private_laplace",
+    sampler: Annotated[str, typer.Option(help="A sampler by its name (`dpmcmc plan samplers`).")] = "private_laplace",
     chains: Chains = 2,
     adjacency: Relation = Adjacency.REPLACE_ONE,
     passes: Annotated[int | None, typer.Option(help="How many times all rows may be read at most.", min=1)] = None,
@@ -83,6 +83,19 @@ def fit(
         typer.echo("That is too much for any sampler: fit would refuse, and spend nothing.")
     rows = [[name, f"{value:.6g}"] for name, value in answer.epsilon.items()]
     print_table("What it costs", ["accountant", "epsilon"], rows)
+
+
+@app.command(name="samplers")
+def list_samplers(json: AsJson = False) -> None:
+    """The samplers of the catalogue: what each asks of the records, and how near its draws come to the posterior."""
+    from dpmcmc.catalogue import SAMPLERS  # JAX takes a second to load; the other commands do without
+
+    if json:
+        facts = ("title", "asks", "target", "page")
+        print_json({name: {fact: getattr(one, fact) for fact in facts} for name, one in SAMPLERS.items()})
+        return
+    rows = [[name, one.asks, one.target, "yes" if one.recipe else "no"] for name, one in SAMPLERS.items()]
+    print_table("Samplers", ["name", "asks of the records, per step", "target", "in fit"], rows)
 
 
 @app.command()

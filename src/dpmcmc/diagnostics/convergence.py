@@ -13,7 +13,7 @@ from dpmcmc.diagnostics.arviz_adapter import arviz
 from dpmcmc.errors import InvalidArgument
 
 MINIMUM_DRAWS = 4
-"""Draws a chain below which a chain cannot be split and compared."""
+"""Draws per chain below which a chain cannot be split and compared."""
 
 TAIL = (0.05, 0.95)
 """The quantiles whose effective sample sizes the tail one is the smaller of; ArviZ 1 has no default for arrays."""
@@ -56,7 +56,7 @@ def ess(draws: Draws, kind: str = "bulk") -> Array | dict[str, Array]:
 
     Args:
         draws: (chain, draw, coordinate), or names to (chain, draw, ...), or (draw, coordinate) for a single chain; at
-            least 4 draws a chain.
+            least 4 draws per chain.
         kind: ``"bulk"`` or ``"tail"``.
 
     Returns:
@@ -94,7 +94,7 @@ def _read_chains(draws: Draws) -> Sample:
     if sample.chains.shape[1] < MINIMUM_DRAWS:
         raise InvalidArgument(
             f"draws of shape {sample.chains.shape} (chain, draw, coordinate) must have at least {MINIMUM_DRAWS} draws "
-            "a chain, which is split in two"
+            "per chain, which is split in two"
         )
     return sample
 

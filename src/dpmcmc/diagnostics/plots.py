@@ -55,7 +55,7 @@ def plot_density(
         draws: see `dpmcmc.diagnostics.Draws`.
         reference: draws from the posterior that it should have, in black dashes.
         coordinate: which, counted over all parameters in their order.
-        by_chain: one line a chain, instead of one for all chains together.
+        by_chain: one line per chain, instead of one for all chains together.
         label: what the legend calls the draws.
         ax: where to draw; None for a new Figure, which is ``plot_density(...).figure``.
     """
@@ -97,7 +97,7 @@ def plot_contour(
 
 
 def plot_trace(draws: Draws, *, coordinate: int = 0, ax: Axes | None = None) -> Axes:
-    """Draw one coordinate against the number of the draw, one line a chain."""
+    """Draw one coordinate against the number of the draw, one line per chain."""
     sample, _ = _read(draws, None)
     index = _index("coordinate", coordinate, sample)
     ax = new_axes() if ax is None else ax
@@ -108,7 +108,7 @@ def plot_trace(draws: Draws, *, coordinate: int = 0, ax: Axes | None = None) -> 
 
 
 def plot_chain_ranks(draws: Draws, *, coordinate: int = 0, ax: Axes | None = None) -> Axes:
-    """Draw how the ranks of each chain's draws among all spread, one line a chain: evenly if the chains agree."""
+    """Draw how the ranks of each chain's draws among all spread, one line per chain: evenly if the chains agree."""
     sample, _ = _read(draws, None)
     index = _index("coordinate", coordinate, sample)
     ax = new_axes() if ax is None else ax

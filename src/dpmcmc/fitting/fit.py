@@ -1,4 +1,4 @@
-"""From a model and a budget to a private posterior, without a knob."""
+"""From a model and a budget to a private posterior, without tuning."""
 
 import os
 import warnings

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.accounting import Event, Gaussian, compose
+from dpmcmc.catalogue.settings import POLISH_SHARES
 from dpmcmc.enclave import CurvatureSum, GradientSum, Oracle, PrivateData, Session, Sum
 from dpmcmc.fitting.curvature import PublicCurvature
 from dpmcmc.fitting.score_histogram import ScoreHistogram
@@ -116,10 +117,6 @@ def trusted_move(
 
     moves, are_trusted = jax.vmap(damped)(jnp.asarray(DAMPINGS))
     return moves[jnp.where(jnp.any(are_trusted), jnp.argmax(are_trusted), len(DAMPINGS) - 1)]
-
-
-POLISH_SHARES = (0.04, 0.08, 0.88)
-"""What each gradient of the refinement takes of its budget: the first lead near the mode, the last one is precise."""
 
 
 @dataclass(frozen=True)

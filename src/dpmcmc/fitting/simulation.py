@@ -75,11 +75,13 @@ class Stage:
         return jax.random.fold_in(self.key, jax.lax.bitcast_convert_type(jnp.sum(position), jnp.uint32))
 
 
-CANDIDATES = ("private_laplace", "dp_langevin", "dp_penalty")
-"""What `auto` chooses from."""
+CANDIDATES = tuple(
+    sorted((name for name in RECIPES if RECIPES[name].is_candidate), key=lambda one: -RECIPES[one].is_iid)
+)
+"""What `auto` chooses from; independent draws first."""
 
-SIMULABLE = (*CANDIDATES, "dp_hmc", "guided_walk")
-"""The samplers whose releases can be made up here: gradients of all records, and penalty tests."""
+SIMULABLE = (*CANDIDATES, *(name for name in RECIPES if RECIPES[name].is_simulable and name not in CANDIDATES))
+"""The samplers whose releases can be simulated here: gradients of all records, and penalty tests."""
 
 
 @cache

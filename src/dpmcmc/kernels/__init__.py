@@ -1,7 +1,13 @@
-"""The samplers of the literature, one file each: pure functions that ask an oracle and never see a record."""
+"""The samplers of the literature, one file each: pure functions that ask an oracle and never see a record.
 
-from dpmcmc.kernels.base import Info, Kernel
-from dpmcmc.kernels.citation import citation
+A file that is put here is found: its sampler, the function that has the file's name, is a name of this package. The
+imports below tell type checkers of those that are known.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from dpmcmc.kernels.base import KERNELS, Info, Kernel
 from dpmcmc.kernels.dp_barker import dp_barker
 from dpmcmc.kernels.dp_hmc import dp_hmc
 from dpmcmc.kernels.dp_langevin import dp_langevin
@@ -19,7 +25,6 @@ __all__ = [
     "Info",
     "Kernel",
     "Stage",
-    "citation",
     "dp_barker",
     "dp_hmc",
     "dp_langevin",
@@ -33,3 +38,8 @@ __all__ = [
     "polynomial_steps",
     "surrogate_hmc",
 ]
+
+for _file in iter_modules(__path__):
+    import_module(f"{__name__}.{_file.name}")
+    if (_made := KERNELS.get(f"{__name__}.{_file.name}.{_file.name}")) is not None:
+        globals()[_file.name] = _made  # where importing has put the module

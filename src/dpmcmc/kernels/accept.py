@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from dpmcmc.kernels.base import DecisionMechanism, Oracle
+from dpmcmc.kernels.base import DecisionMechanism, Info, Oracle
 
 
 def accept(
@@ -13,8 +13,8 @@ def accept(
     current: jax.Array,
     proposed: jax.Array,
     log_correction: jax.Array | float = 0.0,
-) -> tuple[jax.Array, jax.Array]:
-    """Return whether to move, and whether the proposal left the finite numbers, which is a rejection.
+) -> Info:
+    """Return whether to move, and what the test tells; a proposal that left the finite numbers is rejected.
 
     The oracle is asked either way, at a place where it can answer: what a step costs must not depend on where it goes.
 
@@ -30,10 +30,11 @@ def accept(
     safe = jnp.where(is_finite, proposed, current)
     if isinstance(mechanism, DecisionMechanism):
         decision = oracle.accept(mechanism, current, safe, jnp.where(is_finite, log_correction, 0.0))
-    else:
-        ratio = oracle.log_posterior_ratio(mechanism, current, safe)
-        decision = penalty_test(key, ratio.value + log_correction, ratio.variance)
-    return decision & is_finite, ~is_finite
+        return Info(decision & is_finite, ~is_finite)
+    ratio = oracle.log_posterior_ratio(mechanism, current, safe)
+    noisy = ratio.value + log_correction
+    decision = penalty_test(key, noisy, ratio.variance)
+    return Info(decision & is_finite, ~is_finite, noisy - ratio.variance / 2, -noisy)
 
 
 def penalty_test(key: jax.Array, noisy_log_ratio: jax.Array, variance: jax.Array) -> jax.Array:

@@ -4,6 +4,7 @@ Kernels are untrusted post-processing. They hold no record, import neither the e
 their mechanisms as arguments: what they release and what it costs is read off the traced program by others.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -62,6 +63,12 @@ class Info(NamedTuple):
     is_accepted: jax.Array
     is_divergent: jax.Array
     """Whether the step left the finite numbers; such a step does not move."""
+    log_alpha: jax.Array | float = math.nan
+    """The logarithm of the acceptance probability, before it is cut at zero, from the noisy ratio and its penalty; NaN
+    where there is no test, or where the test stays in the enclave and only its decision is released."""
+    energy_change: jax.Array | float = math.nan
+    """By how much the energy, less the log-posterior and the kinetic energy, rose, with the noise of the ratio; NaN as
+    above."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +87,25 @@ class Kernel:
     init: Callable[[jax.Array, jax.Array, Oracle], Any] = field(repr=False)
     step: Callable[[jax.Array, Any, Oracle], tuple[Any, Info]] = field(repr=False)
 
+    def bind(self, oracle: Oracle) -> "BoundKernel":
+        """Return the sampler with an oracle to ask, in the shape of BlackJAX's algorithms."""
+        return BoundKernel(
+            lambda position, rng_key: self.init(rng_key, position, oracle),
+            lambda rng_key, state: self.step(rng_key, state, oracle),
+        )
+
+
+class BoundKernel(NamedTuple):
+    """A sampler that has its oracle: ``init(position, rng_key)`` and ``step(rng_key, state) -> (state, info)``."""
+
+    init: Callable[[jax.Array, jax.Array], Any]
+    step: Callable[[jax.Array, Any], tuple[Any, Info]]
+
 
 Parameters = ParamSpec("Parameters")
+
+KERNELS: dict[str, Callable[..., Kernel]] = {}
+"""The functions that make kernels, by module and name."""
 
 
 def kernel(make: Callable[Parameters, tuple[Callable[..., Any], Callable[..., Any]]]) -> Callable[Parameters, Kernel]:
@@ -94,4 +118,5 @@ def kernel(make: Callable[Parameters, tuple[Callable[..., Any], Callable[..., An
         bound.apply_defaults()
         return Kernel(make.__name__, dict(bound.arguments), init, step)
 
+    KERNELS[f"{make.__module__}.{make.__name__}"] = named
     return named

@@ -70,10 +70,10 @@ def dp_hmc(
         here = Phase(state.position, momentum, state.force if reuse_gradients else force(state.position))  # line 3
         there = leapfrog(force, here, metric, length, num_leapfrog)
         gain = metric.kinetic_energy(momentum) - metric.kinetic_energy(there.momentum)  # line 8
-        is_accepted, is_lost = accept(of_test, oracle, log_ratio, here.position, there.position, gain)  # line 9
+        info = accept(of_test, oracle, log_ratio, here.position, there.position, gain)  # line 9
         # On rejection the old force is kept, not the one at the end of the trajectory: it is part of the state.
-        chosen = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), there, here)  # line 10
+        chosen = jax.tree.map(lambda new, old: jnp.where(info.is_accepted, new, old), there, here)  # line 10
         kept = chosen.force if reuse_gradients else state.force  # line 11
-        return HMCState(chosen.position, kept, state.iteration + 1, state.shift), Info(is_accepted, is_lost)
+        return HMCState(chosen.position, kept, state.iteration + 1, state.shift), info
 
     return init, step

@@ -39,11 +39,11 @@ def guided_walk(log_ratio: Any, *, proposal_scale: Any) -> Any:
         # line 2
         length = jnp.abs(jax.random.normal(of_step)) * jnp.broadcast_to(scale, state.position.shape)[component]
         proposed = state.position.at[component].add(state.direction[component] * length)  # line 3
-        is_accepted, is_lost = accept(of_test, oracle, log_ratio, state.position, proposed)  # line 4
+        info = accept(of_test, oracle, log_ratio, state.position, proposed)  # line 4
         turned = state.direction.at[component].multiply(-1)  # line 5
         moved = GuidedState(
-            jnp.where(is_accepted, proposed, state.position), jnp.where(is_accepted, state.direction, turned)
+            jnp.where(info.is_accepted, proposed, state.position), jnp.where(info.is_accepted, state.direction, turned)
         )
-        return moved, Info(is_accepted, is_lost)
+        return moved, info
 
     return init, step

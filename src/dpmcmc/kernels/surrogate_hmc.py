@@ -63,7 +63,7 @@ def surrogate_hmc(
         of_proposal, of_test = jax.random.split(key)
         proposed, _ = jax.lax.scan(trajectory, state.position, jax.random.split(of_proposal, num_trajectories))
         public = log_density(state.position) - log_density(proposed)  # line 3
-        is_accepted, is_lost = accept(of_test, oracle, test, state.position, proposed, public)  # line 4
-        return WalkState(jnp.where(is_accepted, proposed, state.position)), Info(is_accepted, is_lost)
+        info = accept(of_test, oracle, test, state.position, proposed, public)  # line 4
+        return WalkState(jnp.where(info.is_accepted, proposed, state.position)), info
 
     return init, step

@@ -25,7 +25,7 @@ def walk(mechanism: Any, propose: Callable[[jax.Array, jax.Array], jax.Array]) -
     def step(key: jax.Array, state: WalkState, oracle: Oracle) -> tuple[WalkState, Info]:
         of_proposal, of_test = jax.random.split(key)
         proposed = propose(of_proposal, state.position)  # line 1
-        is_accepted, is_lost = accept(of_test, oracle, mechanism, state.position, proposed)  # line 2
-        return WalkState(jnp.where(is_accepted, proposed, state.position)), Info(is_accepted, is_lost)  # line 3
+        info = accept(of_test, oracle, mechanism, state.position, proposed)  # line 2
+        return WalkState(jnp.where(info.is_accepted, proposed, state.position)), info  # line 3
 
     return init, step

@@ -1,4 +1,4 @@
-"""Made-up records: rows to try a model on, from the shapes, types and stated bounds of a record."""
+"""Synthetic records: rows to try a model on, from the shapes, types and stated bounds of a record."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

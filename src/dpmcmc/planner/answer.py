@@ -35,14 +35,6 @@ from dpmcmc.fitting.strategies.centred_scores.strategy import NAME as WEIGHTED
 from dpmcmc.fitting.strategies.weighted_scores.budget import Split
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import chosen, predicted_error
 
-WALK_EFFICIENCY = 0.083
-"""Independent draws of a random walk on a round normal, in units of (mu / C)^2 / d; replace-one.
-
-Short moves that are accepted at a rate a move each coordinate like a diffusion, and are worth a |move|^2 / (4 d) draws
-each. With noise of standard deviation T in the test, a is 2 Phi(-T / 2), and mu pays for T^2 (mu / (2 C))^2 of summed
-squares of moves: T^2 Phi(-T / 2) / 8, largest at T = 2.38.
-"""
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -112,8 +104,10 @@ def plan_fit(
         error = _weighted_error(facts, budget, passes)
         return Answer(recipe.num_steps, noise, dict(by_accountant), error, error, True)
     floor = least_error(facts, budget)
-    laws = _laws(usual(facts), floor, noise / math.sqrt(num_chains * recipe.num_steps))
-    error, is_law = laws.get(sampler, (floor, False))
+    error, is_law = floor, False
+    if recipe.law is not None:
+        error = recipe.law(usual(facts), floor, noise / math.sqrt(num_chains * recipe.num_steps))
+        is_law = recipe.law_is == "the error"
     return Answer(recipe.num_steps, noise, dict(by_accountant), floor, max(error, floor), is_law)
 
 
@@ -176,15 +170,3 @@ def _calibrated(
     return noise.sampler, tuple(
         (name, float(accounting.epsilon(event, budget.delta, name))) for name in ("tight", *able)
     )
-
-
-def _laws(facts: ProblemSize, floor: float, inverse_mu: float) -> dict[str, tuple[float, bool]]:
-    """Return by how many standard deviations the posterior mean would be off, and whether that is more than a bound."""
-    langevin = facts.clips_moved * facts.gradient_clip * inverse_mu
-    walk = facts.clips_moved / 2 * facts.slope_clip * math.sqrt(facts.dimension / WALK_EFFICIENCY) * inverse_mu
-    return {
-        "clipped_laplace": (floor, True),
-        "dp_langevin": (langevin, True),
-        "dp_penalty": (walk, True),
-        "dp_hmc": (walk, False),
-    }

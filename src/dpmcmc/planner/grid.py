@@ -21,7 +21,7 @@ class Grid:
     num_records: tuple[int, ...] = (1000, 10_000, 100_000, 1_000_000)
     num_parameters: tuple[int, ...] = (2, 5, 10, 30, 100)
     num_chains: tuple[int, ...] = (2, 4)
-    sampler: tuple[str, ...] = tuple(name for name in sorted(RECIPES) if name != "minibatch_barker")
+    sampler: tuple[str, ...] = tuple(name for name in sorted(RECIPES) if RECIPES[name].is_quickly_priced)
 
     @property
     def axes(self) -> dict[str, tuple[Any, ...]]:

@@ -44,6 +44,8 @@ class Posterior(Predictive):
         certificate: what it cost.
         settings: how it was made: sampler, model temperature, the public facts of the data.
         prior: draws from the prior by parameter, with the axes (1, draw, ...); empty where it cannot be drawn from.
+        told: what else chains tell of each step, (chain, step), in ArviZ's group ``sample_stats``: ``diverging``, and
+            where ratios are released ``log_alpha`` and ``energy_change``.
     """
 
     draws: Mapping[str, np.ndarray]
@@ -52,6 +54,7 @@ class Posterior(Predictive):
     certificate: Certificate
     settings: Mapping[str, Any]
     prior: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+    told: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
 
     def __post_init__(self) -> None:
         if self.model is not None:  # programs of JAX return parameters in the order of the alphabet
@@ -61,7 +64,7 @@ class Posterior(Predictive):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Say what `pickle` keeps: what was stated. A model holds functions, and is built again from the settings."""
-        stated = self.draws, self.is_accepted, self.num_warmup, self.certificate, self.settings, self.prior
+        stated = self.draws, self.is_accepted, self.num_warmup, self.certificate, self.settings, self.prior, self.told
         return type(self), stated
 
     def __repr__(self) -> str:
@@ -173,7 +176,7 @@ class Posterior(Predictive):
         classes, response = ((), "") if self.model is None else (self.model.classes[1:], self.model.response)
         steps = {"posterior": slice(self.num_warmup, None), "warmup_posterior": slice(0, self.num_warmup)}
         groups = {group: dataset(self.draws, kept, classes, response) for group, kept in steps.items()}
-        moved = {"accepted": self.is_accepted}
+        moved = {"accepted": self.is_accepted, **self.told}
         groups["sample_stats"] = dataset(moved, steps["posterior"])
         groups["warmup_sample_stats"] = dataset(moved, steps["warmup_posterior"])
         if self.prior:
@@ -200,7 +203,7 @@ class Posterior(Predictive):
         return chains, steps - self.num_warmup
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row a draw after the warm-up: its chain, its number, and a column for each number in it.
+        """Return one row per draw after the warm-up: its chain, its number, and a column for each number in it.
 
         The columns are named as the rows of `summary`: ``age``, ``beta[0]``, ``beta[1, 2]``.
         """

@@ -127,20 +127,21 @@ class Chart:
     def _axes(self) -> list[str]:
         floor, left, right = self.floor, self.left, WIDTH - RIGHT
         drawn = [f'<line class="axis" x1="{left}" x2="{right}" y1="{floor}" y2="{floor}"/>']
-        places = list(enumerate(self.x_names)) or [(tick, _number(tick)) for tick in _ticks(self.x_range, 5)]
+        places = list(enumerate(self.x_names)) or [(tick, written(tick)) for tick in ticks(self.x_range, 5)]
         for place, name in places:
             drawn.append(_text(float(self.x(place)), floor + 17, name))
-        ticks = _powers(self.y_range) if self.log_y else _ticks(self.y_range, 4)
-        for tick in ticks if self.y_ticks else ():
+        marks = _powers(self.y_range) if self.log_y else ticks(self.y_range, 4)
+        for tick in marks if self.y_ticks else ():
             top = float(self.y(tick))
             drawn.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{top:.1f}" y2="{top:.1f}"/>')
-            drawn.append(_text(left - 6, top + 5, _power(tick) if self.log_y else _number(tick), anchor="end"))
+            drawn.append(_text(left - 6, top + 5, _power(tick) if self.log_y else written(tick), anchor="end"))
         drawn.append(_text((left + right) / 2, self.height - 6, self.x_label, style="label"))
         drawn.append(_text(left if not self.y_ticks else 4, 14, self.y_label, anchor="start", style="label"))
         return drawn
 
 
-def _ticks(limits: tuple[float, float], most: int) -> list[float]:
+def ticks(limits: tuple[float, float], most: int) -> list[float]:
+    """Return round numbers between two limits."""
     low, high = limits
     found = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
     slack = 1e-9 * (high - low)
@@ -159,7 +160,8 @@ def _power(value: float) -> str:
     return f"10{power.translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}" if value != 1 else "1"
 
 
-def _number(value: float) -> str:
+def written(value: float) -> str:
+    """Write a number beside an axis."""
     return f"{value:.4g}".replace("-", "−").replace("e−0", "e−") if value else "0"
 
 

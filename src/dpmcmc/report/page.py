@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 import jinja2
 import numpy as np
 
-from dpmcmc import kernels
+from dpmcmc.catalogue import SAMPLERS
 from dpmcmc.diagnostics import coordinates
 from dpmcmc.diagnostics.summary import SOURCES
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import FormulaModel, from_formula
-from dpmcmc.report import pictures, privacy
+from dpmcmc.report import front, pictures, privacy
 from dpmcmc.report.parameters import MOST_PICTURED, units
 from dpmcmc.report.predictions import predictions
 from dpmcmc.report.run import Run
@@ -83,15 +84,19 @@ def render_report(run: Run, *, known: Mapping[str, float] | None = None) -> str:
             certificate=certificate,
             is_private=math.isfinite(certificate.epsilon),
             plain_words=privacy.in_plain_words(certificate, privacy.whose_data(schema)),
-            released=privacy.released(certificate),
+            released=privacy.released(certificate, _steps(run)),
             curve=pictures.curve(certificate),
             ledger=privacy.ledger_rows(run.settings["ledger"]) if "ledger" in run.settings else [],
             request=request,
+            dataset=str(run.settings.get("ledger", {}).get("dataset", "")),
             schema=schema,
             columns=[] if schema is None else [_column(schema, name) for name in schema.columns],
             bounds=run.settings.get("facts", {}).get("bounds", {}),
             glance=_glance(run, schema),
             headings=HEADINGS,
+            found=front.found(shown[0].table, model, run.quality.verdict),
+            forests={each.key: front.forest(each.table, model) for each in shown},
+            downloads=_downloads(run),
             sources=SOURCES,
             units=shown,
             has_prior=bool(run.prior),
@@ -180,6 +185,28 @@ def _rounded(value: Any) -> str:
     return re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda found: f"{float(found[0]):.4g}", str(value))
 
 
+_STEPS = {"pilot_release": "pilot steps", "final_release": "final scores", "refinement": "refinement"}
+"""What the releases of a fit are called on the page, by their names in the settings."""
+
+
+def _steps(run: Run) -> dict[str, float]:
+    """Return the noise multipliers of the steps of a fit by name."""
+    pilot: dict[str, Any] = run.settings.get("pilot", {})
+    noises = {
+        words: re.search(r"noise_multiplier=([\d.e+-]+)", str(pilot.get(name, ""))) for name, words in _STEPS.items()
+    }
+    return {words: float(noise[1]) for words, noise in noises.items() if noise}
+
+
+def _downloads(run: Run) -> list[tuple[str, str]]:
+    """Return files that the page carries, and their contents as addresses."""
+    files = {
+        "summary.csv": ("text/csv", run.summary().to_csv(index_label="parameter")),
+        "certificate.json": ("application/json", run.certificate.to_json()),
+    }
+    return [(name, f"data:{kind};charset=utf-8,{quote(text)}") for name, (kind, text) in files.items()]
+
+
 def _kernels(run: Run) -> list[str]:
     stages = cast(list[dict[str, Any]], run.settings.get("stages", []))
     return [str(stage["kernel"]) for stage in stages] or ["not stated"]
@@ -192,13 +219,8 @@ def _citations(run: Run) -> list[str]:
         f"@software{{dpmcmc,\n  author  = {{{{The dpmcmc authors}}}},\n  title   = {{dpmcmc: {{B}}ayesian posterior "
         f"sampling under differential privacy}},\n  version = {{{made}}}\n}}"
     ]
-    for name in dict.fromkeys(_kernels(run)):
-        kernel = getattr(kernels, name, None)
-        try:
-            entries += [kernels.citation(kernel)] if callable(kernel) else []
-        except InvalidArgument:  # an optimiser of a pilot has no paper of its own
-            continue
-    return entries
+    named = [SAMPLERS[name] for name in dict.fromkeys(_kernels(run)) if name in SAMPLERS]
+    return entries + ["\n\n".join(sampler.papers) for sampler in named if sampler.papers]
 
 
 def _largest(values: Any) -> float:

@@ -43,16 +43,22 @@ class Released(NamedTuple):
     words: str
     numbers: str
     times: int
+    share: float = math.nan
+    """Of the budget: of the sum of mean privacy losses, where every release has one."""
 
 
-def released(certificate: Certificate) -> list[Released]:
-    """Return everything that was released, the most frequent first; where it was of cells, of which."""
+def released(certificate: Certificate, steps: dict[str, float] | None = None) -> list[Released]:
+    """Return everything that was released, the most frequent first; where it was of cells, of which.
+
+    `steps` has the noise multipliers of the steps of a fit by name.
+    """
     event = certificate.event
     found = [("", counts(event))]
     if isinstance(event, Parallel):
         found = [(event.words(numbers), counts(inside)) for inside, numbers in event.groups]
+    spent = sum(times * _loss(part) for part, times in found[0][1].items()) if len(found) == 1 else math.nan
     rows = [
-        Released(_in_words(part, where), _numbers(part), times)
+        Released(_named(part, where, steps or {}), _numbers(part), times, times * _loss(part) / spent)
         for where, parts in found
         for part, times in parts.items()
         if not isinstance(part, APPROXIMATIONS)
@@ -71,6 +77,24 @@ def released(certificate: Certificate) -> list[Released]:
 def _in_words(event: Event, where: str) -> str:
     words = _KINDS.get(type(event), type(event).__name__)
     return f"{where}: {words.replace('all records', 'all records there')}" if where else words
+
+
+def _named(event: Event, where: str, steps: dict[str, float]) -> str:
+    """Say what was released; if the noise is that of a step of the fit, which step."""
+    words = _in_words(event, where)
+    if not isinstance(event, Gaussian):
+        return words
+    name = next(
+        (name for name, noise in steps.items() if math.isclose(noise, event.noise_multiplier, rel_tol=1e-3)), ""
+    )
+    return f"{name}: {words}" if name else words
+
+
+def _loss(event: Event) -> float:
+    """Return the mean privacy loss of a release, where that is all there is to its price."""
+    if isinstance(event, APPROXIMATIONS):
+        return 0.0
+    return 0.5 / event.noise_multiplier**2 if isinstance(event, Gaussian) else math.nan
 
 
 def _numbers(event: Event) -> str:

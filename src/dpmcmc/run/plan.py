@@ -15,7 +15,7 @@ from dpmcmc.accounting import Event
 from dpmcmc.accounting.ledger import DatasetAccount
 from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.kernels import Kernel, Stage
+from dpmcmc.kernels import Info, Kernel, Stage
 from dpmcmc.missing_cells import is_hidden
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.model.examination import PRIOR_DRAWS
@@ -59,8 +59,8 @@ class Plan:
         """Return what the run releases, as the auditor reads it off one program that holds it all."""
         return data.price(Whole(self.stages, self.layout), self.starts, self.keys, model=self.model)
 
-    def segments(self, paid: Session, size: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Run segment by segment; yield the positions and whether each step moved, (step, chain, ...)."""
+    def segments(self, paid: Session, size: int | None) -> Iterator[tuple[np.ndarray, Info]]:
+        """Run segment by segment; yield the positions and what each step told, (step, chain, ...)."""
         states: Any = None
         done = 0
         for before, stage in zip((None, *self.stages[:-1]), self.stages, strict=True):
@@ -71,23 +71,39 @@ class Plan:
                 advance = Advance(stage.kernel, self.layout, length)
                 states, (moved, info) = paid.run(advance, states, self.keys, jnp.uint32(done), model=self.model)
                 done += length
-                yield np.asarray(moved), np.asarray(info.is_accepted)
+                yield np.asarray(moved), jax.tree.map(np.asarray, info)
 
     def run(
-        self, paid: Session, size: int | None, watcher: Watcher, is_interrupted: Callable[[], bool]
+        self,
+        paid: Session,
+        size: int | None,
+        watcher: Watcher,
+        is_interrupted: Callable[[], bool],
+        told: dict[str, np.ndarray] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Run all segments, or until an interrupt; return positions and whether each step moved, (chain, step, ...)."""
+        """Run all segments, or until an interrupt; return positions and whether each step moved, (chain, step, ...).
+
+        What else the steps tell is put into `told`, under ArviZ's names, unless it is the same at all of them.
+        """
         positions: list[np.ndarray] = []
-        accepted: list[np.ndarray] = []
+        infos: list[Info] = []
         is_new = paid.is_caught_up
-        for moved, is_accepted in self.segments(paid, size):
+        for moved, info in self.segments(paid, size):
             positions.append(moved)
-            accepted.append(is_accepted)
-            watcher.update(len(moved), float(np.mean(is_accepted)), is_new)
+            infos.append(info)
+            watcher.update(len(moved), float(np.mean(info.is_accepted)), is_new)
             is_new = paid.is_caught_up
             if is_interrupted():
                 break
-        return np.swapaxes(np.concatenate(positions), 0, 1), np.swapaxes(np.concatenate(accepted), 0, 1)
+
+        def joined(parts: Sequence[Any]) -> np.ndarray:
+            return np.swapaxes(np.concatenate(parts), 0, 1)
+
+        if told is not None:
+            told["diverging"] = joined([info.is_divergent for info in infos])
+            stated = {name: joined([getattr(info, name) for info in infos]) for name in ("log_alpha", "energy_change")}
+            told.update({name: values for name, values in stated.items() if not np.isnan(values).all()})
+        return joined(positions), joined([info.is_accepted for info in infos])
 
 
 def make_plan(

@@ -4,6 +4,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from dpmcmc import validation
 from dpmcmc.accounting import Event, accountants
 from dpmcmc.enclave import PrivateData
@@ -56,7 +58,7 @@ def sample(
         data: the records, and what pays.
         num_steps: steps of each chain; left out with stages, which say it themselves.
         num_chains: chains, all of which are paid for.
-        init: where to start: parameters as `model.constrain` returns them; a list with one start a chain; or None, for
+        init: where to start: parameters as `model.constrain` returns them; a list, one start per chain; or None, for
             draws from the prior.
         num_warmup: steps at the beginning that summaries leave out; half of them unless stated.
         delta: the delta of the certificate; that of the data's budget unless stated.
@@ -78,7 +80,8 @@ def sample(
         watch(name, plan.num_steps, price_in_words(event, delta), progress) as watcher,
         data.reserve(event, what=name, insecure_seed=insecure_seed) as paid,
     ):
-        vectors, is_accepted = plan.run(paid, size, watcher, is_interrupted)
+        told: dict[str, np.ndarray] = {}
+        vectors, is_accepted = plan.run(paid, size, watcher, is_interrupted, told)
         spent = paid.spent
     return Posterior(
         draws=parameters(model, plan.layout, vectors),
@@ -87,6 +90,7 @@ def sample(
         certificate=data.certificate(spent, delta, paid.paths),
         settings=settings(plan, data, paid.entry),
         prior=prior_draws(model),
+        told=told,
     )
 
 

@@ -18,7 +18,7 @@ def start_points(model: Model, init: Any, num_chains: int, key: jax.Array) -> tu
 
     Args:
         model: the model, whose `unconstrain` takes stated parameters to positions.
-        init: parameters as `model.constrain` returns them, for all chains; a list with one such start a chain; or None,
+        init: parameters as `model.constrain` returns them, for all chains; a list with one such per chain; or None,
             for draws from the prior.
         num_chains: the number of chains.
         key: for the draws.
@@ -33,7 +33,7 @@ def start_points(model: Model, init: Any, num_chains: int, key: jax.Array) -> tu
     else:
         starts = init if isinstance(init, list) else [init] * num_chains
         if len(starts) != num_chains:
-            raise InvalidArgument(f"init is a list of {len(starts)} starts; expected {num_chains}, one a chain")
+            raise InvalidArgument(f"init is a list of {len(starts)} starts; expected {num_chains}, one per chain")
         positions = [model.unconstrain(jax.tree.map(_real, start)) for start in starts]
     layout = _layout(model, positions)
     vectors = jnp.stack([layout.ravel(position) for position in positions])

@@ -68,8 +68,8 @@ def nuts_reference(
         records: a pytree of arrays with one row a record.
         key: a random key of JAX.
         num_chains: how many chains, at least two.
-        num_warmup: steps of adaptation a chain.
-        num_draws: draws kept a chain.
+        num_warmup: steps of adaptation per chain.
+        num_draws: draws kept per chain.
         target_acceptance: what the step size is adapted to; nearer to one against divergences.
         dense_mass: adapt a full mass matrix; False for many coordinates or several modes.
         quantity: what of a position must have converged, if not all of it: the predictions of a neural network,
@@ -181,7 +181,7 @@ class LongRun:
     num_chains: int = 4
     num_warmup: int = 500
     num_kept: int = 1000
-    """Draws a chain."""
+    """Draws per chain."""
     target_acceptance: float = 0.9
     dense_mass: bool = True
     quantity: Callable[[Any], Any] | None = None

@@ -8,7 +8,7 @@ import dpmcmc as dp
 from dpmcmc.errors import BudgetExceeded
 
 THREADS = 24
-SUM = dp.Sum(1.0, 200.0)
+SUM = dp.mechanisms.Sum(1.0, 200.0)
 
 
 def mean(oracle):
