@@ -57,7 +57,7 @@ class FloatOracle:
         places = np.concatenate([np.arange(*partition.cuts[cell : cell + 2]) for cell in cells])
         return FloatOracle(jax.tree.map(lambda leaf: leaf[places], self.records), self.key, self.noise)
 
-    def sum(self, mechanism: dp.Sum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
+    def sum(self, mechanism: dp.mechanisms.Sum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
         """Return the sum of a statistic, each record's clipped, with noise."""
 
         def clipped(record: Any) -> jax.Array:
@@ -103,7 +103,7 @@ def _at_unit_noise(program: Any) -> tuple[Any, float]:
     multipliers: set[float] = set()
     for each in fields(program) if is_dataclass(program) else ():
         value = getattr(program, each.name)
-        if isinstance(value, dp.Sum):
+        if isinstance(value, dp.mechanisms.Sum):
             found[each.name] = replace(value, noise_multiplier=1.0)
             multipliers.add(value.noise_multiplier)
         elif each.name == "noise_multiplier":

@@ -90,8 +90,6 @@ def __getattr__(name: str) -> Any:
     if home is not None:
         return getattr(import_module(f"dpmcmc.{home}"), name)
     moved = next((home for home, names in _MOVED.items() if name in names.split()), None)
-    if name == "Sum":  # experiments/stress asks for it here
-        return getattr(import_module("dpmcmc.mechanisms"), name)
     found = f"it has {', '.join(__all__)}" if moved is None else f"it is dpmcmc.{moved}.{name}"
     raise AttributeError(f"module 'dpmcmc' has no attribute {name!r}; {found}")
 
