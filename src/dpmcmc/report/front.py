@@ -69,7 +69,7 @@ def forest(table: pd.DataFrame, model: FormulaModel | None) -> Forest | None:
     if model is None or len(names) < 2:
         return None
     rows = _rows(table, names)
-    words = link_of(model.family).ratios
+    words = link_of(model.law).ratios
     ratios = _forest(rows, words, is_log=True) if words else Markup("")
     return Forest(_forest(rows, "coefficients", is_log=False), ratios, words)
 

@@ -42,7 +42,8 @@ def from_formula(
     Args:
         formula: the response, ``~``, and terms. Numbers may be transformed one record at a time (``I(age**2)``,
             ``log(income)``), ``offset(...)`` is added as it is, ``(1|ward)`` is a random intercept and ``(age|ward)`` a
-            random slope as well, ``(1|a:b)`` and ``(1|a/b)`` cross and nest groups, ``0 +`` leaves the intercept out. A binomial response is written ``y | trials(n)``.
+            random slope as well, ``(1|a:b)`` and ``(1|a/b)`` cross and nest groups, ``0 +`` leaves the intercept out.
+            A binomial response is written ``y | trials(n)``.
         schema: the columns with their public bounds and categories.
         family: one of `dpmcmc.model.FAMILIES`, or what else it is called, such as ``"logistic"``; without it the one
             that a yes or no, a category, or successes in trials plainly have.
