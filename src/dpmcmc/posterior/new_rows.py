@@ -82,6 +82,19 @@ def read_rows(source: Any, model: FormulaModel, schema: Schema, also: Sequence[s
     return NewRows(records, frame.set_axis(index, axis=0))
 
 
+def read_other_columns(source: Any, wanted: Sequence[str], schema: Schema) -> pd.DataFrame:
+    """Read columns of such rows as they are, whether the schema knows them or not.
+
+    Raises:
+        InvalidArgument: one of them is not there.
+    """
+    names, table, index = _table(source, list(dict.fromkeys(wanted)), schema.delimiter)
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        raise InvalidArgument(f"the rows have no column {', '.join(missing)}; they have {', '.join(names)}")
+    return table.to_pandas().set_axis(index, axis=0)
+
+
 def _table(source: Any, wanted: Sequence[str], delimiter: str) -> tuple[list[str], Any, pd.Index]:
     """Return the names of all columns, the wanted ones as an Arrow table, and what the rows are called."""
     if isinstance(source, str | os.PathLike):

@@ -12,7 +12,7 @@ import pandas as pd
 
 from dpmcmc import validation
 from dpmcmc.diagnostics.table import SummaryTable
-from dpmcmc.posterior import effects, predictions, survival
+from dpmcmc.posterior import effects, poststratification, predictions, survival
 from dpmcmc.posterior.fitted import Fitted
 from dpmcmc.posterior.intervals import PROB
 
@@ -62,6 +62,22 @@ class Predictive(ABC):
         if times is not None:
             validation.refuse("times", list(times), "is for kind='survival'")
         return predictions.predict(self.fitted, new_rows, kind, prob, seed)
+
+    def poststratify(
+        self, population: Any, count: str = "count", *, by: str | Sequence[str] = (), prob: float = PROB
+    ) -> SummaryTable:
+        """Estimate the mean response of a population, or of parts of it, from how many people are in each cell.
+
+        The records need not be a random sample of the population, as long as they are one within the cells. With random
+        intercepts, ``(1|region)``, this is multilevel regression and poststratification (MRP).
+
+        Args:
+            population: the cells as rows, as for `predict`, with a column that says how many people each has.
+            count: that column.
+            by: columns for each of whose values there is an estimate; of the whole population unless stated.
+            prob: how much the intervals hold.
+        """
+        return poststratification.poststratify(self.fitted, population, count, by, prob)
 
     def simulate(self, rows: Any, num_draws: int = 1, *, seed: int | None = None) -> pd.DataFrame:
         """Simulate responses of stated covariates: the rows with a response each, from a draw of the parameters.
