@@ -64,8 +64,8 @@ class Groups:
 
     def one_hot(self, record: Record) -> jax.Array:
         """Return a vector with a one at the group of a record, without one if it is in none."""
-        found = jnp.ones(1)
-        for category in self.categories:
+        found = self.categories[0].one_hot(record)
+        for category in self.categories[1:]:
             found = (found[:, None] * category.one_hot(record)).ravel()
         return found
 
