@@ -11,18 +11,25 @@ Results go to ``poststratification/results.csv``, the picture to ``poststratific
 
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pandas as pd
 from matplotlib.figure import Figure
+from numpyro.infer import MCMC, NUTS
 
 import dpmcmc as dp
 from public_tables import SOURCES, fetch
-from run import DELTA, Example, reference
+from run import DELTA
 
 HERE = Path(__file__).parent / "poststratification"
 FORMULA = "over_50k ~ sex * married + (1|age_band) + (1|school)"
-EPSILONS = (1.0, 4.0)
+EPSILONS = (1.0, 2.0, 4.0)
 CELL = ["sex", "age_band", "school", "married"]
+PRIOR_SDS = np.array([2.0, 1.5, 1.5, 1.5])
+"""Of the intercept and the coefficients, those that the formula has by default."""
 SIZE, TIMES = 12_000, 4.0
 AGES, YEARS = (0, 25, 35, 45, 55, 65, 200), (0, 7, 9, 10, 11, 13, 14, 99)
 
@@ -61,28 +68,43 @@ def estimates(table: pd.DataFrame, sample: pd.DataFrame) -> pd.DataFrame:
         budget = dp.Budget(epsilon, DELTA)
         data = dp.PrivateData.from_table(sample, schema=HERE / "schema.toml", budget=budget)
         posterior = dp.fit(FORMULA, data, family="bernoulli", epsilon=epsilon, progress=False)
-        print(f"epsilon {epsilon:g}: {posterior.quality.verdict}", flush=True)
         own = pd.concat([posterior.poststratify(cells), posterior.poststratify(cells, by="school")])
-        lines += [{"estimate": f"MRP, epsilon {epsilon:g}", "of": level, **own.loc[level]} for level in levels]
+        name, verdict = f"MRP, epsilon {epsilon:g}", posterior.quality.verdict
+        lines += [{"estimate": name, "of": level, **own.loc[level], "verdict": verdict} for level in levels]
     return pd.DataFrame(lines).round(4)
 
 
 def exact(table: pd.DataFrame, sample: pd.DataFrame) -> list[dict[str, object]]:
-    """Return MRP without privacy: the means of NUTS' parameters, in the cells."""
-    example = Example("poststratification", FORMULA, "bernoulli")
-    found = reference(example, sample)["mean"]
-    model = dp.from_formula(FORMULA, example.schema, family="bernoulli")
+    """Return MRP without privacy: the same model by NUTS, on the counts of the survey's cells."""
     cells = table.groupby(CELL, observed=True).size().rename("count").reset_index()
-    levels = example.schema.columns
+    own = sample.groupby(CELL, observed=True)["over_50k"].agg(["sum", "size"]).reset_index()
+    cells = cells.merge(own, how="left", on=CELL).fillna({"sum": 0, "size": 0})
+    levels = dp.Schema.read(HERE / "schema.toml").columns
     codes = {name: cells[name].map(list(levels[name].levels).index).to_numpy() for name in CELL if name != "married"}
-    records = {**codes, "married": cells["married"].to_numpy(float)}
-    drawn = np.asarray(model.predict({name: np.array([value]) for name, value in found.items()}, records))[0]
-    made = [{"estimate": "MRP, no privacy", "of": "population", "mean": np.average(drawn, weights=cells["count"])}]
-    for level in levels["school"].levels:
-        own = (cells["school"] == level).to_numpy()
-        mean = np.average(drawn[own], weights=cells["count"][own])
-        made.append({"estimate": "MRP, no privacy", "of": level, "mean": mean})
-    return made
+    married = cells["married"].to_numpy(float)
+
+    def model() -> None:
+        b = numpyro.sample("b", dist.Normal(0, PRIOR_SDS).to_event(1))
+        eta = b[0] + b[1] * codes["sex"] + b[2] * married + b[3] * codes["sex"] * married
+        for name in ("age_band", "school"):
+            sigma = numpyro.sample(f"{name}_sigma", dist.HalfNormal(1.0))
+            effects = numpyro.sample(name, dist.Normal(0, 1).expand([len(levels[name].levels)]).to_event(1))
+            eta = eta + sigma * effects[codes[name]]
+        numpyro.deterministic("share", 1 / (1 + jnp.exp(-eta)))
+        numpyro.sample("y", dist.Binomial(cells["size"].to_numpy(), logits=eta), obs=cells["sum"].to_numpy())
+
+    run = MCMC(NUTS(model, target_accept_prob=0.95), num_warmup=1000, num_samples=2000, progress_bar=False)
+    run.run(jax.random.key(0))
+    shares = np.asarray(run.get_samples()["share"])
+    counts, parts = cells["count"].to_numpy(), {"population": np.ones(len(cells), bool)}
+    parts |= {level: (cells["school"] == level).to_numpy() for level in levels["school"].levels}
+    lines: list[dict[str, object]] = []
+    for level, part in parts.items():
+        drawn = np.average(shares[:, part], axis=1, weights=counts[part])
+        low, high = np.quantile(drawn, [0.05, 0.95])
+        line = {"mean": drawn.mean(), "sd": drawn.std(), "q5": low, "q95": high}
+        lines.append({"estimate": "MRP, no privacy", "of": level, **line})
+    return lines
 
 
 def draw(lines: pd.DataFrame) -> Figure:
@@ -91,11 +113,14 @@ def draw(lines: pd.DataFrame) -> Figure:
     ax = figure.subplots()
     levels = list(dict.fromkeys(lines["of"]))
     for place, (name, own) in enumerate(lines.groupby("estimate", sort=False)):
-        x = np.arange(len(levels)) + (place - 2) * 0.14
+        x = np.arange(len(levels)) + (place - 2.5) * 0.13
         own = own.set_index("of").loc[levels]
-        if "q5" in own and own["q5"].notna().all():
+        if name == "truth":
+            ax.hlines(own["mean"], x - 0.1, x + 0.75, color="black", linewidth=1, label=name)
+            continue
+        if own["q5"].notna().all():
             ax.vlines(x, own["q5"], own["q95"], color=f"C{place}", linewidth=1.5)
-        ax.plot(x, own["mean"], "o" if name != "truth" else "k_", markersize=5 if name != "truth" else 14, label=name)
+        ax.plot(x, own["mean"], "o", markersize=5, color=f"C{place}", label=name)
     ax.set_xticks(range(len(levels)), ["all", *(f"school {level}" for level in levels[1:])])
     ax.set_ylabel("share above 50,000")
     ax.spines[["top", "right"]].set_visible(False)
