@@ -85,7 +85,7 @@ class Streamed(Placement):
         passes = {together: Pass(together, audited, facts, self.engine) for together in steps.all_together()}
 
         def execute(_: Any, key: jax.Array, *arguments: Any) -> list[Any]:
-            keys = jax.random.split(key, steps.num_keys)
+            keys = _keys(key, steps.num_keys)
 
             def perform(together: Together, operands: list[list[Any]], repetition: int) -> list[list[Any]]:
                 return passes[together](keys, operands, repetition)
@@ -93,6 +93,12 @@ class Streamed(Placement):
             return [jax.numpy.asarray(one) for one in steps.run(arguments, perform)]
 
         return Executed(execute, "".join([*steps.texts(), *(one.text for one in passes.values())]))
+
+
+@partial(jax.jit, static_argnums=1)
+def _keys(key: jax.Array, number: int) -> jax.Array:
+    """Return so many keys of one; by itself `jax.random.split` would compile its loop anew each time."""
+    return jax.random.split(key, number)
 
 
 def streamed(records: Any) -> Streamed | None:
