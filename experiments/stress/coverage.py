@@ -142,12 +142,12 @@ def main() -> None:
     """Run what is not there yet, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--families", default="")
+    parser.add_argument("--families", default=",".join(TABLES), help="names, with commas between them; all if left out")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--time-limit", type=float, default=1e9, help="seconds; runs that have begun are finished")
     arguments = parser.parse_args()
     units: list[Unit] = []
-    for name in (name for name in TABLES if arguments.families in name):
+    for name in arguments.families.split(","):
         done = [set(store.by_seed(_path(name, epsilon))) for epsilon in EPSILONS]
         seeds = [seed for seed in range(FIRST, FIRST + arguments.runs) if any(seed not in each for each in done)]
         units += [Unit(name, tuple(seeds[start : start + BLOCK])) for start in range(0, len(seeds), BLOCK)]
