@@ -66,7 +66,8 @@ class LocalEngine:
     def _read(self, cells: Cells | None) -> Iterator[Placed]:
         rows, kept = self.rows(cells), list[Placed]()
         has_room = cells is not None and -(-cells.size // rows) * rows * width_of(self.record) <= _room()
-        self._kept = (None, [])
+        if has_room:
+            self._kept = (None, [])
         for chunk in packed(self._source, rows, self._shape.intervals(cells), 0, self.num_records):
             if has_room:
                 kept.append(chunk)
