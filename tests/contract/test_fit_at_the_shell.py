@@ -210,6 +210,7 @@ def test_a_full_disk_after_the_charge_loses_no_draw(command, monkeypatch) -> Non
     assert "a file cannot be written: [Errno 28] No space left on device; `dpmcmc resume run` goes on" in err
     assert charges() == 1
     assert "pilot and private_laplace 10/10: " in err
+    assert "pilot and private_laplace: pilot 3 of 7" in err
     assert "\x1b" not in out + err
     monkeypatch.setattr(sys, "argv", ["dpmcmc", "resume", "run"])
     with pytest.raises(SystemExit):

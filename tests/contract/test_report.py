@@ -130,6 +130,21 @@ def test_the_page_carries_its_numbers_as_files() -> None:
     assert unquote(address[1]).splitlines()[1:] == made.summary().to_csv(index_label="parameter").splitlines()[1:]
 
 
+def test_purpose_and_contact_are_the_runs_and_stand_on_top() -> None:
+    rows = {"ill": np.arange(400) % 2 == 0, "age": np.linspace(18, 90, 400).astype(np.float32)}
+    schema = {"columns": {"ill": {"kind": "boolean"}, "age": {"kind": "number", "lower": 18, "upper": 90}}}
+    data = dp.PrivateData.from_table(pd.DataFrame(rows), schema=schema, budget=dp.Budget(1.0, 1e-4))
+    asked = {"epsilon": 1.0, "even_if_useless": True, "purpose": "beds for 2027", "contact": f"Ada {HOSTILE}"}
+    stated = dp.prepare_fit("ill ~ age", data, **asked)._request()
+    made = posterior("ill ~ age", "bernoulli")
+    made.settings["request"].update({name: stated[name] for name in ("purpose", "contact")})
+    page = render_report(made)
+    assert page.index("Purpose: beds for 2027") < page.index("Contact: Ada &lt;/script&gt;") < page.index("<h2")
+    assert "Purpose:" not in render_report(posterior("ill ~ age", "bernoulli"))
+    with pytest.raises(InvalidArgument, match="purpose=3 must be a text"):
+        dp.prepare_fit("ill ~ age", data, **{**asked, "purpose": 3})
+
+
 def test_names_cannot_become_code() -> None:
     page = render_report(posterior("cost ~ ward", "gaussian"))
     assert HOSTILE not in page

@@ -64,6 +64,8 @@ def fit(
     even_if_useless: Annotated[
         bool, typer.Option("--even-if-useless", help="Run even if the expected error is above 1 posterior SD.")
     ] = False,
+    purpose: Annotated[str, typer.Option(help="What the result is for; published with the run.")] = "",
+    contact: Annotated[str, typer.Option(help="Whom readers of the report may ask; published with the run.")] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Spend without asking; asked on a terminal only.")] = False,
     json: AsJson = False,
 ) -> None:
@@ -110,6 +112,8 @@ def fit(
         num_steps=steps,
         passes=passes,
         even_if_useless=even_if_useless,
+        purpose=purpose,
+        contact=contact,
     )
     if not json:
         typer.echo(prepared.describe())

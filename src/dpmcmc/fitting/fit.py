@@ -28,6 +28,8 @@ def fit(
     init: Any = None,
     passes: int | None = None,
     even_if_useless: bool = False,
+    purpose: str = "",
+    contact: str = "",
     output: str | os.PathLike[str] | None = None,
     progress: bool = True,
     insecure_seed: int | None = None,
@@ -56,6 +58,8 @@ def fit(
         passes: of a formula: how many times all rows may be read at most. One or two: blocks of rows lead the way.
             Unless stated, what is expected to be the most accurate. `describe` says how often rows are read.
         even_if_useless: run even if the result is expected to be off by more than a posterior standard deviation.
+        purpose: what the result is for; it is published with the run, in its settings and on its report.
+        contact: whom readers of the report may ask; published like it.
         output: the run folder to write, which must be new. A run that is written can be stopped at any moment, and
             `resume` goes on with it: Ctrl-C then raises `RunInterrupted`, and what was paid for stays paid.
         progress: whether to show how it gets on.
@@ -77,6 +81,8 @@ def fit(
         init=init,
         passes=passes,
         even_if_useless=even_if_useless,
+        purpose=purpose,
+        contact=contact,
         insecure_seed=insecure_seed,
     )
     if prior is not None:

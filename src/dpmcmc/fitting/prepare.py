@@ -170,6 +170,7 @@ class PreparedFit:
         }
         if isinstance(self.model, FormulaModel):
             asked |= {"formula": self.model.formula, "family": self.model.family, "priors": self.model.priors}
+        asked |= {name: self.arguments[name] for name in ("purpose", "contact") if name in self.arguments}
         if self.data.schema is not None:
             asked["schema"] = tomllib.loads(self.data.schema.to_toml())
         return asked
@@ -209,6 +210,8 @@ def prepare_fit(
     passes: int | None = None,
     block_seed: int | None = None,
     even_if_useless: bool = False,
+    purpose: str = "",
+    contact: str = "",
     insecure_seed: int | None = None,
 ) -> PreparedFit:
     """Check the arguments of `fit` and set everything that follows from them. Reads no record and charges nothing.
@@ -228,7 +231,8 @@ def prepare_fit(
     block_seed = validation.integer("block_seed", block_seed, 0)
     if passes is not None:
         passes = validation.integer("passes", passes, at_least=1)
-    reading = Reading(passes, block_seed)
+    reading, about = Reading(passes, block_seed), (("purpose", purpose), ("contact", contact))
+    stated = {name: validation.text(name, words) for name, words in about if words != ""}
     strategy = _strategy(model, data, name, budget, num_steps, num_chains, init, reading)
     if not even_if_useless:
         error = strategy.expected_error
@@ -252,6 +256,7 @@ def prepare_fit(
             "num_steps": num_steps,
             "passes": passes,
             "block_seed": block_seed,
+            **stated,
         },
     )
 

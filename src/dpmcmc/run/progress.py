@@ -2,13 +2,16 @@
 
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+
+Answer = TypeVar("Answer")
 
 SECONDS_BETWEEN_LINES = 5.0
 """How often a run that has no terminal says where it is."""
@@ -41,6 +44,25 @@ class Watcher:
             self._last = now
             line = f"{self._name} {self._done:.0f}/{self._total}: {self._pace(now)}"
             self._console.print(line, highlight=False, soft_wrap=True)
+
+    def stage(self, words: str) -> None:
+        """Say what is being done, where no steps of a chain can be counted yet."""
+        now = time.monotonic()
+        if self._bar and self._task is not None:
+            self._bar.update(self._task, pace=words)
+        elif self._console and now - self._last >= SECONDS_BETWEEN_LINES:
+            self._last = now
+            self._console.print(f"{self._name}: {words}", highlight=False, soft_wrap=True)
+
+    def counted(self, words: str, number: int, ask: Callable[..., Answer]) -> Callable[..., Answer]:
+        """Return `ask`, each of whose calls says first which of so many it is."""
+        turns = count(1)
+
+        def asked(*question: Any) -> Answer:
+            self.stage(f"{words} {next(turns)} of {number}")
+            return ask(*question)
+
+        return asked
 
     def _pace(self, now: float) -> str:
         timed = self._done - self._before

@@ -110,6 +110,7 @@ class PilotedChains:
             )
 
     def _drawn(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
+        watcher.stage("pilot")
         sampling, facts, reasons, bias = self._found(paid, seed)
         vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted)
         drawn = parameters(sampling.model, sampling.layout, vectors)

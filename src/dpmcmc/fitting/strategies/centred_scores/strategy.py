@@ -115,7 +115,7 @@ class CentredScores:
         """Run, to the end: what costs is over in a moment. If the releases cannot be used, draws are from the prior."""
         del is_interrupted
         try:
-            drawn = self._drawn(paid, seed)
+            drawn = self._drawn(paid, seed, watcher)
         except DpmcmcError:
             raise  # the vault's own refusals are no matter of numbers
         except NUMERICAL as error:
@@ -123,14 +123,16 @@ class CentredScores:
         watcher.update(self.num_steps, 1.0)
         return drawn
 
-    def _drawn(self, paid: Session, seed: int) -> Drawn:
+    def _drawn(self, paid: Session, seed: int, watcher: Watcher) -> Drawn:
         prior = Prior(Points(self.model, self.data, self.layout), np.asarray(self.begin.scales, float))
         start, size = np.asarray(self.begin.centre, float), self.data.facts.size
         known = self.questions.begin(paid, start, prior)  # line 1
-        steps = Steps(prior, size, self.questions.ask(paid, is_last=False), self.questions.shares[0])
+        ask = watcher.counted("pilot", PILOT_STEPS, self.questions.ask(paid, is_last=False))
+        steps = Steps(prior, size, ask, self.questions.shares[0])
         found = steps.pilot(start, known, PILOT_STEPS)  # line 2
         noise = self.data.facts.clips_moved * noise_of_share(self.questions.shares[1][0], 1, self.questions.budget)
         radius, loss = steps.best_radius(found.traces, noise)  # line 3
+        watcher.stage("the last releases, then NUTS")
         last = self._last(paid, prior, found, radius)  # line 4
         joined = last.joined(prior)
         fits = self.questions.fits(paid, joined.release.point)  # line 5

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -139,7 +139,7 @@ class WeightedScores:
         """Run, to the end: what costs is over in a moment. If the releases cannot be used, draws are from the prior."""
         del is_interrupted
         try:
-            drawn = self._drawn(paid, np.random.default_rng(seed))
+            drawn = self._drawn(paid, np.random.default_rng(seed), watcher)
         except DpmcmcError:
             raise  # the vault's own refusals are no matter of numbers
         except NUMERICAL as error:
@@ -148,13 +148,14 @@ class WeightedScores:
         watcher.update(self.num_steps, 1.0)
         return drawn
 
-    def _drawn(self, paid: Session, rng: np.random.Generator) -> Drawn:
+    def _drawn(self, paid: Session, rng: np.random.Generator, watcher: Watcher) -> Drawn:
         asked, schedule, spreads = self.questions, self.split.schedule, Spreads(self.regression)
+        watcher.stage("histograms of the columns")
         response, columns = paid.run(schedule.pilot.of(asked.histograms))  # line 1
         moments = asked.histograms.moments(response, columns)
         begin = start(self.regression, asked.histograms.response(response), asked.histograms.offset(response), moments)
-        program = schedule.pilot.of(asked.pilot)
-        steps = Steps(self.regression, moments, lambda ask: paid.run(program, ask), asked.pilot_shares)
+        ask = watcher.counted("pilot", PILOT_STEPS - 1, partial(paid.run, schedule.pilot.of(asked.pilot)))
+        steps = Steps(self.regression, moments, ask, asked.pilot_shares)
         first = information(self.regression, begin, moments)
         point, last, before = steps.pilot(begin, first, spreads, PILOT_STEPS - 1)  # line 2
         times = 1 / schedule.pilot.share  # from here on all is as if it were of all rows
@@ -168,6 +169,7 @@ class WeightedScores:
         bounds = best_bounds(self._steps(paid, moments), last, self._noise, rescaled.tails_of(tails(*look), times))
         point, refined = self._step(paid, moments, point, last, (bounds.bound, bounds.radius), spreads)
         last = refined if schedule.has_blocks else last
+        watcher.stage("the last releases, and how they fit")
         releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
         joined = draws.join_or_last(at_result(self.regression, releases, moments))
         number = self.num_chains * self.num_steps
