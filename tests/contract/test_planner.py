@@ -18,7 +18,7 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting import RECIPES, prepare_fit
 from dpmcmc.fitting.budget_split import LEFT, REFINEMENT_SHARE
 from dpmcmc.fitting.simulation import SIMULABLE
-from dpmcmc.planner import GRID, Grid, plan_fit
+from dpmcmc.planner import GRID, Grid, plan_fit, plan_formula
 from dpmcmc.planner.page import SIMULATED
 
 SETTINGS = {"epsilon": 2.0, "delta": 1e-6, "num_records": 4000, "num_parameters": 3}
@@ -148,3 +148,46 @@ def test_passes_are_part_of_the_plan():
     assert error(10**8, 50) == error(10**8, None)
     with pytest.raises(InvalidArgument, match="passes=1 must be left out for 'dp_langevin'"):
         plan_fit("dp_langevin", num_records=10**6, passes=1, **terms)
+
+
+def test_a_formula_is_planned_as_fit_would_expect() -> None:
+    schema = dp.Schema(SCHEMA)
+    table = pd.DataFrame(np.zeros((4000, 3)), columns=list(SCHEMA))
+    data = dp.PrivateData.from_table(table, schema=schema, budget=dp.Budget(5.0, 1e-6))
+    for family in ("gaussian", "student_t"):
+        found = plan_formula("y ~ a + b", schema, family=family, num_records=4000, delta=1e-6, epsilons=[0.5, 2.0])
+        for one in found:
+            options = {"family": family, "epsilon": one.epsilon, "even_if_useless": True}
+            assert one.error == pytest.approx(prepare_fit("y ~ a + b", data, **options).expected_error)
+            assert one.is_refused == (one.error > 1)
+        few, many = found
+        assert few.records > many.records
+        again = plan_formula("y ~ a + b", schema, family=family, num_records=few.records, delta=1e-6, epsilons=[0.5])
+        assert again[0].error == pytest.approx(0.5, rel=0.02)
+
+
+def test_a_formula_is_planned_at_the_shell_with_what_a_ledger_has_left(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("schema.toml").write_text(dp.Schema(SCHEMA).to_toml(), encoding="utf-8")
+    dp.Ledger.create("sqlite:///book.db").register("trial", dp.Budget(3.0, 1e-6), "add_or_remove_one")
+
+    def command(*options: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            ["dpmcmc", "plan", "formula", "y ~ a", "--schema", "schema.toml", "--records", "9000", *options],
+        )
+        with pytest.raises(SystemExit) as left:
+            run()
+        return int(left.value.code or 0), *capsys.readouterr()
+
+    code, out, _ = command("--family", "gaussian", "--ledger", "book.db", "--dataset", "trial", "--json")
+    assert code == 0
+    (one,) = json.loads(out)
+    of_one = {"family": "gaussian", "num_records": 9000, "delta": 1e-6, "epsilons": [3.0]}
+    (expected,) = plan_formula("y ~ a", dp.Schema(SCHEMA), adjacency="add_or_remove_one", **of_one)
+    assert one == {**expected._asdict(), "is_refused": False}
+    code, _, err = command("--family", "gaussian")
+    assert (code, "--delta is missing" in err) == (2, True)
+    code, _, err = command("--family", "gaussian", "--ledger", "book.db")
+    assert (code, "--ledger and --dataset go together" in err) == (2, True)

@@ -1,5 +1,6 @@
 """``dpmcmc plan``: how many steps of a sampler a budget pays for."""
 
+import math
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -8,9 +9,11 @@ import typer
 from dpmcmc import accounting
 from dpmcmc.accounting import Adjacency, samplers
 from dpmcmc.accounting.samplers import Cost
+from dpmcmc.cli.budget import largest_run
+from dpmcmc.cli.options import ledger_url, names_options
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.cli.report import Open, open_page
-from dpmcmc.errors import BudgetUnreachable, UnsupportedEvent
+from dpmcmc.errors import BudgetUnreachable, InvalidArgument, UnsupportedEvent
 
 app = typer.Typer(help="What a budget buys: how many steps, how much noise, how good a posterior.")
 
@@ -83,6 +86,61 @@ def fit(
         typer.echo("That is too much for any sampler: fit would refuse, and spend nothing.")
     rows = [[name, f"{value:.6g}"] for name, value in answer.epsilon.items()]
     print_table("What it costs", ["accountant", "epsilon"], rows)
+
+
+@app.command()
+@names_options
+def formula(
+    formula: Annotated[str, typer.Argument(help='As for `dpmcmc fit`: "y ~ a + b".')],
+    schema: Annotated[Path, typer.Option(help="Schema file (TOML): bounds and categories (`dpmcmc schema new`).")],
+    records: Annotated[int, typer.Option(help="Records, or persons.", min=1)],
+    epsilon: Annotated[list[float] | None, typer.Option(help="May be repeated; 0.5 to 8 if left out.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Strictly between 0 and 1; or --ledger.")] = None,
+    ledger: Annotated[str | None, typer.Option(help="Plan with what is left there, with --dataset.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger.")] = None,
+    family: Annotated[str | None, typer.Option(help="Left out where the response says it.")] = None,
+    adjacency: Relation = Adjacency.REPLACE_ONE,
+    passes: Annotated[int | None, typer.Option(help="How many times all rows may be read at most.", min=1)] = None,
+    json: AsJson = False,
+) -> None:
+    """Is a table large enough for a formula, at which epsilon? No row is read, and nothing is charged."""
+    if (ledger is None) != (dataset is None):
+        raise InvalidArgument("--ledger and --dataset go together: the account of a table in a ledger")
+    if ledger is not None and dataset is not None:
+        account = accounting.Ledger(ledger_url(ledger)).account(dataset)
+        delta = account.budget.delta if delta is None else delta
+        adjacency, epsilon = account.adjacency, epsilon or [math.floor(100 * largest_run(account)) / 100]
+        if epsilon == [0]:
+            raise BudgetUnreachable(f"nothing is left of the budget of {dataset!r}: no further run fits")
+    if delta is None:
+        raise InvalidArgument("--delta is missing: state it, or a --ledger with a --dataset whose budget has one")
+    from dpmcmc.planner import plan_formula  # JAX takes a second to load; the other commands do without
+    from dpmcmc.planner.formula import EPSILONS
+
+    found = plan_formula(
+        formula,
+        schema,
+        num_records=records,
+        delta=delta,
+        epsilons=epsilon or EPSILONS,
+        family=family,
+        adjacency=adjacency,
+        passes=passes,
+    )
+    if json:
+        print_json([{**one._asdict(), "is_refused": one.is_refused} for one in found])
+        return
+    rows = [
+        [f"{one.epsilon:g}", f"{one.error:.2g}{' (refused)' if one.is_refused else ''}", _records(one.records)]
+        for one in found
+    ]
+    columns = ["epsilon", "expected error", "records for 0.5"]
+    print_table(f"{formula}, {records:,} records, delta = {delta:g}", columns, rows)
+    typer.echo("Errors in posterior standard deviations: up to 0.5 is good, above 1 fit refuses and spends nothing.")
+
+
+def _records(number: int | None) -> str:
+    return "over 1e12" if number is None else f"{number:,}"
 
 
 @app.command(name="samplers")

@@ -1,0 +1,84 @@
+"""Is a table large enough for a formula? From the formula, its schema and a number of rows; no row is read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dpmcmc import validation
+from dpmcmc.accounting import Adjacency, Budget
+from dpmcmc.diagnostics.quality import FAIR_ERROR
+from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.strategies.weighted_scores.one_pass import chosen, predicted_error
+from dpmcmc.fitting.strategies.weighted_scores.questions import usual_split
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.model import from_formula
+from dpmcmc.schema import Schema
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+FINER, MOST_RECORDS = 1.02, 1e12
+
+
+class Expected(NamedTuple):
+    """What a budget buys for a formula."""
+
+    epsilon: float
+    error: float
+    """By how many of its own standard deviations the posterior is expected to be off."""
+    records: int | None
+    """With how many records that would be half of one, at which verdicts begin to be fair; None beyond 1e12."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether `fit` would refuse, and spend nothing."""
+        return self.error > 1
+
+
+def plan_formula(
+    formula: str,
+    schema: Any,
+    *,
+    num_records: int,
+    delta: float,
+    epsilons: Sequence[float] = EPSILONS,
+    family: str | None = None,
+    priors: Mapping[str, str] | None = None,
+    adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
+    passes: int | None = None,
+) -> list[Expected]:
+    """Return how good `fit` expects its posterior to be at some epsilons.
+
+    Args:
+        formula: as for `fit`, with `family` and `priors`.
+        schema: of the table: a `Schema`, what one is made of, or a TOML file.
+        num_records: how many rows it has; persons, where the schema names them.
+        delta: of the budgets.
+        epsilons: of the budgets.
+        family: left out where the response says it.
+        priors: as for `fit`.
+        adjacency: which tables are neighbours.
+        passes: how often all rows may be read at most; as for `fit`.
+    """
+    regression = Regression.of(from_formula(formula, Schema.read(schema), family=family, priors=priors))
+    size = validation.integer("num_records", num_records, at_least=1)
+    facts = ProblemSize(size, regression.dimension, Adjacency.parse("adjacency", adjacency))
+    split = usual_split(regression, facts.clips_moved)
+
+    def error(budget: Budget, records: float) -> float:
+        own = split
+        if passes is not None:
+            most = validation.integer("passes", passes, at_least=1)
+            own = chosen(split, budget, round(records), 0, passes=most, is_in_memory=True)
+        return predicted_error(own, budget, round(records))
+
+    def enough(budget: Budget) -> int | None:
+        low, high = 1.0, 2.0
+        while error(budget, high) > FAIR_ERROR:
+            low, high = high, 2 * high
+            if high > MOST_RECORDS:
+                return None
+        while high > low * FINER:
+            middle = (low * high) ** 0.5
+            low, high = (middle, high) if error(budget, middle) > FAIR_ERROR else (low, middle)
+        return round(high)
+
+    budgets = [Budget(validation.positive("epsilon", epsilon), delta) for epsilon in epsilons]
+    return [Expected(budget.epsilon, error(budget, size), enough(budget)) for budget in budgets]
