@@ -23,6 +23,7 @@ from dpmcmc.accounting import (
     Partition,
     PoissonGaussian,
     RatioApproximation,
+    SphericalLaplace,
     compose,
     repeat_and_select,
 )
@@ -42,6 +43,9 @@ EVENTS = {
     "fixed batches": (FixedBatchGaussian(10, 200, 3.0) * 20, REPLACE),
     "Barker batches": (BarkerTest(100, 2_000, 2.0, 1.0) * 20, REPLACE),
     "a coarse sampler": (Gaussian(31.6) * 100 + Approximation(1e-9), REPLACE),
+    "spherical noise": (SphericalLaplace(6, 4.0) * 2 + Gaussian(30.0) + NOISE, REPLACE),
+    "one number": (SphericalLaplace(1, 2.0) * 3, ADD),
+    "many numbers": (SphericalLaplace(300, 0.4), REPLACE),
     "a selection": (repeat_and_select([Gaussian(9.0) + NOISE, LogisticBit(0.1) * 3], 4.0), REPLACE),
     "cells": (Parallel(Partition((0, 10, 99)), {0: Gaussian(9.0), 1: LogisticBit(0.1) * 9}), REPLACE),
     "much spent": (Gaussian(0.02), REPLACE),

@@ -29,8 +29,11 @@ _NODES = 24
 _PIECES = 64
 """Into which angles are cut at least: no piece is so long that the integrand varies much."""
 
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 """Relative; added to profiles and divergences, whose quadratures and series are right to about 1e-14."""
+
+RHO_ORDERS = 1 + np.geomspace(1e-3, 1e6, 2000)
+"""At which the rho of zCDP is looked for."""
 
 _SMALLEST, _TERMS = 1e-280, 400
 """Bessel functions below the first are taken from so many terms of their series: of orders up to 500 many too many."""
@@ -76,7 +79,7 @@ def profile(epsilon: Values, event: SphericalLaplace) -> Values:
     angles = np.arccos(share)
     upper, log_lower = _tails(angles, event)
     delta = upper - np.minimum(np.exp(np.minimum(np.minimum(epsilon, largest) + log_lower, 0.0)), upper)
-    rounding = _ROUNDING + 8 * np.finfo(np.float64).eps * (1 + largest)
+    rounding = ROUNDING + 8 * np.finfo(np.float64).eps * (1 + largest)
     return np.where(epsilon < largest, np.clip(delta + rounding * upper, 0.0, 1.0), 0.0)
 
 
@@ -138,16 +141,15 @@ def divergences(orders: Values, event: SphericalLaplace) -> Values:
     half = event.largest_loss / 2
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         found = (_log_moment((2 * orders - 1) * half, event) - _log_moment(np.array([half]), event)) / (orders - 1)
-    rounded = found + _ROUNDING * orders / (orders - 1)
+    rounded = found + ROUNDING * orders / (orders - 1)
     quadratic = orders * event.largest_loss**2 / 2  # of anything whose loss is bounded so
     return np.fmin(np.fmin(np.maximum(rounded, 0.0), quadratic), event.largest_loss)
 
 
 def rho(event: SphericalLaplace) -> float:
     """Return the rho of zCDP: the largest divergence over its order, between orders by that of the next larger one."""
-    orders = 1 + np.geomspace(1e-3, 1e6, 2000)
-    found = divergences(orders, event)
-    return float(max(found[0], np.max(found[1:] / orders[:-1]), event.largest_loss / orders[-1]))
+    found = divergences(RHO_ORDERS, event)
+    return float(max(found[0], np.max(found[1:] / RHO_ORDERS[:-1]), event.largest_loss / RHO_ORDERS[-1]))
 
 
 def _log_moment(at: Values, event: SphericalLaplace) -> Values:

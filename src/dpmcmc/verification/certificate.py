@@ -36,6 +36,7 @@ ENCLOSED = frozenset(
         "PoissonGaussian",
         "RatioApproximation",
         "Selected",
+        "SphericalLaplace",
     ]
 )
 """The kinds of events that have enclosures."""

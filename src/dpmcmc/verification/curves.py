@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from dpmcmc.accounting.accountants import Slack
 from dpmcmc.accounting.event import AcceptBit, Event, Gaussian, LogisticBit, counts
-from dpmcmc.verification import losses, renyi
+from dpmcmc.accounting.spherical_laplace import SphericalLaplace
+from dpmcmc.verification import losses, renyi, spherical
 from dpmcmc.verification.balls import Ball, ball, least, sharp
 
 Curve = Callable[[Ball], Ball]
@@ -49,10 +50,14 @@ def exact(event: Event) -> Named | None:
 
 def concentrated(event: Event) -> Named | None:
     """Return the curve of rho-zCDP; None if an event in it has no rho."""
-    if not event.held <= {Gaussian, AcceptBit, LogisticBit}:
+    if not event.held <= {Gaussian, AcceptBit, LogisticBit, SphericalLaplace}:
         return None
-    bits = [(part, times) for part, times in counts(event).items() if isinstance(part, LogisticBit)]
-    rho = gaussian_mean(event) + sum((times * ball(bit.sensitivity) ** 2 / 8 for bit, times in bits), start=ball(0))
+    rho = gaussian_mean(event)
+    for part, times in counts(event).items():
+        if isinstance(part, LogisticBit):
+            rho += times * ball(part.sensitivity) ** 2 / 8
+        elif isinstance(part, SphericalLaplace):
+            rho += times * spherical.rho(part)
 
     def delta(epsilon: Ball) -> Ball:
         above = (epsilon - rho).max(ball(0))

@@ -24,11 +24,13 @@ from dpmcmc.accounting.event import (
     PoissonGaussian,
     counts,
 )
+from dpmcmc.accounting.spherical_laplace import SphericalLaplace
+from dpmcmc.verification import spherical
 from dpmcmc.verification.balls import Ball, ball, largest, precision, upper_tail
 
 BITS = 192
 _CUT = 1e-40
-_SUPPORTED = {Gaussian, FixedBatchGaussian, LogisticBit, BarkerTest, PoissonGaussian}
+_SUPPORTED = {Gaussian, FixedBatchGaussian, LogisticBit, BarkerTest, PoissonGaussian, SphericalLaplace}
 
 Profile = Callable[[Ball], Ball]
 
@@ -150,6 +152,8 @@ def _profiles(part: Event) -> tuple[Profile, Profile]:
             both = _full(ball(z))
         case FixedBatchGaussian(noise_multiplier=z):
             both = _sampled(_full(ball(z)), rate)
+        case SphericalLaplace():
+            both = spherical.profile(part)
         case BarkerTest():
             both = _sampled(_barker(part), rate)
         case PoissonGaussian(noise_over_clip=noise, adjacency=Adjacency.REPLACE_ONE):

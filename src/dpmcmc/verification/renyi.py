@@ -24,6 +24,8 @@ from dpmcmc.accounting.event import (
     counts,
 )
 from dpmcmc.accounting.selection import Selected
+from dpmcmc.accounting.spherical_laplace import SphericalLaplace
+from dpmcmc.verification import spherical
 from dpmcmc.verification.balls import Ball, ball, least, upper_tail
 
 ORDERS = [float(order) for order in rdp.ORDERS]
@@ -177,6 +179,11 @@ def _barker_closed(order: int, event: BarkerTest) -> Ball:
     return -(change / lowest).log1p() / 2 - left.log() / (2 * (order - 1)) + shift
 
 
+def _spherical(event: Event) -> Divergences:
+    assert isinstance(event, SphericalLaplace)  # noqa: S101
+    return spherical.divergences(ORDERS, event)
+
+
 def _ratio(event: Event) -> Divergences:
     assert isinstance(event, RatioApproximation)  # noqa: S101
     return [ball(event.log_ratio) * (2 * ball(alpha) - 1) / (ball(alpha) - 1) for alpha in ORDERS]
@@ -240,4 +247,5 @@ _CURVES: dict[type[Event], Callable[[Event], Divergences]] = {
     BarkerTest: _barker,
     RatioApproximation: _ratio,
     Selected: _selected,
+    SphericalLaplace: _spherical,
 }
