@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 @names_options
 def audit(
     model: Annotated[str | None, typer.Option(help="A model in a file, model.py:name.")] = None,
-    formula: Annotated[str | None, typer.Option(help='A formula, "y ~ a + b", with --schema and --family.')] = None,
+    formula: Annotated[str | None, typer.Option(help='A formula, "y ~ a + b", with --schema.')] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema file (TOML): bounds and categories.")] = None,
-    family: Annotated[str | None, typer.Option(help="Of a formula: bernoulli, gaussian, poisson, ...")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Of a formula: gaussian, poisson, ...; left out where the response says it.")
+    ] = None,
     epsilon: Annotated[float, typer.Option(help="What one release claims.")] = 1.0,
     delta: Annotated[float, typer.Option(help="At which delta.")] = 1e-6,
     runs: Annotated[int, typer.Option(help="Runs of each of the two tables.")] = 100_000,
@@ -32,11 +34,11 @@ def audit(
 ) -> None:
     """Audit your own model on synthetic rows: which two rows are farthest apart, and what of them can be seen."""
     if (model is None) == (formula is None):
-        raise InvalidArgument("say what to audit: --model model.py:name, or --formula with --schema and --family")
+        raise InvalidArgument("say what to audit: --model model.py:name, or --formula with --schema")
     stated = str(model if formula is None else formula)
     chosen = read_model(stated)
-    if formula is not None and (schema is None or family is None):
-        raise InvalidArgument("--formula needs --schema, which says what its columns are, and --family")
+    if formula is not None and schema is None:
+        raise InvalidArgument("--formula needs --schema, which says what its columns are")
     # JAX and the rest take a second to load; the other commands do without
     from dpmcmc.audits.models import audit_model
     from dpmcmc.audits.page import write_page
