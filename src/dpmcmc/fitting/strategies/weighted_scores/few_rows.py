@@ -7,6 +7,8 @@ But how much narrower it would be without privacy, no release tells.
 
 import numpy as np
 
+from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.levels import skewed
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
@@ -14,6 +16,11 @@ DEPENDENT, TOLD, INTERCEPT = 100.0, 20.0, 1000.0
 """How many times as large a variance is as it would be if no other coefficient had to be estimated: that of a curve's
 coefficient from which on its columns are nearly dependent, that from which on a coefficient is told then, and that of
 the intercept beside them, which any spline has a share in."""
+
+
+def told_little(regression: Regression, moments: Moments, vectors: Floats) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the coefficients of curves, and the levels, of which few rows tell."""
+    return hardly_told(regression, vectors), skewed(regression, moments, vectors)
 
 
 def hardly_told(regression: Regression, vectors: Floats) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from dpmcmc.diagnostics.quality import Grade
 from dpmcmc.fitting.in_words import in_words
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 NOT_IDENTIFIED = 0.35
@@ -27,6 +28,9 @@ ROBUST = "Residuals that the model does not expect move it away from the estimat
 
 SURE = 1e6
 """How much more certain than by its prior a direction is made to be left out."""
+
+FREE = 0.9
+"""The part of a parameter that is in directions that are not seen from which on it is free by itself."""
 
 DOUBTFUL = 1.3
 """From so many times the variance of one slope on, that of the draws is the slopes' doubt and not chance."""
@@ -60,6 +64,7 @@ def variances(joined: Joined, prior: Floats, information: Floats, known: Floats)
     """
     release = joined.release
     factor, alone = release.whitening.factor, np.asarray(np.linalg.pinv(prior), float)
+    known = np.concatenate([known, np.where(_is_free(release), 0.0, known)])
     prior = prior + SURE * np.trace(prior) * known.T @ known
     seen = release.seen(release.slope)
     of_data = release.data_variance(seen)
@@ -75,6 +80,15 @@ def variances(joined: Joined, prior: Floats, information: Floats, known: Floats)
         factor @ exact @ factor.T,
         alone,
     )
+
+
+def _is_free(release: Release) -> NDArray[np.bool_]:
+    """Return which parameters are free by themselves, as a group without rows is.
+
+    Then what no data can see, all groups raised and the intercept lowered, is not seen of the others alone either.
+    """
+    own = release.whitening.inverse / np.maximum(np.linalg.norm(release.whitening.inverse, axis=0), 1e-30)
+    return np.sum((release.unseen(release.slope).T @ own) ** 2, axis=0) > FREE
 
 
 def is_shape(jacobian: Floats, shapes: NDArray[np.bool_] | None) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import linalg
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.levels import changes, some_predictors, without_rows
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
@@ -33,9 +34,6 @@ CARRIED = 0.5
 
 EARLY = 0.4
 """The share of the steps that are early ones."""
-
-SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
-"""Predictors for which a mean over them stands, in standard deviations, with their weights: Gauss and Hermite's."""
 
 LINEAR = 0.3
 """How far the logarithm of a scale may be off for its score to be linear."""
@@ -63,13 +61,6 @@ def usual_predictors(regression: Regression, point: Floats, moments: Moments) ->
     """Return the predictors of a usual record."""
     linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
     return np.asarray(moments.means @ linear)
-
-
-def some_predictors(regression: Regression, point: Floats, moments: Moments) -> list[tuple[Floats, float]]:
-    """Return predictors of records for which a mean stands, with their weights."""
-    linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
-    middle, spread = moments.means @ linear, np.sqrt(moments.sds**2 @ linear**2)
-    return [(middle + step * spread, weight) for step, weight in SPREAD]
 
 
 def information_of_records(regression: Regression, point: Floats, moments: Moments) -> Floats:
@@ -144,7 +135,7 @@ class Steps:
             self._roots(point, bound),
             differences,
             *self._weights(point, whitening, bound, radius, slope_radius),
-            linalg.orth(whitening.inverse @ self.regression.unseen.T) if len(self.regression.unseen) else None,
+            self._blind(whitening),
         )
 
     def _weights(
@@ -168,7 +159,14 @@ class Steps:
         length = self.unit * regression.scores.usual_length * longest[0] / longest[1]
         weights = np.minimum(1.0, np.minimum(radius / (length * lengths), slope_radius / (self.unit * lengths) ** 2))
         found = np.repeat(weights[:-1] / weights[-1], regression.num_outputs)
+        found[without_rows(regression, moments)] = 1.0  # other ones would turn the directions that no data can see
         return float(weights[-1]), np.append(found, np.ones(regression.dimension - len(found)))
+
+    def _blind(self, whitening: Whitening) -> Floats | None:
+        """Return directions that no data can see, and those of groups in which hardly a row was counted."""
+        free = np.eye(self.regression.dimension)[without_rows(self.regression, self.moments)]
+        rows = np.concatenate([self.regression.unseen, free]) if len(self.regression.unseen) else free[:0]
+        return linalg.orth(whitening.inverse @ rows.T) if len(rows) else None
 
     def _roots(self, point: Floats, bound: float) -> Floats:
         """Return the root of variance over slope of the scores by the parameters, a mean over predictors."""
@@ -264,7 +262,7 @@ class Steps:
 
     def _doubt(self, before: Release, point: Floats, whitening: Whitening, drift: float) -> Floats:
         """Return how uncertain is what a release told of the information at a point, in whitened coordinates."""
-        return before.doubt(whitening, self._change(before.point, point), drift)
+        return before.doubt(whitening, self._changes(before.point, point), drift)
 
     def known(self, last: Release, point: Floats) -> Floats:
         """Return what all records know at a point after a release, for coordinates: not less than its noise."""
@@ -309,14 +307,15 @@ class Steps:
         """
         regression, place = self.regression, self.regression.num_linear
         found = with_known_shapes(regression, release.information(), point, self.moments)
-        root = np.append(np.full(place, np.sqrt(self._change(release.point, point))), np.ones(len(found) - place))
+        root = np.append(np.sqrt(self._changes(release.point, point)[:place]), np.ones(len(found) - place))
         return root[:, None] * found * root  # scaled by blocks alone it could become indefinite
 
-    def _change(self, before: Floats, point: Floats) -> float:
-        """Return by how much a usual record knows more of its predictors at a point than at one before."""
+    def _changes(self, before: Floats, point: Floats) -> Floats:
+        """Return by how much more is known of each parameter at a point than at one before."""
         ratio = self._known_by_model(point) / self._known_by_model(before)
         most = MOST_CHANGE if isinstance(self.regression.scores, LocationScale) else MOST_CHANGE**0.25
-        return float(np.clip(ratio, 1 / most, most)) if np.isfinite(ratio) else 1.0
+        usual = float(np.clip(ratio, 1 / most, most)) if np.isfinite(ratio) else 1.0
+        return changes(self.regression, before, point, self.moments, usual)
 
     def _known_by_model(self, point: Floats) -> float:
         """Return how much a usual record knows of its predictors."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from dpmcmc.fitting.strategies.weighted_scores.draws import join_all
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.levels import changes
 from dpmcmc.fitting.strategies.weighted_scores.newton import usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
@@ -28,10 +29,14 @@ def at_result(regression: Regression, releases: Sequence[Release], moments: Mome
         return [_at_own_result(regression, releases[0], moments)]
     last = join_all(releases).release
     found = _root(last, 1.0)
-    ratios = [change(regression, release.point, found, moments) for release in releases]
-    if not np.isfinite(ratios).all():
+    usual = [change(regression, release.point, found, moments) for release in releases]
+    if not np.isfinite(usual).all():
         return list(releases)
-    return [release.at_information(float(ratio)) for release, ratio in zip(releases, ratios, strict=True)]
+    ratios = [
+        changes(regression, release.point, found, moments, ratio)
+        for release, ratio in zip(releases, usual, strict=True)
+    ]
+    return [release.at_information(ratio) for release, ratio in zip(releases, ratios, strict=True)]
 
 
 def change(regression: Regression, point: Floats, found: Floats, moments: Moments) -> float:
@@ -62,6 +67,8 @@ def _at_own_result(regression: Regression, release: Release, moments: Moments) -
         ratio = change(regression, release.point, _root(release, np.sqrt(ratio)), moments)  # line 4
     if not np.isfinite(ratio):
         return release
-    root = np.sqrt(ratio)
-    found = release.at_information(ratio)
+    root, place = np.sqrt(ratio), _root(release, np.sqrt(ratio))
+    halfway = release.point + (place - release.point) / 2
+    of_levels = changes(regression, release.point, halfway, moments, 1.0)  # beside the change of a usual record
+    found = release.at_information(ratio * of_levels)
     return replace(found, score=root * release.score, score_variance=ratio * release.score_variance)

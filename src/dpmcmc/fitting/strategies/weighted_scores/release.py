@@ -177,14 +177,20 @@ class Release:
         slope = (vectors * np.maximum(values, self.noise_levels(vectors) / 2)) @ vectors.T
         return slope * inefficiency / self.mean_weight
 
-    def at_information(self, ratio: float) -> "Release":
-        """Return the release as if its slope had been asked where records know so many times as much."""
+    def at_information(self, changes: Floats) -> "Release":
+        """Return the release as if its slope had been asked where so many times as much is known of each parameter."""
+        turned = self.whitening.inverse @ (np.sqrt(changes)[:, None] * self.whitening.factor)
+        doubt = turned.T @ self.slope_doubt @ turned
+        usual, ratios = max(float(np.trace(doubt)) / self.dimension, 1e-30), np.sum(turned**2, axis=0)
+        mean = self.variance / self.dimension
+        each = ratios * (mean + (np.zeros(self.dimension) if self.differences is None else self.differences))
         return replace(
             self,
-            slope=ratio * self.slope,
-            slope_sd=ratio * self.slope_sd,
-            variance=ratio * self.variance,
-            differences=None if self.differences is None else ratio * self.differences,
+            slope=turned.T @ self.slope @ turned,
+            slope_sd=usual,
+            doubts=doubt / usual,
+            variance=float(each.sum()),
+            differences=None if self.differences is None else each - each.mean(),
         )
 
     def pooled(self, expected: Floats, doubt: Floats, numbers: Sequence[int] = ()) -> "Release":
@@ -211,20 +217,21 @@ class Release:
         found = 1 + believed * (float(np.trace(self.slope)) / max(expected, 1e-12) - 1)
         return float(np.clip(found, 1 / MOST_SCALE, MOST_SCALE))
 
-    def doubt(self, whitening: Whitening, change: float, drift: float) -> Floats:
+    def doubt(self, whitening: Whitening, changes: Floats, drift: float) -> Floats:
         """Return how uncertain the information is that it tells, in other coordinates.
 
         Args:
             whitening: the coordinates.
-            change: by how much the information is larger there by what the model says.
+            changes: by how much the information of each parameter is larger there by what the model says.
             drift: by how much it may have changed otherwise, in these.
         """
-        turned = (self.whitening.inverse @ whitening.factor) / np.sqrt(self.weights)[:, None]
-        return widened(change * turned.T @ self.slope_doubt @ turned, drift)
+        stretched = np.sqrt(changes)[:, None] * whitening.factor
+        turned = (self.whitening.inverse @ stretched) / np.sqrt(self.weights)[:, None]
+        return widened(turned.T @ self.slope_doubt @ turned, drift)
 
     def information(self) -> Floats:
-        """Return what all records know without weights."""
-        inner = self.slope / np.sqrt(np.outer(self.weights, self.weights))
+        """Return what all records know without weights; of directions that no data can see still nothing."""
+        inner = _without(self.blind, self.slope / np.sqrt(np.outer(self.weights, self.weights)))
         return self.whitening.inverse.T @ inner @ self.whitening.inverse
 
     def floored(self, levels: float = 1.0) -> "Release":

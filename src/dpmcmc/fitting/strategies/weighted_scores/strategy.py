@@ -20,7 +20,7 @@ from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_pr
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_information
-from dpmcmc.fitting.strategies.weighted_scores.few_rows import hardly_told
+from dpmcmc.fitting.strategies.weighted_scores.few_rows import told_little
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
@@ -184,7 +184,7 @@ class WeightedScores:
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
         bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
-        told = moments.clamped, hardly_told(self.regression, drawn.vectors)
+        told = moments.clamped, *told_little(self.regression, moments, drawn.vectors)
         checks = verdict.Checks(arrived, fits, root, bias, unseen, *told)
         before_it, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
         noise = noise_of_step(before_it, joined.release.point) + others

@@ -113,7 +113,7 @@ def _alike(predictors: Floats) -> list[NDArray[np.int_]]:
     """Return rows in parts with about the same predictor; each alone where a row has several."""
     if predictors.shape[1] > 1:
         return [np.array([place]) for place in range(len(predictors))]
-    return [np.asarray(part) for part in np.array_split(np.argsort(predictors[:, 0]), LAWS)]
+    return [np.asarray(part) for part in np.array_split(np.argsort(predictors[:, 0]), min(LAWS, len(predictors)))]
 
 
 def _designs(regression: Regression, rows: Floats) -> Floats:

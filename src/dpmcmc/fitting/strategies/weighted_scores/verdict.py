@@ -35,6 +35,14 @@ CLAMPED = "Responses that lie at their bounds move it."
 FEW_ROWS = "Few rows may tell of it, and count for little: without privacy it may be much narrower."
 """How coefficients of curves are marked whose columns are nearly dependent."""
 
+SKEWED = (
+    "Hardly a record tells of it, beside the noise: it may be farther out than its interval says."
+)
+"""How levels are marked whose records know much more at one end of the interval than at the other."""
+
+NOISY = 0.2
+"""The share of its variance from privacy from which on that matters."""
+
 MISFITTING = (
     "The model does not hold for all records: bounded scores may estimate something else than the likelihood would."
 )
@@ -69,6 +77,8 @@ class Checks(NamedTuple):
     """How many responses lie at a bound that is stated for them."""
     few: Sequence[str] = ()
     """Coefficients of curves of which few rows may tell much more than they can."""
+    skewed: Sequence[str] = ()
+    """Levels whose records know much more at one end of the interval than at the other."""
 
     @property
     def hold(self) -> bool:
@@ -124,12 +134,14 @@ def judge(
     }
     error = float(np.sqrt(np.mean(np.square(list(errors.values()))))) if errors else float("inf")
     few = [name for name in checks.few if name in errors]
+    skewed = [name for name in checks.skewed if name in errors and grades[name].shares.get("privacy", 1.0) > NOISY]
     findings = [
         *_of_steps(joined, moved.has_arrived(checks.arrived, is_of_prior), share_kept),
         *_of_noise(error, errors, too_wide),
         *_of_model(checks, error),
         *_of_targets(grades if checks.hold else {}),
         *_of_few_rows(few),
+        *_of_rare(skewed),
         *_of_prior(decided),
     ]
     if not checks.hold:
@@ -138,6 +150,7 @@ def judge(
     if checks.clamped:
         grades = {name: _also(grade, CLAMPED) for name, grade in grades.items()}
     grades |= {name: _also(grades[name], FEW_ROWS) for name in few}
+    grades |= {name: _also(grades[name], SKEWED) for name in skewed}
     if _is_nowhere(grades):
         rest_on_it = [name for name, jacobian in jacobians.items() if is_shape(jacobian, shapes)]
         grades |= {name: Grade("bad", (NOT_SEEN,), grades[name].shares) for name in rest_on_it}
@@ -235,6 +248,16 @@ def _of_few_rows(few: Sequence[str]) -> Iterator[Finding]:
             "The columns of a curve are nearly dependent but in few rows, which count for little here: "
             f"{', '.join(few)} may be much wider than without privacy. Look at the curve, with effects, rather than at "
             "its coefficients.",
+        )
+
+
+def _of_rare(levels: Sequence[str]) -> Iterator[Finding]:
+    """Say in which levels an outcome is so rare that noise hides it."""
+    if levels:
+        yield (
+            "fair",
+            f"The outcome is so rare in a level that noise hides how rare: {', '.join(levels)} may be farther out than "
+            "the interval says. Put levels together, or spend more.",
         )
 
 

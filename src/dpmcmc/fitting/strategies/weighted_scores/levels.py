@@ -1,0 +1,99 @@
+"""How what records know changes with the point: usual records, and those of each level of a category by themselves.
+
+Where an outcome is rare in one level, the records of that level know e times less of it when its predictor falls by
+one, and a usual record as much as before. One number for all would take the level to be known far better than it is.
+"""
+
+import numpy as np
+
+from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+
+SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
+"""Predictors for which a mean over them stands, in standard deviations, with their weights: Gauss and Hermite's."""
+
+HARDLY = 0.5
+"""From so large a doubt of its count on, beside itself, a group is taken to have no rows."""
+
+SKEWED = 0.2
+"""By which power of e more or less is known one standard deviation away from which on a normal law does not do."""
+
+LEVEL_CHANGE = 16.0
+"""By how much more or less a level may come to be known than a usual record does."""
+
+
+def some_predictors(regression: Regression, point: Floats, moments: Moments) -> list[tuple[Floats, float]]:
+    """Return predictors of records for which a mean stands, with their weights."""
+    linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
+    middle, spread = moments.means @ linear, np.sqrt(moments.sds**2 @ linear**2)
+    return [(middle + step * spread, weight) for step, weight in SPREAD]
+
+
+def changes(regression: Regression, before: Floats, point: Floats, moments: Moments, usual: float) -> Floats:
+    """Return by how much more is known at a point than at one before, for each parameter.
+
+    Args:
+        regression: the model.
+        before: the one point.
+        point: the other.
+        moments: of the columns.
+        usual: by how much more a usual record knows.
+    """
+    found, outputs = np.full(regression.dimension, usual), regression.num_outputs
+    for column in levels(regression, moments):
+        there, here = (
+            _known(regression, each, _of_level(regression, each, moments, column)) for each in (before, point)
+        )
+        own = here / there if np.isfinite(here / there) else usual
+        of_level = np.clip(own, usual / LEVEL_CHANGE, usual * LEVEL_CHANGE)
+        found[column * outputs : (column + 1) * outputs] = of_level
+    return found
+
+
+def skewed(regression: Regression, moments: Moments, vectors: Floats) -> tuple[str, ...]:
+    """Return the levels whose records know much more at one end of their interval than at the other.
+
+    A normal law is then not what their scores tell: of an outcome that is rare in a level, say, which may be rarer yet.
+    """
+    if regression.num_outputs > 1:
+        return ()
+    coordinates, mean = regression.model.coordinates, vectors.mean(axis=0)
+    labels = [label for name in coordinates.names for label in coordinates.labels(name)]
+    labels += [f"{name}[{level}]" for name, (groups, _) in coordinates.groups.items() for level in groups.levels]
+    linear, found = vectors[:, : regression.num_linear], []
+    for column in levels(regression, moments):
+        predictors = linear @ moments.rows[column]
+        ends = predictors.mean() - predictors.std(), predictors.mean() + predictors.std()
+        low, high = (_known(regression, mean, [(np.array([end]), 1.0)]) for end in ends)
+        if abs(np.log(high / low)) / 2 > SKEWED:
+            found.append(labels[column])
+    return tuple(found)
+
+
+def levels(regression: Regression, moments: Moments) -> list[int]:
+    """Return the columns that are levels of a category, or yes and no: not numbers, and not the intercept."""
+    always = {place for place in range(regression.num_columns) if moments.sds[place] == 0}
+    return [place for place, spread in enumerate(moments.numbers) if spread is None and place not in always]
+
+
+def without_rows(regression: Regression, moments: Moments) -> list[int]:
+    """Return the parameters of groups whose count is within its noise: there may be no row of them."""
+    first, outputs = len(regression.model.coordinates.names), regression.num_outputs
+    columns = [column for column in range(first, regression.num_columns) if moments.doubts[column] > HARDLY]
+    return [column * outputs + output for column in columns for output in range(outputs)]
+
+
+def _of_level(regression: Regression, point: Floats, moments: Moments, column: int) -> list[tuple[Floats, float]]:
+    """Return predictors of records of a level, with their weights."""
+    linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
+    others = np.where(regression.blocks == regression.blocks[column], 0.0, moments.sds)
+    middle, spread = moments.rows[column] @ linear, np.sqrt(others**2 @ linear**2)
+    return [(middle + step * spread, weight) for step, weight in SPREAD]
+
+
+def _known(regression: Regression, point: Floats, predictors: list[tuple[Floats, float]]) -> float:
+    """Return how much records know of their predictors."""
+    shapes, size = regression.shapes(np, point), regression.num_outputs
+    each = [weight * np.trace(regression.scores.information(one, shapes)[:size, :size]) for one, weight in predictors]
+    return max(float(np.sum(each)), 1e-30)
