@@ -20,6 +20,7 @@ from dpmcmc.accounting import (
     SphericalLaplace,
     noise_for,
 )
+from dpmcmc.audits.blocks import in_blocks
 from dpmcmc.audits.pairs import (
     ADD,
     DIRECTION,
@@ -339,6 +340,7 @@ def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
         for make in (ratios, counts, poisson):
             yield partial(make, epsilon, delta, adjacency, "exact")
         yield partial(spherical_sums, epsilon, delta, adjacency)
+        yield lambda to=adjacency: in_blocks(sums(epsilon, delta, to, "exact", True), epsilon, delta, to)
         for how in ("loop", "chains"):
             yield partial(twice, epsilon, delta, adjacency, "exact", how)
         for remainder in (False, True):
