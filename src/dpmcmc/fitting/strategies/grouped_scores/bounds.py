@@ -22,6 +22,9 @@ SLOPES = 4.0
 TIMES = 1.12 ** np.arange(-8.0, 9.0)
 """Radii of scores to choose from, in lengths of those of usual records."""
 
+NODES = 12
+"""Sizes of groups at which the lengths of scores are computed; between them they are interpolated."""
+
 OF_GROUPS = 0.7
 """The share of a slope's length that groups have."""
 
@@ -56,35 +59,46 @@ def law_at(known: Known, point: Point, bound: float) -> Law:
     return known.grouped.scores.under_model(np.array([middle_of(known, point)]), shapes, bound)
 
 
-def radii(grouped: Grouped, found: Usual, pilot: Law, law: Law, bound: float, times: float, slopes: float) -> Radii:
-    """Return radii that are so many times as long as the scores of usual records.
+class Lengths(NamedTuple):
+    """How long scores are at radii of one, and what these are of the information of groups and of common parameters."""
+
+    usual: float
+    each: Floats
+    """Of records of each group."""
+    units: tuple[float, float]
+
+
+def lengths_of(grouped: Grouped, found: Usual, pilot: Law, law: Law) -> Lengths:
+    """Return how long scores are.
 
     Args:
         grouped: the model.
         found: how informative records are.
         pilot: the law of their scores, cut as in the pilot, which coordinates go by.
         law: the same as they are to be cut.
-        bound: where that is.
-        times: how many times.
-        slopes: the radius of slopes, in those of usual records.
     """
     common = max(found.common, 1e-12)
     share = np.sqrt(found.groups) / (np.sqrt(found.groups) + np.sqrt(common))
     of_groups, of_common = found.groups / share, common / (1 - share)
     steep = np.maximum(np.diag(pilot.slope), 1e-30)
+    nodes = np.geomspace(max(float(found.each.min()), 1e-6), max(float(found.each.max()), 1.0) + 1e-6, NODES)
+    nodes = np.append(nodes, 1.0)
+    grams = np.zeros((len(nodes), len(steep), len(steep)))
+    grams[:, 0, 0] = (found.groups * nodes / of_groups + found.linear / of_common) / steep[0]
+    for place in grouped.common.free:
+        grams[:, 1 + place, 1 + place] = found.one / of_common / steep[1 + place]
+    longest = law.longest(grams)
+    each = np.interp(np.log(np.maximum(found.each, nodes[0])), np.log(nodes[:-1]), longest[:-1])
+    return Lengths(float(longest[-1]), each, (float(np.sqrt(of_groups)), float(np.sqrt(of_common))))
 
-    def lengths(of_group: Floats) -> Floats:
-        grams = np.zeros((len(of_group), len(steep), len(steep)))
-        grams[:, 0, 0] = (found.groups * of_group / of_groups + found.linear / of_common) / steep[0]
-        for place in grouped.common.free:
-            grams[:, 1 + place, 1 + place] = found.one / of_common / steep[1 + place]
-        return law.longest(grams)
 
-    unit = times * float(lengths(np.ones(1))[0])
+def radii(found: Usual, lengths: Lengths, bound: float, times: float, slopes: float) -> Radii:
+    """Return radii that are so many times as long as the scores of usual records, of slopes too."""
+    unit = times * lengths.usual
     traces = OF_GROUPS * found.each + (1 - OF_GROUPS)
-    weights = np.minimum(1.0, np.minimum(unit / lengths(found.each), slopes / traces))
-    of_slopes = slopes * found.groups / OF_GROUPS, slopes * common / (1 - OF_GROUPS)
-    return Radii(bound, (unit * float(np.sqrt(of_groups)), unit * float(np.sqrt(of_common))), of_slopes, weights)
+    weights = np.minimum(1.0, np.minimum(unit / lengths.each, slopes / traces))
+    of_slopes = slopes * found.groups / OF_GROUPS, slopes * max(found.common, 1e-12) / (1 - OF_GROUPS)
+    return Radii(bound, (unit * lengths.units[0], unit * lengths.units[1]), of_slopes, weights)
 
 
 def middle_of(known: Known, point: Point) -> float:
@@ -111,8 +125,9 @@ def best_radii(known: Known, point: Point, prior: Prior, noise: float, cuts: Seq
         law = law_at(known, point, bound)
         steep, varied = (float(part[0, 0] / pilot.slope[0, 0]) for part in (law.slope, law.variance))
         lost = 1 - float(law.slope[0, 0] / uncut.slope[0, 0])
+        lengths = lengths_of(grouped, found, pilot, law)
         for times in TIMES:
-            one = radii(grouped, found, pilot, law, bound, times, max(SLOPES, 1.5 * times))
+            one = radii(found, lengths, bound, times, max(SLOPES, 1.5 * times))
             told = (one.weights * steep * own) ** 2
             of_noise = (noise * one.scores[0]) ** 2 * (own + spread)
             variances = 1 / (told / (one.weights**2 * varied * own + of_noise) + spread)

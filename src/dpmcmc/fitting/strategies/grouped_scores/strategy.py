@@ -95,13 +95,13 @@ class GroupedScores:
     def course(self) -> str:
         """What the run does, in words."""
         common, groups = self.split.errors()
+        reads = 1 + PILOT_STEPS + LAST + 2 * self.split.has_residuals
         return (
             f"histograms of the columns and counts of {self.grouped.num_groups:,} groups, {PILOT_STEPS} private "
             f"scoring steps for {self.grouped.num_common} common parameters and {self.grouped.size} of each group, "
-            f"{LAST} releases of weighted scores, then {self.num_chains} x {self.num_steps} independent draws. All rows "
-            f"are read {1 + PILOT_STEPS + LAST + 2 * self.split.has_residuals} times. Noise moves common parameters by "
-            f"about {common:.2g} of their standard deviations, and the effect of a group of usual size, before it is "
-            f"shrunk, by about {groups:.2g}"
+            f"{LAST} releases of weighted scores, then {self.num_chains} x {self.num_steps} independent draws. "
+            f"All rows are read {reads} times. Noise moves common parameters by about {common:.2g} of their standard "
+            f"deviations, and the effect of a group of usual size, before it is shrunk, by about {groups:.2g}"
         )
 
     @property
