@@ -1,5 +1,6 @@
 """The pair of `BlockSum`: that of `Sum`, with one entry in a block and the others beside the blocks."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +16,9 @@ BLOCKS, OWN = 3, 1
 """How many blocks there are, and that of all records: one that changes its block moves the sum by less."""
 
 
-def in_blocks(pair: Pair, epsilon: float, delta: float, adjacency: Adjacency) -> Pair:
-    """Return the pair of a sum as one of a sum in blocks."""
+def in_blocks(make: Callable[..., Pair], epsilon: float, delta: float, adjacency: Adjacency) -> Pair:
+    """Return the pair of a sum, which is made by a function, as one of a sum in blocks."""
+    pair = make(epsilon, delta, adjacency, "exact", True)
     mechanism = BlockSum(1.0, noise_for(Gaussian, epsilon, delta), BLOCKS, 1)
     middle = 0.5 if adjacency is ADD else 0.0
 

@@ -340,7 +340,6 @@ def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
         for make in (ratios, counts, poisson):
             yield partial(make, epsilon, delta, adjacency, "exact")
         yield partial(spherical_sums, epsilon, delta, adjacency)
-        yield lambda to=adjacency: in_blocks(sums(epsilon, delta, to, "exact", True), epsilon, delta, to)
         for how in ("loop", "chains"):
             yield partial(twice, epsilon, delta, adjacency, "exact", how)
         for remainder in (False, True):
@@ -348,3 +347,4 @@ def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
         yield partial(barker_bits, epsilon, delta, adjacency)
     for make in (fixed_batches, minibatch_ratios, barker_tests):
         yield partial(make, epsilon, delta, "exact")
+    yield from (partial(in_blocks, sums, epsilon, delta, adjacency) for adjacency in (REPLACE, ADD))

@@ -158,14 +158,19 @@ class Known:
         The latter is a matrix with which a standard normal vector is multiplied from the right, for each effect, and
         the root of a group's slope from the left: what is left of the variance.
         """
-        blocks, corner = self._parts(point, 1.0)
-        factor, inverse = coordinates_of(corner)
-        roots = np.linalg.cholesky(blocks)
-        before = np.zeros((*self.numbers.shape[:2], len(corner))) if self.beside is None else self.beside
-        turned = np.swapaxes(roots, 1, 2) @ before @ factor
+        mean, turned, roots, inverse = self._turned(point)
         believed, left = self._believed(turned)
         shrunk = np.linalg.solve(np.swapaxes(roots, 1, 2), believed * turned) @ inverse
-        return self.expected(point) + shrunk, left[:, None] * inverse
+        return self.expected(point) + mean + shrunk, left[:, None] * inverse
+
+    def _turned(self, point: Point) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the mean difference, which all groups together tell, the rest in coordinates, and the way back."""
+        blocks, corner = self._parts(point, 1.0)
+        factor, inverse = coordinates_of(corner)
+        before = np.zeros((*self.numbers.shape[:2], len(corner))) if self.beside is None else self.beside
+        shares = np.diagonal(blocks, axis1=1, axis2=2) / np.sum(np.diagonal(blocks, axis1=1, axis2=2), axis=0)
+        mean, roots = np.einsum("gk,gkc->kc", shares, before), np.linalg.cholesky(blocks)
+        return mean, np.swapaxes(roots, 1, 2) @ (before - mean) @ factor, roots, inverse
 
     def _believed(self, turned: Floats) -> tuple[Floats, Floats]:
         """Return what is believed of differences between groups, in coordinates, and what is left of their sds."""
@@ -178,10 +183,7 @@ class Known:
 
     def left(self, point: Point) -> Floats:
         """Return what is not known of how means differ in groups: standard deviations, in coordinates."""
-        blocks, corner = self._parts(point, 1.0)
-        factor, _ = coordinates_of(corner)
-        before = np.zeros((*self.numbers.shape[:2], len(corner))) if self.beside is None else self.beside
-        return self._believed(np.swapaxes(np.linalg.cholesky(blocks), 1, 2) @ before @ factor)[1]
+        return self._believed(self._turned(point)[1])[1]
 
     def ask(self, point: Point, radii: Radii, prior: Prior, table: Floats, shares: tuple[float, float]) -> Asked:
         """Return the question at a point, in coordinates that what is known makes round."""

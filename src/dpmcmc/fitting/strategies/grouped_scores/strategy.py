@@ -22,6 +22,7 @@ from dpmcmc.fitting.strategies.grouped_scores.release import Radii, Release
 from dpmcmc.fitting.strategies.grouped_scores.releases import ScoresOfGroups
 from dpmcmc.fitting.strategies.grouped_scores.steps import moved, next_spreads
 from dpmcmc.fitting.strategies.strategy import Drawn
+from dpmcmc.fitting.strategies.weighted_scores.draws import RARE
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point as Where
 from dpmcmc.fitting.strategies.weighted_scores.residuals import far_and_bins, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
@@ -164,7 +165,8 @@ class GroupedScores:
                 point, arrived = step.point, step.is_whole
         slope = posterior.usual_slope(known, releases)
         chi_square, p_value = posterior.disagreement(grouped, known, releases[0], releases[-1], slope)
-        drawn = posterior.draw(grouped, known, releases, spreads, self.num_chains * self.num_steps, rng)
+        believed = releases if p_value >= RARE else releases[-1:]
+        drawn = posterior.draw(grouped, known, believed, spreads, self.num_chains * self.num_steps, rng)
         if not all(np.isfinite(part).all() for part in drawn):
             raise ValueError("draws are not finite")
         mean = Point(drawn.effects.mean(axis=0), drawn.common.mean(axis=0))

@@ -76,7 +76,8 @@ def judge(
     if not checks.arrived:
         findings.append(("bad", "The steps did not arrive: they wanted to be longer than answers are linear."))
     if not checks.agreement >= RARE:
-        findings.append(("bad", "Two releases of the scores disagree by more than their noise."))
+        why = "Two releases of the scores disagree by more than their noise. The result rests on the last one alone."
+        findings.append(("fair", why))
     if checks.clamped:
         grades = {
             label: Grade(worst((one.verdict, "fair")), (*one.reasons, CLAMPED), one.shares)
