@@ -1,7 +1,8 @@
 """Random intercepts of many groups: time beside the same model without groups, and coverage over synthetic tables.
 
 python -m benchmarks.groups time --output benchmarks/results/groups_time.csv
-python -m benchmarks.groups coverage --tables 25 --output benchmarks/results/groups_coverage.csv
+python -m benchmarks.groups coverage --tables 20 --output benchmarks/results/groups_coverage.csv
+python -m benchmarks.groups coverage --tables 4 --only bernoulli-1000000-1000 --output large.csv
 
 Groups have unequal sizes, one of the predictors differs between groups, and labels are private. Coverage is that of
 95 % intervals for the truth that the tables were drawn with: effects of groups (added to the intercept, of which they
@@ -31,6 +32,8 @@ CELLS = (
     ("gaussian", 200_000, 1000, 1.0),
     ("poisson", 200_000, 500, 1.0),
     ("bernoulli", 20_000, 100, 2.0),
+    ("bernoulli", 1_000_000, 1000, 1.0),
+    ("gaussian", 1_000_000, 1000, 1.0),
 )
 """Family, records, groups and epsilon."""
 
