@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpmcmc.fitting.strategies.grouped_scores.arrow import Arrow
+from dpmcmc.fitting.strategies.grouped_scores.arrow import Arrow, cholesky
 from dpmcmc.fitting.strategies.grouped_scores.grouped import Grouped
 from dpmcmc.fitting.strategies.grouped_scores.prior import Point, Prior
 from dpmcmc.fitting.strategies.grouped_scores.release import Radii, Release
@@ -169,7 +169,7 @@ class Known:
         factor, inverse = coordinates_of(corner)
         before = np.zeros((*self.numbers.shape[:2], len(corner))) if self.beside is None else self.beside
         shares = np.diagonal(blocks, axis1=1, axis2=2) / np.sum(np.diagonal(blocks, axis1=1, axis2=2), axis=0)
-        mean, roots = np.einsum("gk,gkc->kc", shares, before), np.linalg.cholesky(blocks)
+        mean, roots = np.einsum("gk,gkc->kc", shares, before), cholesky(blocks)
         return mean, np.swapaxes(roots, 1, 2) @ (before - mean) @ factor, roots, inverse
 
     def _believed(self, turned: Floats) -> tuple[Floats, Floats]:
