@@ -8,6 +8,7 @@ guarantee.
 from dpmcmc.enclave import (
     BarkerBit,
     BarkerTest,
+    BlockSum,
     CurvatureSum,
     ExactBarkerBit,
     ExactGradientSum,
@@ -30,6 +31,7 @@ from dpmcmc.enclave import (
 __all__ = [
     "BarkerBit",
     "BarkerTest",
+    "BlockSum",
     "CurvatureSum",
     "ExactBarkerBit",
     "ExactGradientSum",

@@ -18,6 +18,7 @@ from toy import exact_releases, from_words, shapes_of, slots_of, to_int64
 from dpmcmc.enclave import (
     BarkerBit,
     BarkerTest,
+    BlockSum,
     CurvatureSum,
     GradientSum,
     LogRatio,
@@ -85,6 +86,7 @@ def replace_honest_code(monkeypatch):
     monkeypatch.setattr(quantise, "vector", lambda y, lattice, axis=-1, **_: wild(y, lattice.bound, axis))
     monkeypatch.setattr(quantise, "count", lambda y, _: jnp.where(y > 0, jnp.int32(INT_MAX), jnp.int32(INT_MIN)))
     monkeypatch.setattr(quantise, "rows", wild_rows)
+    monkeypatch.setattr(quantise, "place", wild)
 
 
 # --- what is asked --------------------------------------------------------------------------------------------------
@@ -193,7 +195,14 @@ def statistic(w, record):
     return jnp.tanh(record["x"] * w)
 
 
+def in_blocks(w, record):
+    """A place that is often none, and entries of it and beside it."""
+    entries = jnp.tanh(record["x"] * w)
+    return jnp.concatenate([jnp.round(3 * record["x"][:1]), entries])
+
+
 ASKED = {
+    "sum in blocks": lambda: of_plan(BlockSum(0.8, 3.0, 5, 2), *problem(in_blocks, np.zeros(D, np.float32))),
     "sum": lambda: of_plan(Sum(0.8, 3.0), *problem(statistic, np.zeros(D, np.float32))),
     "count": lambda: of_plan(NoisyCount(0.8, 3.0), *problem(statistic, np.zeros(D, np.float32)), clips=(1, 1)),
     "gradient": lambda: of_plan(GradientSum(0.8, 3.0), *other("a mixture")),

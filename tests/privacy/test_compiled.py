@@ -13,6 +13,7 @@ from toy import Book
 from dpmcmc.enclave import (
     BarkerBit,
     BarkerTest,
+    BlockSum,
     CurvatureSum,
     ExactSum,
     GradientSum,
@@ -59,10 +60,18 @@ def total(mechanism):
     return lambda oracle, theta: oracle.sum(mechanism, lambda t, record: jnp.tanh(record["x"] * t), theta).value
 
 
+def in_blocks(oracle, theta):
+    def statistic(t, record):
+        return jnp.concatenate([jnp.round(4 * record["x"][:1]), jnp.tanh(record["x"] * t)])
+
+    return oracle.sum(BlockSum(CLIP, 2.0, 5, 2), statistic, theta).value
+
+
 BATCH = SubsampledGradientSum.without_replacement(CLIP, 2.0, 50)
 CASES = {  # the question, the model and the path that it takes
     "sum": (total(Sum(CLIP, 2.0)), Mixture(), "reference"),
     "count": (total(NoisyCount(CLIP, 0.5)), Mixture(), "reference"),
+    "sum in blocks": (in_blocks, Mixture(), "reference"),
     "spherical Laplace": (total(SphericalLaplaceSum(CLIP, 2.0)), Mixture(), "reference"),
     "gradient": (force(GradientSum(CLIP, 2.0)), Mixture(), "reference"),
     "gradient of a linear predictor": (force(GradientSum(CLIP, 2.0)), Logistic(), "linear rows"),
@@ -159,6 +168,7 @@ def test_all_mechanisms_with_a_price_are_here():
     asked = {
         *("Sum", "NoisyCount", "GradientSum", "CurvatureSum", "LogRatio", "PenaltyTest", "RemainderTest"),
         *("BarkerBit", "BarkerTest", "MinibatchLogRatio", "SubsampledGradientSum", "SphericalLaplaceSum"),
+        "BlockSum",
     }
     assert {name.split(".")[1] for name in CERTIFIED if not name.startswith("exact.")} == asked
 

@@ -20,6 +20,7 @@ from toy import Book
 from dpmcmc.accounting import Adjacency, Budget, Ledger, Parallel
 from dpmcmc.enclave import (
     BarkerBit,
+    BlockSum,
     CurvatureSum,
     ExactSum,
     GradientSum,
@@ -70,6 +71,10 @@ def row(record):
     return jnp.stack([record["age"] / 100, record["dose"]])
 
 
+def place_and_row(record):
+    return jnp.concatenate([jnp.floor(record["age"] / 26)[None], row(record)])
+
+
 class Logistic:
     temperature = 1.0
 
@@ -102,6 +107,7 @@ def everything(oracle, theta):
     force = oracle.force(FORCE, theta).value
     return {
         "sum": oracle.sum(SUM, lambda scale, record: scale * row(record), theta).value,
+        "in blocks": oracle.sum(BlockSum(1.0, 3.0, 4, 1), place_and_row).value,
         "no queries": oracle.sum(SUM, row).value,
         "of nobody": oracle.sum(SUM, lambda _: jnp.ones(1)).value,
         "force": force,

@@ -124,7 +124,7 @@ def exact_releases(monkeypatch):
     Returns a list to which the bound of every sum is appended that is added up from now on.
     """
     from dpmcmc.enclave.core import paths, sums
-    from dpmcmc.enclave.mechanisms import log_ratio, noisy_count, subsampled_gradient
+    from dpmcmc.enclave.mechanisms import block_sum, log_ratio, noisy_count, subsampled_gradient
 
     no_noise(monkeypatch)
     bounds, add_noise, reference_sum = [], paths.add_noise, sums.reference_sum
@@ -143,7 +143,8 @@ def exact_releases(monkeypatch):
 
     for module in (paths, log_ratio, noisy_count, subsampled_gradient):
         monkeypatch.setattr(module, "add_noise", watched)
-    monkeypatch.setattr(sums, "reference_sum", watched_sum)
+    for module in (sums, block_sum):
+        monkeypatch.setattr(module, "reference_sum", watched_sum)
     monkeypatch.setattr(sums, "to_float", words)
     return bounds
 

@@ -20,6 +20,7 @@ from dpmcmc.accounting import (
     SphericalLaplace,
     noise_for,
 )
+from dpmcmc.audits.blocks import in_blocks
 from dpmcmc.audits.pairs import (
     ADD,
     DIRECTION,
@@ -346,3 +347,4 @@ def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
         yield partial(barker_bits, epsilon, delta, adjacency)
     for make in (fixed_batches, minibatch_ratios, barker_tests):
         yield partial(make, epsilon, delta, "exact")
+    yield from (partial(in_blocks, sums, epsilon, delta, adjacency) for adjacency in (REPLACE, ADD))

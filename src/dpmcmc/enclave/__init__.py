@@ -11,6 +11,7 @@ from dpmcmc.enclave.core.session import Session
 from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit
 from dpmcmc.enclave.mechanisms.barker_test import BarkerTest
+from dpmcmc.enclave.mechanisms.block_sum import BlockSum
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum
 from dpmcmc.enclave.mechanisms.exact import (
     ExactBarkerBit,
@@ -37,6 +38,7 @@ __all__ = [
     "BarkerBit",
     "BarkerTest",
     "Best",
+    "BlockSum",
     "Charge",
     "CurvatureSum",
     "ExactBarkerBit",

@@ -23,6 +23,8 @@ from dpmcmc.fitting.reading import Reading
 from dpmcmc.fitting.recipes import RECIPES
 from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, centred_questions
 from dpmcmc.fitting.strategies.chains import PilotedChains
+from dpmcmc.fitting.strategies.grouped_scores.choice import has_many_groups
+from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
 from dpmcmc.fitting.strategies.sketch.strategy import NAME as SKETCH
 from dpmcmc.fitting.strategies.sketch.strategy import sketch_strategy
 from dpmcmc.fitting.strategies.strategy import Drawn, Strategy
@@ -127,7 +129,7 @@ class PreparedFit:
 
     def compile(self) -> None:
         """Compile what will be asked, side by side, if it is asked as it was priced; others compile as they go."""
-        if isinstance(self.strategy, WeightedScores | CentredScores):
+        if isinstance(self.strategy, WeightedScores | GroupedScores | CentredScores):
             self.data.compile_for(self.event)
 
     def watched(self, progress: bool) -> AbstractContextManager[Watcher]:
@@ -273,6 +275,9 @@ def _strategy(
 ) -> Strategy:
     """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains."""
     if sampler in ("auto", WEIGHTED) and isinstance(model, FormulaModel) and model.temperature == 1 and init is None:
+        if has_many_groups(model, data):
+            reading.refuse_few()
+            return GroupedScores(model, data, budget, num_steps or DRAWS, num_chains)
         split = reading.split(Regression.of(model), data, budget)
         return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains, split)
     layout, begin = _begin(model, init)

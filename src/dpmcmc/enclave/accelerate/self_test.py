@@ -1,4 +1,7 @@
-"""Products of integers against Python's, and sums of floating point, roughly: more of `core.self_test`."""
+"""Products of integers and sums in blocks against Python's, and sums of floating point, roughly.
+
+They are more of `core.self_test`.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -10,6 +13,9 @@ from dpmcmc.enclave.accelerate.linear.products import product_of_bytes
 from dpmcmc.enclave.accelerate.linear.sums import MOST_BOUND
 from dpmcmc.enclave.arithmetic.quantise import ROW_BOUND
 from dpmcmc.enclave.compiler import compiled
+from dpmcmc.enclave.core.gate import Ball
+from dpmcmc.enclave.core.self_test import held_exactly, hostile_integers
+from dpmcmc.enclave.mechanisms.block_sum import sum_in_blocks
 
 _SHAPES = ((3, 1, 3, 512), (2, 5, 10, 512), (1, 16, 32, 1024), (4, 3, 100, 512))
 
@@ -18,6 +24,8 @@ def checks() -> Iterator[Callable[[], bool]]:
     """Yield checks of products, over the shapes that residuals and rows have."""
     for tiles, residuals, entries, rows in _SHAPES:
         yield lambda case=(tiles, residuals, entries, rows): products_are_right(*case)
+    for chains, rows, blocks, length, common in ((2, 1024, 7, 3, 5), (1, 2**15, 1000, 9, 40), (3, 2048, 60, 1, 1)):
+        yield lambda case=(chains, rows, blocks, length, common): blocks_add_up(*case)
     for records, dimension, chains in ((1000, 5, 3), (3000, 5, 16), (20_000, 10, 3), (2000, 32, 16)):
         yield lambda case=(records, dimension, chains): sums_are_sums(*case)
 
@@ -34,6 +42,28 @@ def products_are_right(tiles: int, residuals: int, entries: int, rows: int) -> b
         found = product(steps, table)
         words = (np.asarray(found.high).astype(np.int64) << 32) + np.asarray(found.low)
         if not np.array_equal(words, np.einsum("trk,tek->re", steps.astype(np.int64), table.astype(np.int64))):
+            return False
+    return True
+
+
+def blocks_add_up(chains: int, rows: int, num_blocks: int, length: int, common: int) -> bool:
+    """Compare sums in blocks with Python's integers, for hostile entries and places, all in one block too."""
+    gate = Ball(2**24 - 1, length + common)
+    total = compiled(lambda integers, counts: sum_in_blocks(gate.movable, num_blocks, length, integers, counts))
+    rng = np.random.default_rng(rows + num_blocks)
+    for is_one in (False, True):
+        integers = hostile_integers(rng, (chains, rows, 1 + length + common), gate.largest)
+        integers[..., 0] = 0 if is_one else rng.integers(-1, num_blocks + 1, (chains, rows))
+        if is_one:
+            integers[..., 1:] = np.where(np.arange(length + common) == 0, 2**24 - 2**16, 0)
+        counts = rng.random((chains, rows)) < rng.choice([0.5, 1.0])
+        held = np.where(counts[..., None], held_exactly(gate, integers[..., 1:].astype(np.int64)), 0)
+        blocks = np.zeros((chains, num_blocks, length), np.int64)
+        for chain, places in enumerate(np.clip(integers[..., 0], 0, num_blocks - 1)):
+            np.add.at(blocks[chain], places, held[chain, :, :length])
+        expected = np.concatenate([blocks.reshape(chains, -1), held[..., length:].sum(axis=1)], axis=1)
+        found = total(integers, counts)
+        if not np.array_equal((np.asarray(found.high).astype(np.int64) << 32) + np.asarray(found.low), expected):
             return False
     return True
 

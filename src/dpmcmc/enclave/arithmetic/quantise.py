@@ -54,6 +54,11 @@ def vector(contribution: jax.Array, lattice: Lattice, axis: int = -1, aim: Array
     return _nearest(jnp.where(counts, contribution * scale, 0), lattice.bound)
 
 
+def place(value: jax.Array, num_places: int) -> jax.Array:
+    """Return a place in front of integers, as whole numbers: -1 where it is none of so many."""
+    return jnp.where((value >= 0) & (value < num_places), value, -1).astype(jnp.int32)
+
+
 def _with_square(values: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
     """Return values, and their square norm along an axis, which is kept.
 

@@ -181,6 +181,7 @@ def gated_sum(
     once: jax.Array,
     summands: Callable[[jax.Array], jax.Array] | None = None,
     largest: int | None = None,
+    adds: Callable[[jax.Array, jax.Array], Wide] | None = None,
 ) -> Wide:
     """Return the exact sum of gated integers over `length` rows, about `chunk` of them in each turn of a loop.
 
@@ -196,6 +197,7 @@ def gated_sum(
         once: see `seal`.
         summands: what is added up, integers made of the ones that passed; they themselves, if nothing else is said.
         largest: the largest entry of `summands`.
+        adds: the exact sum of what the gate leaves of integers and of who counts, where places differ (`BlockSum`).
     """
     largest, chunk = gate.largest if largest is None else largest, min(chunk, length)
     block = min(rows_in_block(largest), chunk)
@@ -203,6 +205,8 @@ def gated_sum(
     shape = jax.eval_shape(lambda start: compute(Chunk(start, chunk)), jax.ShapeDtypeStruct((), jnp.int32)).shape
 
     def more(integers: jax.Array, who: jax.Array) -> Wide:
+        if adds is not None:
+            return adds(integers, who)
         if summands is not None:
             return sum_records(summands(gate.hold(integers)), who, largest)
         if not isinstance(gate, Interval):

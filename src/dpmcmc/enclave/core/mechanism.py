@@ -20,6 +20,7 @@ CERTIFIED = frozenset(
     {
         "barker_bit.BarkerBit",
         "barker_test.BarkerTest",
+        "block_sum.BlockSum",
         "curvature.CurvatureSum",
         "exact.ExactBarkerBit",
         "exact.ExactGradientSum",

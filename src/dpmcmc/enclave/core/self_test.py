@@ -60,7 +60,7 @@ def quick_checks() -> Iterator[Callable[[], bool]]:
 
 
 def all_checks() -> Iterator[Callable[[], bool]]:
-    """Yield all checks, those of the accelerators with them."""
+    """Yield all checks, those of the accelerators and of sums in blocks with them."""
     for number, (chains, rows, entries) in enumerate(_SHAPES.tolist()):
         bound = _BOUNDS[number % len(_BOUNDS)]
         gate = Ball(bound, entries) if entries > 1 else Interval(-bound, bound)

@@ -40,6 +40,7 @@ def reference_sum(
     lattices: Lattice,
     gate: Gate,
     to_integers: Quantise,
+    adds: Callable[[jax.Array, jax.Array], Wide] | None = None,
 ) -> Wide:
     """Return the exact sum for each chain, shape (chains, coordinates): the reference path.
 
@@ -52,10 +53,11 @@ def reference_sum(
         lattices: one granularity a chain; one bound for all.
         gate: what of integers passes.
         to_integers: turns contributions into integers; not trusted.
+        adds: see `gated_sum`.
     """
     entries = jnp.size(lattices.granularity) * length
     chunk = at_once(chunk_size, entries)
-    if jax.default_backend() == "gpu":
+    if jax.default_backend() == "gpu" and adds is None:
         chunk = max(chunk, ENTRIES_ON_GPU // entries)
 
     def of_part(part: Slots, _: Any) -> Wide:
@@ -67,7 +69,7 @@ def reference_sum(
 
             return jax.vmap(of_chain)(list(queries), lattices)
 
-        return gated_sum(gate, compute, lambda at: at.of(part.occupied), part.length, chunk, part.once)
+        return gated_sum(gate, compute, lambda at: at.of(part.occupied), part.length, chunk, part.once, adds=adds)
 
     return sum_parts(of_part, slots)
 
@@ -160,17 +162,22 @@ def plain_sum(
     contribution: Contribution,
     num_coordinates: int,
     noise_of: Callable[[float, int, Lattice], SumNoise] = gaussian_noise,
+    sums: Callable[..., ReferenceSum] = ReferenceSum,
+    num_released: int | None = None,
 ) -> ReleasePlan:
-    """Return the plan of a noisy sum of vectors that are held to a constant clip, by the reference path."""
-    lattice = vector_lattice(clip, noise_multiplier, facts)
-    noise = noise_of(noise_multiplier, num_coordinates, lattice)
+    """Return the plan of a noisy sum of vectors that are held to a constant clip, by the reference path.
+
+    A record adds so many coordinates; so many are released, if `sums` adds them up at places of their own.
+    """
+    lattice, num_released = vector_lattice(clip, noise_multiplier, facts), num_released or num_coordinates
+    noise = noise_of(noise_multiplier, num_released, lattice)
     gate = Ball(lattice.bound, num_coordinates).movable
 
     def with_arguments(flatten: Callable[[Contribution], tuple[Any, Any]]) -> tuple[ReferenceSum, Numbers]:
         evaluate, constants = flatten(contribution)
         aim, single = quantise.aim_of(lattice.bound, num_coordinates), np.float32(cast(float, lattice.granularity))
         numbers = Numbers(single, gate, aim, noise.law(), constants)
-        return ReferenceSum(evaluate, facts.chunk_size, num_coordinates, facts.noise), numbers
+        return sums(evaluate, facts.chunk_size, num_coordinates, facts.noise), numbers
 
     whole = cache(lambda: with_arguments(lambda own: (lambda _, queries, record: own(queries, record), ())))
 
@@ -178,7 +185,7 @@ def plain_sum(
         return replace(slots, numbers=whole()[1])
 
     return ReleasePlan(
-        outputs=(jax.ShapeDtypeStruct((num_coordinates,), jnp.float32),),
+        outputs=(jax.ShapeDtypeStruct((num_released,), jnp.float32),),
         event=noise.event,
         draw=OfSum(
             lambda slots, *given: whole()[0].total(numbered(slots), *given),

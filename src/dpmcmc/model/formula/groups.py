@@ -69,12 +69,23 @@ class Groups:
             found = (found[:, None] * category.one_hot(record)).ravel()
         return found
 
+    def place(self, record: Record) -> jax.Array:
+        """Return the number of a record's group; -1 if it is in none."""
+        found, is_in = jnp.int32(0), jnp.bool_(True)
+        for category in self.categories:
+            code, number = category.code(record), len(category.levels)
+            found, is_in = found * number + code, is_in & (code >= 0) & (code < number)
+        return jnp.where(is_in, found, -1)
+
+    def multiplier(self, record: Record) -> jax.Array:
+        """Return what the effect of a record's group is multiplied with: one, or the number of which it is a slope."""
+        if self.number is None or self.known is None:
+            return jnp.ones(())
+        return jnp.clip((self.known.number(self.number, record) - self.centre) / self.half, -1.0, 1.0)
+
     def values(self, record: Record) -> jax.Array:
         """Return the columns of one record: what the effects of the groups are multiplied with."""
-        if self.number is None or self.known is None:
-            return self.one_hot(record)
-        scaled = (self.known.number(self.number, record) - self.centre) / self.half
-        return jnp.clip(scaled, -1.0, 1.0) * self.one_hot(record)
+        return self.one_hot(record) if self.number is None else self.multiplier(record) * self.one_hot(record)
 
     def within(self, other: "Groups") -> list[list[int]] | None:
         """Return the groups in each one of another term whose groups these divide; None if it has no such."""

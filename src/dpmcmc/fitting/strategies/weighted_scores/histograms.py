@@ -94,11 +94,14 @@ class Histograms:
     def __call__(self, oracle: Oracle) -> tuple[Counted, Counted]:
         """Return the counts of the response and of the columns."""
         found = oracle.sum(self.sums, _Counts(replace(self, sums=_ANY)))
-        sd = jnp.sqrt(found.variance)
+        return self.counted(found.value, jnp.sqrt(found.variance))
+
+    def counted(self, values: Any, sd: Any) -> tuple[Counted, Counted]:
+        """Return what was released as counts of the response and of the columns."""
         units = self._units
         return (
-            Counted(found.value[: self._size] * units[0], sd * units[0]),
-            Counted(found.value[self._size :] * units[1], sd * units[1]),
+            Counted(values[: self._size] * units[0], sd * units[0]),
+            Counted(values[self._size :] * units[1], sd * units[1]),
         )
 
     @property

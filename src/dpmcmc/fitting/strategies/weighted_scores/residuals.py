@@ -7,7 +7,7 @@ and noise.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,8 @@ import numpy as np
 from scipy import special
 
 from dpmcmc.enclave import Oracle, Sum
-from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
-from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, RESIDUALS, Floats
+from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, RESIDUALS, Floats, Scores
+from dpmcmc.model import FormulaModel
 
 LENGTH = float(np.sqrt(3.0))
 """The longest that a record's counts less their probabilities are."""
@@ -41,11 +41,41 @@ class Point(NamedTuple):
     table: Any
 
 
+class HasResiduals(Protocol):
+    """A regression, as residuals are read from it."""
+
+    @property
+    def model(self) -> FormulaModel:
+        """The formula's model."""
+        ...
+
+    @property
+    def scores(self) -> Scores:
+        """Of the family."""
+        ...
+
+    def rows(self, record: Any) -> tuple[Any, Any]:
+        """Return the rows of a record, and which of them are there."""
+        ...
+
+    def row(self, record: Any) -> jax.Array:
+        """Return the columns of one row."""
+        ...
+
+    def predictors(self, vector: jax.Array, record: Any) -> jax.Array:
+        """Return the predictors of one row."""
+        ...
+
+    def shapes(self, xp: Any, vector: Any, columns: Any = None) -> Any:
+        """Return the shape parameters."""
+        ...
+
+
 @dataclass(frozen=True)
 class Residuals:
     """Counts of residuals by bins, less what the model expects: ``residuals(oracle, point)``."""
 
-    regression: Regression
+    regression: HasResiduals
     noise_multiplier: float
 
     def __call__(self, oracle: Oracle, point: Point) -> tuple[jax.Array, jax.Array]:
@@ -58,7 +88,7 @@ class Residuals:
 class _Excess:
     """What one record adds: the same for every noise."""
 
-    regression: Regression
+    regression: HasResiduals
 
     def __call__(self, point: Point, record: Any) -> jax.Array:
         rows, is_there = self.regression.rows(record)

@@ -137,8 +137,8 @@ def judge(
     skewed = [name for name in checks.skewed if name in errors and grades[name].shares.get("privacy", 1.0) > NOISY]
     findings = [
         *_of_steps(joined, moved.has_arrived(checks.arrived, is_of_prior), share_kept),
-        *_of_noise(error, errors, too_wide),
-        *_of_model(checks, error),
+        *of_noise(error, errors, too_wide),
+        *of_model(checks, error),
         *_of_targets(grades if checks.hold else {}),
         *_of_few_rows(few),
         *_of_rare(skewed),
@@ -180,7 +180,7 @@ def _of_steps(joined: Joined, has_arrived: bool, share_kept: float) -> Iterator[
         yield "bad", "The posterior is far from normal where the prior matters: its draws are not to be relied on."
 
 
-def _of_noise(error: float, errors: Mapping[str, float], too_wide: float) -> Iterator[Finding]:
+def of_noise(error: float, errors: Mapping[str, float], too_wide: float) -> Iterator[Finding]:
     """Say how large the noise of privacy is, given the predicted error of all and of each."""
     if error <= FAIR_ERROR:
         return
@@ -203,7 +203,7 @@ def _of_noise(error: float, errors: Mapping[str, float], too_wide: float) -> Ite
         )
 
 
-def _of_model(checks: Checks, error: float) -> Iterator[Finding]:
+def of_model(checks: Checks, error: float) -> Iterator[Finding]:
     """Say whether the model holds, as far as it is seen."""
     if checks.clamped:
         yield (

@@ -1,0 +1,1 @@
+"""Regressions with many groups, by weighted scores in arrow-shaped matrices."""

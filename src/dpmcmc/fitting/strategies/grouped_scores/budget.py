@@ -1,0 +1,75 @@
+"""How a fit with many groups divides its budget, and how good it can make it: from public facts."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpmcmc.accounting import Budget
+from dpmcmc.fitting.budget_split import noise_of_share
+from dpmcmc.fitting.in_words import at_least
+from dpmcmc.fitting.strategies.grouped_scores.grouped import Grouped
+from dpmcmc.fitting.strategies.grouped_scores.releases import LENGTH
+
+PILOT_STEPS, LAST = 7, 2
+"""How many steps the pilot has, and how many releases come after it."""
+
+HISTOGRAMS, PILOT, LOOKS = 0.05, 0.2, 0.05
+"""What of the budget, in mean privacy loss, goes into histograms, into the pilot, and into two looks at residuals; the
+last releases have the rest."""
+
+HISTOGRAM_SHARES = (0.3, 0.7)
+"""Of the response and of the columns, of what the counts of groups leave."""
+
+PILOT_SLOPE, FINAL_SLOPE = 0.4, 0.12
+"""What of a release's share its slope has."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """The shares of a budget."""
+
+    grouped: Grouped
+    budget: Budget
+    num_records: int
+    clips_moved: int
+    has_residuals: bool
+
+    @property
+    def final(self) -> float:
+        """What the last releases have together."""
+        return 1 - HISTOGRAMS - PILOT - LOOKS * self.has_residuals
+
+    def noise(self, share: float, times: int = 1) -> float:
+        """Return the noise multiplier of so many releases that share this of the budget."""
+        return noise_of_share(share, times, self.budget)
+
+    @property
+    def pilot_noise(self) -> float:
+        """The standard deviation of the noise of the pilot's scores, of half of its steps together, at radius one."""
+        return self.clips_moved * self.noise(PILOT * (1 - PILOT_SLOPE), 2)
+
+    @property
+    def score_noise(self) -> float:
+        """The standard deviation of the noise of the last scores together, at radius one."""
+        return self.clips_moved * self.noise(self.final * (1 - FINAL_SLOPE))
+
+    def errors(self, num_records: float | None = None) -> tuple[float, float]:
+        """Return by how many standard deviations noise moves common parameters, and effects taken by themselves."""
+        number = num_records or self.num_records
+        dims = np.array([max(len(self.grouped.told), 1), self.grouped.num_groups * self.grouped.size], float)
+        share = np.sqrt(dims) / np.sqrt(dims).sum()
+        lengths = self.grouped.scores.usual_length * np.sqrt(dims / number / share)
+        common, groups = self.score_noise * lengths
+        return float(common), float(groups)
+
+    @property
+    def number_noise(self) -> float:
+        """The noise of the number of a group's rows in the last releases, beside the number."""
+        noise = self.clips_moved * self.noise(self.final * FINAL_SLOPE) * LENGTH
+        return 4.0 * noise * self.grouped.num_groups * self.grouped.size / self.num_records
+
+    def remedy(self) -> str:
+        """Say what would make a useless run useful."""
+        sizes = self.num_records * 1.05 ** np.arange(1.0, 500.0)
+        enough = next((size for size in sizes if self.errors(size)[0] <= 1), sizes[-1])
+        return f"About {at_least(enough)} records would do"

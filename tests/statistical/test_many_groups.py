@@ -1,0 +1,125 @@
+"""Fits with more groups than a dense matrix should have: right where the budget sees them, honest where it does not.
+
+Seeds of tables and of noise are fixed. An effect is outside five of its own standard deviations in fewer than one of
+1e6 fits, and 15 of 100 are outside their 95 % intervals in fewer than one of 1e4.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpmcmc as dp
+from dpmcmc.enclave.tables import read_table
+from dpmcmc.errors import InvalidArgument
+from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
+from dpmcmc.fitting.strategies.weighted_scores.strategy import WeightedScores
+
+N, GROUPS, SPREAD = 40_000, 100, 0.5
+TRUTH = {"x": 0.7, "smoker": 0.4}
+
+
+def table(family="bernoulli", size=N, num_groups=GROUPS, seed=3):
+    """A schema, rows, and the effects of the groups."""
+    rng = np.random.default_rng(seed)
+    levels = np.array([f"s{number}" for number in range(num_groups)])
+    group, x, smoker = rng.integers(0, num_groups, size), rng.uniform(-1, 1, size), rng.random(size) < 0.4
+    effects = rng.normal(0, SPREAD, num_groups)
+    eta = -0.3 + 0.7 * x + 0.4 * smoker + effects[group]
+    if family == "bernoulli":
+        y, response = rng.random(size) < 1 / (1 + np.exp(-eta)), dp.Column(kind="boolean")
+    else:
+        y, response = np.clip(eta + rng.normal(0, 1, size), -8, 8), dp.Column(kind="number", lower=-8, upper=8)
+    schema = dp.Schema(
+        {
+            "x": dp.Column(kind="number", lower=-1, upper=1),
+            "smoker": dp.Column(kind="boolean"),
+            "site": dp.Column(kind="category", categories=tuple(levels.tolist())),
+            "region": dp.Column(kind="category", categories=("a", "b", "c", "d")),
+            "y": response,
+        }
+    )
+    region = np.array(["a", "b", "c", "d"])[rng.integers(0, 4, size)]
+    frame = pd.DataFrame({"x": x, "smoker": smoker, "site": levels[group], "region": region, "y": y})
+    return schema, frame, effects
+
+
+def vault(schema, frame):
+    return dp.PrivateData.from_table(frame, schema=schema, budget=dp.Budget(20.0, 1e-5))
+
+
+def seeded(schema, frame):
+    """Without a guarantee, for noise of a stated seed."""
+    records = read_table(frame, schema)
+    return dp.PrivateData.without_guarantee(records.records, bounds=schema.bounds, schema=schema)
+
+
+def flat(posterior):
+    return {name: values.reshape(-1) for name, values in posterior.draws.items()}
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "gaussian"])
+def test_effects_coefficients_and_their_spread_are_found(family):
+    schema, frame, effects = table(family)
+    formula = "y ~ x + smoker + (1|site)"
+    found = dp.fit(formula, seeded(schema, frame), family=family, epsilon=2.0, insecure_seed=1, progress=False)
+    assert found.quality.verdict in {"good", "fair"}
+    draws = flat(found)
+    own = np.stack([draws[f"1|site[s{number}]"] for number in range(GROUPS)]) + draws["intercept"]
+    errors = (own.mean(axis=1) - (effects - 0.3)) / own.std(axis=1)
+    assert np.abs(errors).max() < 5
+    assert np.sum(np.abs(errors) > 1.96) < 15
+    for name, value in {**TRUTH, "1|site_sigma": SPREAD}.items():
+        assert abs(draws[name].mean() - value) < 5 * draws[name].std(), name
+    assert draws["x"].std() < 0.05
+    assert own.std(axis=1).mean() < 0.6 * SPREAD, "the budget sees the groups"
+    rows = frame.head(3).drop(columns="y")
+    assert np.shape(found.predict(rows))[-1] == 3 or len(found.predict(rows)) == 3
+
+
+def test_where_the_budget_sees_little_effects_are_what_the_others_are_like():
+    schema, frame, effects = table()
+    data = seeded(schema, frame)
+    formula = "y ~ x + smoker + (1|site)"
+    found = dp.fit(
+        formula, data, family="bernoulli", epsilon=0.2, insecure_seed=2, progress=False, even_if_useless=True
+    )
+    assert found.quality.verdict != "good"
+    draws = flat(found)
+    own = np.stack([draws[f"1|site[s{number}]"] for number in range(GROUPS)]) + draws["intercept"]
+    errors = (own.mean(axis=1) - (effects - 0.3)) / own.std(axis=1)
+    assert np.sum(np.abs(errors) > 1.96) < 15
+    assert any("Not identified" in reason for reason in found.quality.reasons)
+
+
+@pytest.mark.parametrize("formula", ["y ~ 1 + (1|site)", "y ~ 0 + x + (1|site)", "y ~ x + (x|site)"])
+def test_other_formulas_run(formula):
+    schema, frame, _ = table(size=20_000, num_groups=70)
+    found = dp.fit(formula, seeded(schema, frame), family="bernoulli", epsilon=4.0, insecure_seed=3, progress=False)
+    draws = flat(found)
+    assert found.quality.verdict in {"good", "fair"}
+    assert abs(np.log(draws["1|site_sigma"].mean() / SPREAD)) < 1
+    assert len([name for name in draws if name.startswith("1|site[")]) == 70
+
+
+def test_few_groups_go_the_dense_way_and_many_do_not():
+    for number, kind in ((20, WeightedScores), (60, WeightedScores), (61, GroupedScores)):
+        schema, frame, _ = table(size=5_000, num_groups=number)
+        prepared = dp.prepare_fit(
+            "y ~ x + (1|site)", vault(schema, frame), family="bernoulli", epsilon=4.0, even_if_useless=True
+        )
+        assert type(prepared.strategy) is kind
+        assert prepared.event is not None
+
+
+def test_what_cannot_be_had_is_refused_before_anything_is_charged():
+    schema, frame, _ = table(size=2_000, num_groups=400)
+    data = vault(schema, frame)
+    for formula, why in {
+        "y ~ x + (1|site) + (1|region)": "the same groups",
+        "y ~ x + (x + smoker|site)": "at most 2 effects",
+    }.items():
+        with pytest.raises(InvalidArgument, match=why):
+            dp.prepare_fit(formula, data, family="bernoulli", epsilon=1.0)
+    few = vault(schema, frame.head(300))
+    with pytest.raises(InvalidArgument, match="400 groups and the data 300 records"):
+        dp.prepare_fit("y ~ x + (1|site)", few, family="bernoulli", epsilon=1.0)
