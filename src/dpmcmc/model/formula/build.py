@@ -17,6 +17,7 @@ from dpmcmc.model.formula.families.family import Family, default
 from dpmcmc.model.formula.groups import read_groups
 from dpmcmc.model.formula.kinds import KINDS, words
 from dpmcmc.model.formula.model import FormulaModel
+from dpmcmc.model.formula.monotone import SHARE, CoefficientPrior, Monotone, read_concentrations
 from dpmcmc.model.formula.original_scale import to_scaled
 from dpmcmc.model.formula.parse import Parsed, parse_all
 from dpmcmc.model.formula.priors import Prior, VectorPrior, choose, read_prior, support_of
@@ -152,9 +153,13 @@ def _coordinates(
     names, terms = design.names[skipped:], design.terms[skipped:]
     groups = {group.name: read_groups(group, columns) for group in parsed.groups}
     others = {**of.others, **({"cutpoints": CUTPOINTS} if ordered else {})}
+    others |= {f"{written}{SHARE}": "dirichlet(1)" for written in design.steps}
     wanted = {without_slash(key.replace(" ", "") if key not in names else key): text for key, text in stated.items()}
     of_scale = [f"{of.scale}:{name}" for name in names] if parsed.scale is not None else []
-    _check_names(wanted, names, terms, [*others, *groups, *of_scale])
+    of_steps = {name: written for written, steps in design.steps.items() for name in steps}
+    read = tuple(dict.fromkeys(of_steps.get(name, name) for name in names))
+    of_terms = [term for name, term in zip(names, terms, strict=True) if name not in of_steps]
+    _check_names(wanted, read, of_terms, [*others, *groups, *of_scale])
     wanted = to_scaled(wanted, design, response, columns, {name: each.half for name, each in groups.items()})
     intercept = default(of.intercept, response)
     defaults = {name: default(prior, response) for name, prior in of.others.items()}
@@ -165,12 +170,15 @@ def _coordinates(
         return f"normal(0, {slope * own:.4g})" if own is not None else of.coefficients
 
     chosen = choose(names, terms, wanted, lambda name: intercept if name == "intercept" else usual(name))
+    monotone = _monotone(names, chosen, design, wanted)
+    stand_ins = {place: prior for term in monotone for place, prior in zip(term.places, term.stand_ins, strict=True)}
+    chosen = tuple(stand_ins.get(place, prior) for place, prior in enumerate(chosen))
     scale = _scale(parsed, of, design, wanted)
     defaults = {name: prior for name, prior in defaults.items() if scale is None or name != scale.name}
     return Coordinates(
         design=design,
         response=response,
-        coefficients=VectorPrior(chosen),
+        coefficients=CoefficientPrior(chosen, monotone),
         others={name: _positive(name, wanted, prior) for name, prior in defaults.items()},
         cutpoints=read_prior("cutpoints", wanted.get("cutpoints", CUTPOINTS)) if ordered else None,
         groups={name: (each, _positive(name, wanted, of.spread)) for name, each in groups.items()},
@@ -178,6 +186,19 @@ def _coordinates(
         has_classes=has_classes,
         scale=scale,
     )
+
+
+def _monotone(
+    names: Sequence[str], chosen: Sequence[Prior], design: Design, stated: Mapping[str, str]
+) -> tuple[Monotone, ...]:
+    """Return the monotonic effects, with the priors that were chosen for their columns."""
+    found: list[Monotone] = []
+    for written, steps in design.steps.items():
+        places = tuple(names.index(name) for name in steps)
+        share = f"{written}{SHARE}"
+        alpha = read_concentrations(share, stated.get(share, "dirichlet(1)"), len(steps))
+        found.append(Monotone(written, tuple(steps.values()), places, chosen[places[0]], alpha))
+    return tuple(sorted(found, key=lambda term: term.places))
 
 
 def _scale(parsed: Parsed, of: Family, design: Design, stated: Mapping[str, str]) -> Scale | None:
@@ -191,11 +212,9 @@ def _scale(parsed: Parsed, of: Family, design: Design, stated: Mapping[str, str]
             f"family={of.name!r}. Families whose sigma may have a formula are {known}"
         )
     written = {"1", *(":".join(term) for term in parsed.scale.terms)}
-    places = [
-        place
-        for place, block in enumerate(block for block in design.blocks for _ in block.block.names())
-        if block.block.term.written in written
-    ]
+    places = [place for place, block in enumerate(design.blocks_of_columns) if block.block.term.written in written]
+    if any(design.blocks_of_columns[place].block.term.level for place in places):
+        raise InvalidArgument(f"the second part of the formula has mo(...); expected steps(x) or C(x) for {of.scale}")
     others = np.setdiff1d(np.arange(len(design.names)), places)
     if np.any(design.to_unscaled[np.ix_(others, np.array(places))]):
         raise InvalidArgument("the second part of the formula has a product without its factors; add these to it")

@@ -222,6 +222,9 @@ class FormulaModel(Model):
         def one(draw: Any) -> dict[str, jax.Array]:
             found = coordinates.natural(coordinates.unconstrain(draw)).coefficients
             rows = {} if found is None else dict(zip(coordinates.names, found, strict=True))
+            for term in coordinates.monotone:  # of its steps the coefficient of all together has a prior
+                steps = [rows.pop(coordinates.names[place]) for place in term.places]
+                rows[term.name] = jnp.sum(jnp.stack(steps), axis=0)
             return {
                 label: value for name, row in rows.items() for label, value in coordinates.by_class(name, row).items()
             }
