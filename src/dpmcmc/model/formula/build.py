@@ -15,12 +15,13 @@ from dpmcmc.model.formula.expression import Expression, read_expression
 from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES, find_family, find_survival_family, plain_family
 from dpmcmc.model.formula.families.family import Family, default
 from dpmcmc.model.formula.groups import read_groups
+from dpmcmc.model.formula.integration import observed_of, read_integration, refuse_others
 from dpmcmc.model.formula.kinds import KINDS, words
 from dpmcmc.model.formula.model import FormulaModel
 from dpmcmc.model.formula.monotone import SHARE, CoefficientPrior, Monotone, read_concentrations
 from dpmcmc.model.formula.original_scale import to_scaled
 from dpmcmc.model.formula.parse import Parsed, parse_all
-from dpmcmc.model.formula.priors import Prior, VectorPrior, choose, read_prior, support_of
+from dpmcmc.model.formula.priors import Prior, VectorPrior, as_texts, choose, read_prior, support_of
 from dpmcmc.model.formula.response import Response, read_response
 from dpmcmc.model.formula.transforms import Transform, read_transform
 from dpmcmc.schema import Schema
@@ -31,7 +32,7 @@ def from_formula(
     schema: Schema | Mapping[str, Any],
     *,
     family: str | None = None,
-    priors: Mapping[str, str] | None = None,
+    priors: Mapping[str, Any] | None = None,
     temperature: float = 1.0,
 ) -> FormulaModel:
     """Return the model of a formula such as ``"readmitted ~ age + bmi + C(ward) + age:smoker + (1|site)"``.
@@ -53,7 +54,8 @@ def from_formula(
             parameter of the family (``"sigma"``, ``"nu"``, ``"concentration"``, ``"cutpoints"``), or of a random
             intercept (``"1|ward"``, its standard deviation). Written ``"normal(0, 2)"``, ``"half_normal(1)"``;
             ``"fixed(1)"`` holds a positive parameter. On the scale of the results: ``"normal(0, 0.1) per year"``, with
-            the unit of the schema, ``"normal(0, 1) per 10 units"``, or ``"half_normal(500) original"``.
+            the unit of the schema, ``"normal(0, 1) per 10 units"``, ``"half_normal(500) original"``, or as an object
+            of NumPyro's, ``dist.Normal(0, 0.1)``.
         temperature: the power of the likelihood.
 
     Raises:
@@ -69,17 +71,27 @@ def from_formula(
     of_groups = (name for group in parsed.groups for name in group.columns)
     used = {*read, *of_groups, *(name for offset in offsets for name in offset.columns)}
     _check(parsed, transform, of, used)
-    coordinates = _coordinates(parsed, columns, design, response, of, offsets, priors or {})
+    coordinates = _coordinates(parsed, columns, design, response, of, offsets, as_texts(priors))
     beside = {
         name for name in (response.trials, response.weights, response.event, response.entry) if isinstance(name, str)
     }
 
-    def log_likelihood(position: Position, record: Record) -> jax.Array:
+    integration = read_integration([*used], columns)
+    if integration is not None:
+        refuse_others(integration, of, coordinates)
+
+    def log_density(position: Position, record: Record) -> jax.Array:
         natural = coordinates.natural(position)
         eta = coordinates.predictor(natural, record)
-        density = of.log_density(
+        return of.log_density(
             eta, response.read(record), response.read_trials(record), coordinates.others_of(natural, record)
         )
+
+    def log_likelihood(position: Position, record: Record) -> jax.Array:
+        if integration is None:
+            density = log_density(position, record)
+        else:
+            density = integration.log_mean(integration.at_nodes(record, lambda one: log_density(position, one)))
         weighted = density if response.weights is None else density * response.read_weight(record)
         return jnp.where(response.is_there(record), weighted, 0.0)
 
@@ -91,6 +103,8 @@ def from_formula(
         unconstrain=coordinates.unconstrain,
         sample_prior=coordinates.sample_prior,
         position=dict(coordinates.shapes),
+        observed=None if integration is None else observed_of(integration, of, coordinates),
+        integrated=() if integration is None else integration.names,
         formula=formula,
         family=of.name,
         columns=(*sorted({*used, *beside}), response.name),

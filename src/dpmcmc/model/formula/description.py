@@ -86,8 +86,11 @@ def _role(name: str, coordinates: Coordinates) -> str:
 
 
 def _notes(columns: Columns, names: Sequence[str]) -> Iterator[str]:
-    """Remind of values that are filled in where the model does not ask whether they were missing."""
+    """Remind of values that are filled in where the model does not ask whether they were missing, and of others."""
     for name in names:
         column = columns[name]
+        if column.missing == "integrate":
+            law = {"category": "probabilities", "boolean": "probability"}.get(column.kind, "normal law")
+            yield f"Where {name} is missing, the likelihood of a row is its mean over the {law} that the schema states."
         if column.missing == "indicator" and f"{name}_missing" not in names:
             yield f"Note: missing values of {name} count as {column.fill}; {name}_missing is not in the formula."

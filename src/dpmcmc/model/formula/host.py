@@ -30,7 +30,7 @@ def _constrained(coordinates: Coordinates, positions: Arrays) -> Iterator[tuple[
         values = np.moveaxis(positions["coefficients"], 1, 0)
         natural = to_coefficients(np, coordinates.monotone, values)
         original = np.tensordot(coordinates.to_original, natural, (1, 0))  # (column, draw, ...)
-        for name, own in coordinates.readable(np, original, values):
+        for name, own in list(coordinates.readable(np, original, values)):
             yield from _by_class(coordinates, name, own)
         cutpoints = None if cutpoints is None else cutpoints - original[0][:, None]
     if cutpoints is not None:

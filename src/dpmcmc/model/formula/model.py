@@ -33,6 +33,7 @@ class FormulaModel(Model):
         coordinates: the parameters, scaled and as people read them.
         known: the columns that the formula could have named.
         law: the family's record.
+        integrated: the columns whose missing cells are integrated over.
     """
 
     formula: str
@@ -41,6 +42,7 @@ class FormulaModel(Model):
     coordinates: Coordinates = field(repr=False)
     known: Columns = field(repr=False)
     law: Family = field(repr=False)
+    integrated: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         names = f"{len(self.parameter_names)} parameters: {', '.join(self.parameter_names)}"

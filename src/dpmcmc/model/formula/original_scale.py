@@ -87,8 +87,8 @@ def _factor(name: str, design: Design, response: Response) -> float:
     if others or moved or name == "intercept":
         raise InvalidArgument(
             f"priors[{name!r}] cannot be stated on the original scale: there it is the value where all other columns "
-            f"are zero, which depends on {', '.join(others) or 'the bounds'} as well. State it without 'per' or "
-            "'original': on the scaled columns it speaks of the middle of their bounds"
+            f"are zero, which depends on {', '.join(others) or 'the bounds'} as well. State it as a text, without "
+            "'per' or 'original': on the scaled columns it speaks of the middle of their bounds"
         )
     return float(1 / row[place])
 
