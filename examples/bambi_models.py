@@ -233,16 +233,7 @@ PAIRS = {
 }
 
 
-SEEDS = {
-    "votes (ANES)": 0,
-    "absences (students)": 1,
-    "robust line": 2,
-    "fish": 4,
-    "trolley problems": 5,
-    "insurance claims": 6,
-    "cherry blossoms": 7,
-    "radon": 8,
-}
+SEEDS = dict(zip(PAIRS, (0, 1, 2, 4, 5, 6, 7, 8), strict=True))
 
 
 def rows_of(name: str) -> pd.DataFrame:
@@ -273,15 +264,8 @@ def by_bambi(name: str) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for there, here in pair.names.items():
         mean, sd = found.loc[there]
-        lines.append(
-            {
-                "model": name,
-                "name": here,
-                "mean": 1 - mean if there in pair.turned else mean,
-                "sd": sd,
-                "seconds": round(seconds, 1),
-            }
-        )
+        own = 1 - mean if there in pair.turned else mean
+        lines.append({"model": name, "name": here, "mean": own, "sd": sd, "seconds": round(seconds, 1)})
     return lines
 
 

@@ -175,8 +175,9 @@ def as_texts(priors: "Mapping[str, Any] | None") -> dict[str, str]:
 def _as_text(name: str, stated: Any) -> Any:
     if not isinstance(stated, dist.Distribution):
         return stated  # a text, or what `read_prior` refuses
-    half = isinstance(stated, dist.FoldedDistribution) and type(stated.base_dist) is dist.StudentT
-    law: Any = stated.base_dist if half else stated
+    base: Any = getattr(stated, "base_dist", None)
+    half = isinstance(stated, dist.FoldedDistribution) and type(base) is dist.StudentT
+    law: Any = base if half else stated
     kind, attributes = _OBJECTS.get(type(law), ("", ()))
     numbers = [np.ravel(np.asarray(getattr(law, attribute), float)) for attribute in attributes]
     if half and float(numbers.pop(1)[0]) == 0.0:
