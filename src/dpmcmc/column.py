@@ -12,7 +12,7 @@ from dpmcmc import validation
 from dpmcmc.errors import InvalidArgument
 
 KINDS = ("number", "integer", "boolean", "category", "date")
-MISSING = ("none", "fill", "category", "indicator")
+MISSING = ("none", "fill", "category", "indicator", "integrate")
 MISSING_CATEGORY = "(missing)"
 """The category that missing values of a categorical column get under the policy ``category``."""
 
@@ -44,9 +44,14 @@ class Column:
         missing: what a missing value becomes: ``none`` (the column has none; one that turns up all the same becomes
             the middle of the bounds, false, or the first category, silently, since an error would tell), ``fill``
             (the value `fill`), ``category`` (a category of its own), ``indicator`` (`fill`, and a further column,
-            named like this one with ``_missing``, that says so). This is for predictors: where the response of a
+            named like this one with ``_missing``, that says so), ``integrate`` (formulas average the likelihood of the
+            row over the law that is stated here for the column). This is for predictors: where the response of a
             formula is missing, the row contributes nothing, unless missing is a category of its own.
         fill: the value that stands for a missing one: a number, true or false, or a category.
+        mean: with ``integrate``, the mean of a number, whose law is normal and cut off at the bounds, or the
+            probability that a boolean is true.
+        sd: with ``integrate``, the standard deviation of a number, before it is cut off.
+        probabilities: with ``integrate``, those of the categories, in their order.
         unit: in what it is measured, for people.
         description: what it means, for people.
     """
@@ -59,6 +64,9 @@ class Column:
     false: tuple[str, ...] = ()
     missing: str = "none"
     fill: float | str | date | None = None
+    mean: float | None = None
+    sd: float | None = None
+    probabilities: tuple[float, ...] = ()
     unit: str = ""
     description: str = ""
 
@@ -128,13 +136,17 @@ class Column:
         if self.kind == "category":
             if self.missing == "category":
                 return float(len(self.categories))
+            if self.probabilities:
+                return float(np.argmax(self.probabilities))
             return 0.0 if self.fill is None else float(self.categories.index(str(self.fill)))
         if isinstance(self.fill, date) and isinstance(self.lower, date):
             return float((self.fill - self.lower).days)
         if self.fill is not None:
             return float(cast(Any, self.fill))
         lower, upper = self.bounds
-        middle = lower / 2 + upper / 2
+        middle = lower / 2 + upper / 2 if self.mean is None else min(max(self.mean, lower), upper)
+        if self.mean is not None and self.kind != "number":
+            return float(round(middle))
         return middle if self.kind == "number" else float(math.floor(middle))
 
     def _check_bounds(self) -> None:
@@ -192,9 +204,31 @@ class Column:
         object.__setattr__(self, "true", true)
         object.__setattr__(self, "false", false)
 
+    def _check_law(self) -> None:
+        """Check the law that missing values are integrated over."""
+        problem = _no_law(self)
+        if problem:
+            raise InvalidArgument(problem)
+        if self.missing != "integrate":
+            return
+        if self.kind == "category":
+            stated = tuple(validation.number("probabilities", each) for each in self.probabilities)
+            if len(stated) != len(self.categories) or min(stated) < 0 or abs(sum(stated) - 1) > 1e-6:
+                validation.refuse("probabilities", stated, "must be one for each category, >= 0, and add up to one")
+            object.__setattr__(self, "probabilities", stated)
+            return
+        mean = validation.number("mean", self.mean)
+        lower, upper = self.bounds
+        if not lower <= mean <= upper:
+            validation.refuse("mean", mean, f"must be between {lower:g} and {upper:g}")
+        object.__setattr__(self, "mean", mean)
+        if self.kind != "boolean":
+            object.__setattr__(self, "sd", validation.positive("sd", self.sd))
+
     def _check_missing(self) -> None:
         if self.missing == "category" and self.kind != "category":
             raise InvalidArgument(f"missing='category' is for kind='category', not for kind={self.kind!r}")
+        self._check_law()
         if self.missing not in ("fill", "indicator"):
             if self.fill is not None:
                 raise InvalidArgument(f"fill={self.fill!r} is for missing='fill' and missing='indicator'")
@@ -223,6 +257,21 @@ class Column:
                 validation.refuse("fill", self.fill, f"must be between {lower:g} and {upper:g}")
             if self.kind == "integer" and not fill.is_integer():
                 validation.refuse("fill", self.fill, "must be a whole number for kind='integer'")
+
+
+def _no_law(column: Column) -> str:
+    """Say what is wrong with the law that is stated for missing values; nothing if it is none or fits."""
+    stated = [name for name in ("mean", "sd", "probabilities") if getattr(column, name) not in (None, ())]
+    if column.missing != "integrate":
+        return f"{', '.join(stated)}: only missing='integrate' has a law to integrate over" if stated else ""
+    needed = {"category": ["probabilities"], "boolean": ["mean"], "date": []}.get(column.kind, ["mean", "sd"])
+    if not needed:
+        return "missing='integrate' is not for dates; make a number of it"
+    if stated != needed:
+        of_what = {"category": "those of the categories, in order", "boolean": "the probability of true"}
+        what = of_what.get(column.kind, "a normal law that is cut off at the bounds")
+        return f"missing='integrate' needs {' and '.join(needed)} for kind={column.kind!r}: {what}"
+    return ""
 
 
 def as_date(name: str, stated: Any) -> date:

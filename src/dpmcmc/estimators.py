@@ -72,7 +72,7 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
     dataset: str | None
     budget: Budget | None = None
     delta: float | None = None
-    priors: Mapping[str, str] | None = None
+    priors: Mapping[str, Any] | None = None
     sampler: str = "auto"
     num_chains: int = 2
     num_steps: int | None = None

@@ -201,7 +201,21 @@ def sites_by_number(x, y):
     normal(x @ beta, y, x.shape[0])
 
 
+def truncated_student(x, y):
+    beta = slope()
+    with numpyro.plate("data", x.shape[0]):
+        numpyro.sample("y", dist.TruncatedDistribution(dist.StudentT(4.0, x @ beta, 1.0), low=0.0), obs=y)
+
+
+def censored_gamma(x, y):
+    beta = slope()
+    with numpyro.plate("data", x.shape[0]):
+        numpyro.sample("y", dist.RightCensoredDistribution(dist.Gamma(2.0, jnp.exp(x @ beta)), 0.0 * y), obs=y)
+
+
 REFUSED = {
+    truncated_student: r"'y' is a StudentT that is truncated or censored.*Normal, Laplace",
+    censored_gamma: r"'y' is a Gamma that is truncated or censored",
     latent_inside: r"'effect' is a latent variable inside the data plate 'data'",
     latent_of_each_record: r"'effect' is a latent variable whose shape follows",
     observation_forgotten: r"'y' is a latent variable inside .* data argument is missing",

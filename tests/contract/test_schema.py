@@ -134,7 +134,10 @@ def test_words_of_a_boolean():
             {"kind": "category", "categories": ["a", MISSING_CATEGORY], "missing": "category"},
             "which missing values get",
         ),
-        ({"kind": "boolean", "missing": "drop"}, "missing='drop' must be one of category, fill, indicator, none"),
+        (
+            {"kind": "boolean", "missing": "drop"},
+            "missing='drop' must be one of category, fill, indicator, integrate, none",
+        ),
         ({"kind": "boolean", "missing": "category"}, "missing='category' is for kind='category'"),
         ({"kind": "boolean", "fill": True}, "fill=True is for missing='fill'"),
         ({"kind": "boolean", "missing": "fill"}, "missing='fill' needs fill"),

@@ -179,7 +179,7 @@ def test_families_by_other_names_and_by_the_response() -> None:
         ("y ~ hsgp(x, m=5, c=0.5)", "c >= 1"),
         ("y ~ steps(x)", "integer column|at most"),
         ("y ~ s(x)", r"Write bs\(x, df=5\)"),
-        ("y ~ mo(grade)", r"steps\(x\)"),
+        ("y ~ monotonic(grade)", r"steps\(x\)"),
         ("y | weights(2) + weights(3) ~ x", "on the left"),
     ],
 )

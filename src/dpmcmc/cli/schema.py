@@ -262,6 +262,10 @@ def _range(column: Column) -> str:
 
 
 def _missing(column: Column) -> str:
+    if column.missing == "integrate":
+        law = f"normal({column.mean:g}, {column.sd:g})" if column.sd is not None else ""
+        shares = column.probabilities or (() if column.mean is None else (1 - column.mean, column.mean))
+        return f"integrate: {law or ', '.join(f'{share:g}' for share in shares)}"
     if column.kind == "category":
         return f"{column.missing}: {column.levels[int(column.stand_in)]}"
     stand_in = {0.0: "false", 1.0: "true"}[column.stand_in] if column.kind == "boolean" else f"{column.stand_in:g}"

@@ -20,7 +20,7 @@ def fit(
     epsilon: float,
     delta: float | None = None,
     family: str | None = None,
-    priors: Mapping[str, str] | None = None,
+    priors: Mapping[str, Any] | None = None,
     prior: Posterior | None = None,
     sampler: str = "auto",
     num_chains: int = 2,
@@ -48,7 +48,8 @@ def fit(
         delta: that of the data's budget unless stated.
         family: of a formula: one of `dpmcmc.model.FAMILIES`, or what else it is called, such as ``"logistic"``; it may
             be left out where the response is a yes or no, a category, or successes in trials.
-        priors: of a formula, by parameter; the defaults are weakly informative, and in the model's `describe()`.
+        priors: of a formula, by parameter: texts, or NumPyro's distributions, meant on the original scale. The
+            defaults are weakly informative, and in the model's `describe()`.
         prior: an earlier posterior of the same formula, from the records of *other* persons: this run goes on from it.
             The result is `Posterior.combine` of the two, and the priors count once.
         sampler: ``"auto"``, ``"sketch"``, or one of `RECIPES`.

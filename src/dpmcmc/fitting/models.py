@@ -10,6 +10,7 @@ import jax
 from dpmcmc.enclave import PrivateData
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import Model, from_formula, from_numpyro, per_person
+from dpmcmc.model.formula.priors import as_texts
 from dpmcmc.schema import Schema
 
 MODELS_KEPT = 32
@@ -42,7 +43,7 @@ def as_model(
     model: Model | str | Callable[..., Any],
     data: PrivateData,
     family: str | None = None,
-    priors: Mapping[str, str] | None = None,
+    priors: Mapping[str, Any] | None = None,
 ) -> Model:
     """Return a formula, a NumPyro model or a `Model` as one over the records of `data`, of which it reads no value.
 
@@ -54,7 +55,7 @@ def as_model(
     if isinstance(model, str):
         if schema is None:
             raise InvalidArgument("a formula needs the columns of a table; make the data with PrivateData.from_table")
-        stated = None if priors is None else tuple(sorted(priors.items()))
+        stated = None if priors is None else tuple(sorted(as_texts(priors).items()))
         made: Model = _of_formula(model, schema.to_toml(), family, stated)
     elif isinstance(model, Model):
         made = model

@@ -35,6 +35,7 @@ from dpmcmc.fitting.whitening import Begin
 from dpmcmc.html import card, line
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.model.examination import PRIOR_POSITIONS
+from dpmcmc.model.formula.priors import as_texts
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
 from dpmcmc.run.plan import prior_draws
@@ -204,7 +205,7 @@ def prepare_fit(
     epsilon: float,
     delta: float | None = None,
     family: str | None = None,
-    priors: Mapping[str, str] | None = None,
+    priors: Mapping[str, Any] | None = None,
     sampler: str = "auto",
     num_chains: int = 2,
     num_steps: int | None = None,
@@ -221,6 +222,7 @@ def prepare_fit(
     `block_seed` is of the public positions of blocks, if there are any; at random unless stated.
     """
     formula = model if isinstance(model, str) else None
+    priors = None if priors is None else as_texts(priors)
     model = as_model(model, data, family, priors)
     name = validation.choice("sampler", sampler, ("auto", *RECIPES, SKETCH))
     if num_steps is not None:
@@ -274,7 +276,8 @@ def _strategy(
     reading: Reading,
 ) -> Strategy:
     """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains."""
-    if sampler in ("auto", WEIGHTED) and isinstance(model, FormulaModel) and model.temperature == 1 and init is None:
+    can_weigh = sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None
+    if can_weigh and isinstance(model, FormulaModel) and not model.integrated:  # a mixture has no one predictor
         if has_many_groups(model, data):
             reading.refuse_few()
             return GroupedScores(model, data, budget, num_steps or DRAWS, num_chains)
@@ -282,7 +285,7 @@ def _strategy(
         return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains, split)
     layout, begin = _begin(model, init)
     observed = model.observed
-    if sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None and observed is not None:
+    if can_weigh and observed is not None:
         questions = centred_questions(observed, data, budget, layout, begin)
         if questions is not None:
             reading.refuse_few()

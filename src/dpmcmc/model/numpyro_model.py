@@ -58,6 +58,7 @@ def from_numpyro(
     public = dict(public_arguments or {})
     arguments = _data_arguments(model, record, data_arguments)
     _check_signature(model, record, arguments, public)
+    _refuse_integrated(arguments, getattr(data, "schema", None))
 
     def call(rows: Any) -> Any:
         own = {arguments: rows} if isinstance(arguments, str) else {name: rows[name] for name in arguments}
@@ -174,6 +175,18 @@ def _facts(data: Any) -> tuple[Any, Mapping[str, tuple[float, float]]]:
         raise InvalidArgument(
             f"data is a {type(data).__name__}; expected a PrivateData, or the shapes of one record"
         ) from error
+
+
+def _refuse_integrated(arguments: str | tuple[str, ...], schema: Any) -> None:
+    """Refuse columns whose missing cells formulas integrate over: a NumPyro model is not told which these are."""
+    stated = {} if schema is None else schema.columns
+    names = [name for name in stated if stated[name].missing == "integrate"]
+    read = names if isinstance(arguments, str) else [name for name in names if name in arguments]
+    if read:
+        raise InvalidArgument(
+            f"the model reads {', '.join(read)}, of which the schema says missing='integrate': formulas can do that, a "
+            "NumPyro model is not told which cells are missing. State missing='indicator' or 'fill' in the schema"
+        )
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

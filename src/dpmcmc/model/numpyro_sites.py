@@ -21,6 +21,9 @@ from dpmcmc.errors import DpmcmcError, ModelRefused
 JACOBIAN = "_log_jacobian"
 """How the factors end that `evaluate` adds for changes of variables; they start with an underscore."""
 
+LOOPS = ("StudentT", "Gamma", "Chi2", "InverseGamma", "Beta")
+"""Distributions whose distribution functions are loops, as long as the slowest of all records takes."""
+
 Call = Callable[[Any], Any]
 """The model with its public arguments filled in, as a function of rows."""
 
@@ -173,6 +176,7 @@ def _site(site: Any) -> Site:
         return Site("deterministic", shape, _plates(site))
     distribution = site["fn"]
     if site["is_observed"]:
+        _refuse_loops(site["name"], distribution)
         is_factor = any(isinstance(layer, Unit) for layer in _layers(distribution))
         return Site("factor" if is_factor else "observed", shape, _plates(site))
     inverse = _transform(site).inverse_shape(shape)
@@ -184,6 +188,20 @@ def _site(site: Any) -> Site:
         jax.ShapeDtypeStruct(inverse, jnp.result_type(float)),
         drawable=site["scale"] is None and not undrawable,
     )
+
+
+def _refuse_loops(name: str, distribution: Any) -> None:
+    """Refuse observed laws that are cut off or censored and whose distribution functions are loops."""
+    layers = list(_layers(distribution))
+    kinds = [type(layer).__name__ for layer in layers]
+    is_cut = any("Truncated" in kind or "Censored" in kind for kind in kinds)
+    loops = [kind for kind in kinds if kind in LOOPS or kind.endswith("TruncatedGamma")]
+    if is_cut and loops:
+        raise ModelRefused(
+            f"site {name!r} is a {loops[0]} that is truncated or censored: its distribution function is a loop, longer "
+            "for some records than for others, which would tell of them. Normal, Laplace, Logistic, Cauchy, LogNormal, "
+            "Exponential and Weibull can be: take one of these"
+        )
 
 
 def _plates(site: Any) -> dict[str, int]:

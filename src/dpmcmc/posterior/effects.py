@@ -178,7 +178,7 @@ def ratios(fitted: Fitted, per: Mapping[str, float], prob: float) -> SummaryTabl
 def coefficients_by_label(fitted: Fitted, per: Mapping[str, float]) -> dict[str, np.ndarray]:
     """Return the draws of the coefficients but the intercept, for so many units of their columns, by name."""
     coordinates = fitted.model.coordinates
-    slopes = [name for name in coordinates.names if name != "intercept"]
+    slopes = [name for name in coordinates.read_names if name != "intercept"]
     unknown = [name for name in per if name not in slopes]
     if unknown:
         raise InvalidArgument(f"per= names {', '.join(unknown)}; expected some of {', '.join(slopes)}")

@@ -145,11 +145,12 @@ def _numbers(name: str, kept: Any, column: Column, decimal: str, index: pd.Index
         raise InvalidArgument(
             f"the rows have {_named(kept, unknown, index)} for {name!r}; expected {_expected(column)}"
         )
-    if blank.any() and column.missing == "none":
+    if blank.any() and column.missing in ("none", "integrate"):
         rows = ", ".join(str(row) for row in index[blank][:MOST_NAMED])
+        why = "nothing of missing values there" if column.missing == "none" else "to integrate over it, in fits alone"
         raise InvalidArgument(
-            f"the rows have no {name!r} in row {rows}; the schema says nothing of missing values there: fill it in, or "
-            "state missing= in the schema before the fit"
+            f"the rows have no {name!r} in row {rows}; the schema says {why}: fill it in, or state another missing= in "
+            "the schema before the fit"
         )
     return values
 

@@ -107,7 +107,7 @@ def prior_predictive(
     schema: Any,
     *,
     family: str,
-    priors: Mapping[str, str] | None = None,
+    priors: Mapping[str, Any] | None = None,
     rows: Any = None,
     num_draws: int = 500,
     seed: int | None = None,

@@ -103,7 +103,7 @@ def forest(
     from dpmcmc.diagnostics.effect_plots import draw_forest
 
     if var_names is None and posterior.model is not None:
-        names = posterior.model.coordinates.names
+        names = posterior.model.coordinates.read_names
         var_names = [
             label for name in names if name != "intercept" for label in posterior.model.coordinates.labels(name)
         ]

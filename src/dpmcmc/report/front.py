@@ -42,7 +42,7 @@ def found(table: pd.DataFrame, model: FormulaModel | None, verdict: str) -> str:
         return "The result is not to be relied on: read nothing off the estimates."
     if model is None:
         return f"The posterior of {len(table)} {'number' if len(table) == 1 else 'numbers'} was estimated."
-    slopes = [name for name in model.feature_names if name in table.index and name != "intercept"]
+    slopes = [name for name in model.coordinates.read_names if name in table.index and name != "intercept"]
     if not slopes:
         return f"The posterior of {model.response}, without predictors, was estimated."
     intervals = {row.name: row for row in _rows(table, slopes)}
@@ -64,7 +64,7 @@ def found(table: pd.DataFrame, model: FormulaModel | None, verdict: str) -> str:
 
 def forest(table: pd.DataFrame, model: FormulaModel | None) -> Forest | None:
     """Draw the coefficients in the order of the formula, without the intercept; nothing where there is one alone."""
-    names = [] if model is None else [name for name in model.feature_names if name in table.index]
+    names = [] if model is None else [name for name in model.coordinates.read_names if name in table.index]
     names = [name for name in names if name != "intercept"][:MOST_ROWS]
     if model is None or len(names) < 2:
         return None

@@ -170,7 +170,7 @@ def _column(schema: Schema, name: str) -> tuple[str, str, str, str]:
     values = {"category": ", ".join(column.levels), "boolean": "false, true"}.get(
         column.kind, f"{lower:g} to {upper:g} {column.unit}".strip()
     )
-    stands = {"none": "none expected", "category": "a category of its own"}.get(
+    stands = {"none": "none expected", "category": "a category of its own", "integrate": "integrated over"}.get(
         column.missing, f"{column.fill}" + (", and marked" if column.missing == "indicator" else "")
     )
     return name, column.kind, values, stands

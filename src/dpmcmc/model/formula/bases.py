@@ -1,4 +1,4 @@
-"""Terms of several columns: splines, polynomials and a Gaussian process of a number, steps of an ordered one.
+"""Terms of several columns: splines, polynomials and a Gaussian process of a number, steps of ordered levels.
 
 Knots, domains and scales follow from the stated bounds alone: even knots between them, where other packages take
 quantiles of the data.
@@ -19,6 +19,8 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.bounded_scores.base import Floats
 from dpmcmc.model.formula.columns import Columns, Record
 from dpmcmc.model.formula.expression import Expression, read_expression
+from dpmcmc.model.formula.parse import unquoted
+from dpmcmc.schema import MISSING_CATEGORY
 
 POINTS = 4001
 """At so many places the bounds of a column are looked for."""
@@ -33,10 +35,12 @@ class Basis:
     Attributes:
         columns: the expressions, one a column.
         sds: the default standard deviations of their coefficients, in those of slopes; None where they are slopes.
+        levels: those that its steps lead to, where they share one effect of one sign.
     """
 
     columns: tuple[Expression, ...]
     sds: tuple[float, ...] | None = None
+    levels: tuple[str, ...] = ()
 
 
 def read_basis(text: str, columns: Columns) -> Basis | None:
@@ -45,8 +49,10 @@ def read_basis(text: str, columns: Columns) -> Basis | None:
         call = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         return None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in _BASES:
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in BASES:
         return None
+    if call.func.id == MONOTONE:
+        return _monotone(text, columns)
     maker, names = _BASES[call.func.id]
     if not call.args:
         raise InvalidArgument(f"the formula has {text!r}; expected a column first, as in {call.func.id}(age, ...)")
@@ -60,6 +66,30 @@ def read_basis(text: str, columns: Columns) -> Basis | None:
         for place, (bounds, evaluate) in enumerate(made.parts)
     )
     return Basis(named, made.sds)
+
+
+def _monotone(text: str, columns: Columns) -> Basis:
+    """Return a column for each level but the first: whether it is reached."""
+    label = text.replace(" ", "")
+    name = unquoted(label.removeprefix(f"{MONOTONE}(").removesuffix(")"))
+    if name not in columns.known:
+        raise InvalidArgument(f"the formula has {text!r}; expected one column of the schema in it, as in mo(grade)")
+    levels = columns.category(name).levels
+    if MISSING_CATEGORY in levels or not 1 < len(levels) <= MOST_COLUMNS + 1:
+        raise InvalidArgument(
+            f"the formula has {text!r}, where {name} has {len(levels)} levels"
+            f"{', one of them for missing values' if MISSING_CATEGORY in levels else ''}; expected a category with its "
+            f"levels in order, or an integer, and at most {MOST_COLUMNS} steps"
+        )
+
+    def column(step: int) -> Callable[[Record], jax.Array]:
+        return lambda record: (columns.category(name).code(record) >= step).astype(jnp.float32)
+
+    steps = tuple(
+        Expression((0.0, 1.0), frozenset({name}), column(step), None, f"{label}[{level}]")
+        for step, level in enumerate(levels[1:], start=1)
+    )
+    return Basis(steps, levels=levels[1:])
 
 
 @dataclass(frozen=True)
@@ -214,4 +244,7 @@ _BASES: Mapping[str, tuple[_Maker, Mapping[str, float | None]]] = {
 }
 """The calls that make several columns, with what they may be told and what is taken otherwise."""
 
-BASES = tuple(_BASES)
+MONOTONE = "mo"
+"""The call that makes steps of one sign."""
+
+BASES = (*_BASES, MONOTONE)

@@ -34,6 +34,9 @@ POINTS = 41
 SCALES = (0.1, 2.0)
 """A scale with a formula is taken to lie between these, on the model's scale."""
 
+FAR = 0.001
+"""A monotonic effect is taken to lie between this quantile of its prior and the one as far from the other end."""
+
 EFFECT = 3.0
 """Random intercepts are taken to lie within so many of their standard deviations."""
 
@@ -57,7 +60,11 @@ def gradient_bound(coordinates: Coordinates, family: Family, stated: Region | No
     """Return the bound over a region; what is not stated of it comes from the priors."""
     region = _region(coordinates, stated or {})
     conditions = [f"{name} between {low:.3g} and {high:.3g}" for name, (low, high) in region.items()]
-    squared = float(len(coordinates.blocks))
+    squared = float(len(coordinates.blocks) - sum(len(term.places) for term in coordinates.monotone))
+    for term in coordinates.monotone:  # a mean of steps between -1 and 1, and their deviations from it
+        largest = max(abs(term.prior.quantile(FAR)), abs(term.prior.quantile(1 - FAR)))
+        squared += 1 + largest**2
+        conditions.append(f"{term.name} within {largest:.3g}")
     for name, (_, prior) in coordinates.groups.items():
         _, largest = region.get(f"{name}_sigma", (0.0, prior.fixed or 0.0))
         squared += largest**2 * (1 + (EFFECT**2 if prior.fixed is None else 0.0))

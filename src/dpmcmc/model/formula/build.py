@@ -15,11 +15,13 @@ from dpmcmc.model.formula.expression import Expression, read_expression
 from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES, find_family, find_survival_family, plain_family
 from dpmcmc.model.formula.families.family import Family, default
 from dpmcmc.model.formula.groups import read_groups
+from dpmcmc.model.formula.integration import observed_of, read_integration, refuse_others
 from dpmcmc.model.formula.kinds import KINDS, words
 from dpmcmc.model.formula.model import FormulaModel
+from dpmcmc.model.formula.monotone import SHARE, CoefficientPrior, Monotone, read_concentrations
 from dpmcmc.model.formula.original_scale import to_scaled
 from dpmcmc.model.formula.parse import Parsed, parse_all
-from dpmcmc.model.formula.priors import Prior, VectorPrior, choose, read_prior, support_of
+from dpmcmc.model.formula.priors import Prior, VectorPrior, as_texts, choose, read_prior, support_of
 from dpmcmc.model.formula.response import Response, read_response
 from dpmcmc.model.formula.transforms import Transform, read_transform
 from dpmcmc.schema import Schema
@@ -30,7 +32,7 @@ def from_formula(
     schema: Schema | Mapping[str, Any],
     *,
     family: str | None = None,
-    priors: Mapping[str, str] | None = None,
+    priors: Mapping[str, Any] | None = None,
     temperature: float = 1.0,
 ) -> FormulaModel:
     """Return the model of a formula such as ``"readmitted ~ age + bmi + C(ward) + age:smoker + (1|site)"``.
@@ -52,7 +54,8 @@ def from_formula(
             parameter of the family (``"sigma"``, ``"nu"``, ``"concentration"``, ``"cutpoints"``), or of a random
             intercept (``"1|ward"``, its standard deviation). Written ``"normal(0, 2)"``, ``"half_normal(1)"``;
             ``"fixed(1)"`` holds a positive parameter. On the scale of the results: ``"normal(0, 0.1) per year"``, with
-            the unit of the schema, ``"normal(0, 1) per 10 units"``, or ``"half_normal(500) original"``.
+            the unit of the schema, ``"normal(0, 1) per 10 units"``, ``"half_normal(500) original"``, or as an object
+            of NumPyro's, ``dist.Normal(0, 0.1)``.
         temperature: the power of the likelihood.
 
     Raises:
@@ -68,17 +71,27 @@ def from_formula(
     of_groups = (name for group in parsed.groups for name in group.columns)
     used = {*read, *of_groups, *(name for offset in offsets for name in offset.columns)}
     _check(parsed, transform, of, used)
-    coordinates = _coordinates(parsed, columns, design, response, of, offsets, priors or {})
+    coordinates = _coordinates(parsed, columns, design, response, of, offsets, as_texts(priors))
     beside = {
         name for name in (response.trials, response.weights, response.event, response.entry) if isinstance(name, str)
     }
 
-    def log_likelihood(position: Position, record: Record) -> jax.Array:
+    integration = read_integration([*used], columns)
+    if integration is not None:
+        refuse_others(integration, of, coordinates)
+
+    def log_density(position: Position, record: Record) -> jax.Array:
         natural = coordinates.natural(position)
         eta = coordinates.predictor(natural, record)
-        density = of.log_density(
+        return of.log_density(
             eta, response.read(record), response.read_trials(record), coordinates.others_of(natural, record)
         )
+
+    def log_likelihood(position: Position, record: Record) -> jax.Array:
+        if integration is None:
+            density = log_density(position, record)
+        else:
+            density = integration.log_mean(integration.at_nodes(record, lambda one: log_density(position, one)))
         weighted = density if response.weights is None else density * response.read_weight(record)
         return jnp.where(response.is_there(record), weighted, 0.0)
 
@@ -90,6 +103,8 @@ def from_formula(
         unconstrain=coordinates.unconstrain,
         sample_prior=coordinates.sample_prior,
         position=dict(coordinates.shapes),
+        observed=None if integration is None else observed_of(integration, of, coordinates),
+        integrated=() if integration is None else integration.names,
         formula=formula,
         family=of.name,
         columns=(*sorted({*used, *beside}), response.name),
@@ -152,9 +167,13 @@ def _coordinates(
     names, terms = design.names[skipped:], design.terms[skipped:]
     groups = {group.name: read_groups(group, columns) for group in parsed.groups}
     others = {**of.others, **({"cutpoints": CUTPOINTS} if ordered else {})}
+    others |= {f"{written}{SHARE}": "dirichlet(1)" for written in design.steps}
     wanted = {without_slash(key.replace(" ", "") if key not in names else key): text for key, text in stated.items()}
     of_scale = [f"{of.scale}:{name}" for name in names] if parsed.scale is not None else []
-    _check_names(wanted, names, terms, [*others, *groups, *of_scale])
+    of_steps = {name: written for written, steps in design.steps.items() for name in steps}
+    read = tuple(dict.fromkeys(of_steps.get(name, name) for name in names))
+    of_terms = [term for name, term in zip(names, terms, strict=True) if name not in of_steps]
+    _check_names(wanted, read, of_terms, [*others, *groups, *of_scale])
     wanted = to_scaled(wanted, design, response, columns, {name: each.half for name, each in groups.items()})
     intercept = default(of.intercept, response)
     defaults = {name: default(prior, response) for name, prior in of.others.items()}
@@ -165,12 +184,15 @@ def _coordinates(
         return f"normal(0, {slope * own:.4g})" if own is not None else of.coefficients
 
     chosen = choose(names, terms, wanted, lambda name: intercept if name == "intercept" else usual(name))
+    monotone = _monotone(names, chosen, design, wanted)
+    stand_ins = {place: prior for term in monotone for place, prior in zip(term.places, term.stand_ins, strict=True)}
+    chosen = tuple(stand_ins.get(place, prior) for place, prior in enumerate(chosen))
     scale = _scale(parsed, of, design, wanted)
     defaults = {name: prior for name, prior in defaults.items() if scale is None or name != scale.name}
     return Coordinates(
         design=design,
         response=response,
-        coefficients=VectorPrior(chosen),
+        coefficients=CoefficientPrior(chosen, monotone),
         others={name: _positive(name, wanted, prior) for name, prior in defaults.items()},
         cutpoints=read_prior("cutpoints", wanted.get("cutpoints", CUTPOINTS)) if ordered else None,
         groups={name: (each, _positive(name, wanted, of.spread)) for name, each in groups.items()},
@@ -178,6 +200,19 @@ def _coordinates(
         has_classes=has_classes,
         scale=scale,
     )
+
+
+def _monotone(
+    names: Sequence[str], chosen: Sequence[Prior], design: Design, stated: Mapping[str, str]
+) -> tuple[Monotone, ...]:
+    """Return the monotonic effects, with the priors that were chosen for their columns."""
+    found: list[Monotone] = []
+    for written, steps in design.steps.items():
+        places = tuple(names.index(name) for name in steps)
+        share = f"{written}{SHARE}"
+        alpha = read_concentrations(share, stated.get(share, "dirichlet(1)"), len(steps))
+        found.append(Monotone(written, tuple(steps.values()), places, chosen[places[0]], alpha))
+    return tuple(sorted(found, key=lambda term: term.places))
 
 
 def _scale(parsed: Parsed, of: Family, design: Design, stated: Mapping[str, str]) -> Scale | None:
@@ -191,11 +226,9 @@ def _scale(parsed: Parsed, of: Family, design: Design, stated: Mapping[str, str]
             f"family={of.name!r}. Families whose sigma may have a formula are {known}"
         )
     written = {"1", *(":".join(term) for term in parsed.scale.terms)}
-    places = [
-        place
-        for place, block in enumerate(block for block in design.blocks for _ in block.block.names())
-        if block.block.term.written in written
-    ]
+    places = [place for place, block in enumerate(design.blocks_of_columns) if block.block.term.written in written]
+    if any(design.blocks_of_columns[place].block.term.level for place in places):
+        raise InvalidArgument(f"the second part of the formula has mo(...); expected steps(x) or C(x) for {of.scale}")
     others = np.setdiff1d(np.arange(len(design.names)), places)
     if np.any(design.to_unscaled[np.ix_(others, np.array(places))]):
         raise InvalidArgument("the second part of the formula has a product without its factors; add these to it")

@@ -1,8 +1,9 @@
 """The parameters of a formula: where a sampler moves, and how people read them.
 
 A sampler moves in the coefficients of the scaled columns, the logarithms of positive parameters, the log-odds of those
-between zero and one, the cutpoints as the first one and the logarithms of the gaps, and the effects of groups in units
-of their standard deviation. People read coefficients on the original scale, by the names of their columns.
+between zero and one, the cutpoints as the first one and the logarithms of the gaps, the effects of groups in units of
+their standard deviation, and monotonic effects as `monotone` says. People read coefficients on the original scale, by
+the names of their columns.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from dpmcmc.model.formula.columns import Record
 from dpmcmc.model.formula.design import Design
 from dpmcmc.model.formula.expression import Expression
 from dpmcmc.model.formula.groups import Groups
+from dpmcmc.model.formula.monotone import CoefficientPrior, Monotone, to_coefficients, with_shares
 from dpmcmc.model.formula.priors import Prior, VectorPrior, log_density_on_line
 from dpmcmc.model.formula.response import Response
 from dpmcmc.model.formula.scaling import ScaledBlock
@@ -58,7 +60,7 @@ class Coordinates:
     Attributes:
         design: the columns.
         response: the response.
-        coefficients: the priors of the coefficients, one a column that is not dropped.
+        coefficients: the priors of the coefficients, one a column that is not dropped, and the monotonic effects.
         others: the priors of the other parameters of the family: positive, or between zero and one.
         cutpoints: the prior of the cutpoints of an ordinal response, which replace the intercept.
         groups: those that have effects of their own, by the name of the parameter, and the prior of their spread.
@@ -69,13 +71,18 @@ class Coordinates:
 
     design: Design
     response: Response
-    coefficients: VectorPrior
+    coefficients: CoefficientPrior
     others: Mapping[str, Prior]
     cutpoints: Prior | None
     groups: Mapping[str, tuple[Groups, Prior]]
     offsets: tuple[Expression, ...]
     has_classes: bool
     scale: "Scale | None" = None
+
+    @property
+    def monotone(self) -> tuple[Monotone, ...]:
+        """The monotonic effects."""
+        return self.coefficients.terms
 
     @property
     def drops_intercept(self) -> bool:
@@ -91,6 +98,12 @@ class Coordinates:
     def names(self) -> tuple[str, ...]:
         """The names of the coefficients."""
         return self.design.names[1:] if self.drops_intercept else self.design.names
+
+    @cached_property
+    def read_names(self) -> tuple[str, ...]:
+        """The coefficients that people read: of the steps of a monotonic effect there is one."""
+        of_step = {place: term.name for term in self.monotone for place in term.places}
+        return tuple(dict.fromkeys(of_step.get(place, name) for place, name in enumerate(self.names)))
 
     @cached_property
     def shapes(self) -> Mapping[str, jax.ShapeDtypeStruct]:
@@ -122,7 +135,8 @@ class Coordinates:
         if self.scale is not None:
             others[self.scale.name] = position[self.scale.name]
         effects = {name: self.spread(name, position) * position[name] for name in self.groups}
-        return Natural(position.get("coefficients"), effects, others)
+        coefficients = position.get("coefficients")
+        return Natural(to_coefficients(jnp, self.monotone, coefficients), effects, others)
 
     def spread(self, name: str, position: Position) -> jax.Array:
         """Return the standard deviation of the effects of groups."""
@@ -201,9 +215,8 @@ class Coordinates:
         if self.names:
             matrix = self.to_original
             original = jnp.matmul(jnp.asarray(matrix, jnp.float32), natural.coefficients, precision=_EXACT)
-            for place, name in enumerate(self.design.names):
-                if place or not self.drops_intercept:
-                    parameters.update(self.by_class(name, original[place] + self.shift[place]))
+            for name, values in self.readable(jnp, original, position["coefficients"]):
+                parameters.update(self.by_class(name, values))
             if self.cutpoints is not None:
                 parameters["cutpoints"] = natural.others["cutpoints"] - original[0]
         elif self.cutpoints is not None:
@@ -233,14 +246,17 @@ class Coordinates:
         position: Position = {}
         cutpoints = jnp.asarray(parameters["cutpoints"]) if self.cutpoints is not None else jnp.zeros(1)
         if self.names:
-            names = self.design.names[1:] if self.drops_intercept else self.design.names
-            read = [self._of_class(name, parameters) for name in names]
+            read = [self._of_class(name, parameters) for name in self.names if name not in self._steps]
+            shares = [jnp.stack([self._of_class(label, parameters) for label in each.labels]) for each in self.monotone]
+            for term, own in zip(self.monotone, shares, strict=True):  # in the order of their places
+                read[term.places[0] : term.places[0]] = self._of_class(term.name, parameters) * len(own) * own
             if self.drops_intercept:
                 read = [jnp.zeros(self.outputs), *read]
             shifted = jnp.stack(read) - self.shift.reshape(-1, *[1] * len(self.outputs))
             inverse = jnp.asarray(np.linalg.inv(self.design.to_unscaled) / half, jnp.float32)
             scaled = jnp.matmul(inverse, shifted, precision=_EXACT)
-            position["coefficients"] = scaled[1:] if self.drops_intercept else scaled
+            own = scaled[1:] if self.drops_intercept else scaled
+            position["coefficients"] = with_shares(self.monotone, own, shares)
             cutpoints = cutpoints - scaled[0] if self.drops_intercept else cutpoints
         if self.cutpoints is not None:
             position["cutpoints"] = _from_cutpoints(cutpoints)
@@ -259,6 +275,23 @@ class Coordinates:
             effects = jnp.stack([self._of_class(f"{name}[{level}]", parameters) for level in groups.levels])
             position[name] = effects / unit / self.spread(name, position)
         return {name: position[name] for name in self.shapes}
+
+    def readable(self, xp: Any, original: Any, values: Any) -> Iterator[tuple[str, Any]]:
+        """Return coefficients as people read them: of the unscaled columns, and what a sampler moves in beside them."""
+        first = {term.places[0]: term for term in self.monotone}
+        for place, name in enumerate(self.names):
+            row = place + self.drops_intercept
+            if place in first:
+                at = np.array(first[place].places)
+                yield first[place].name, xp.mean(original[at + self.drops_intercept], axis=0)
+                yield from zip(first[place].labels, first[place].shares(xp, values[at]), strict=True)
+            elif name not in self._steps:
+                yield name, original[row] + self.shift[row]
+
+    @cached_property
+    def _steps(self) -> frozenset[str]:
+        """The names of the steps of monotonic effects, which people do not read."""
+        return frozenset(self.names[place] for term in self.monotone for place in term.places)
 
     @cached_property
     def to_original(self) -> Any:

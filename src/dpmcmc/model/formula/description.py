@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.families.family import Family
+from dpmcmc.model.formula.monotone import SHARE
 
 
 def describe(formula: str, family: Family, coordinates: Coordinates, columns: Columns, names: tuple[str, ...]) -> str:
@@ -15,6 +16,13 @@ def describe(formula: str, family: Family, coordinates: Coordinates, columns: Co
 def prior_words(coordinates: Coordinates) -> dict[str, str]:
     """Return the prior of each parameter on the model's scale, as it would be written in ``priors=``."""
     words = {name: str(prior) for name, prior in zip(coordinates.names, coordinates.coefficients.priors, strict=True)}
+    for term in coordinates.monotone:
+        steps = [coordinates.names[place] for place in term.places]
+        words = {
+            term.name if name == steps[0] else name: prior for name, prior in words.items() if name not in steps[1:]
+        }
+        words[term.name] = str(term.prior)
+        words[f"{term.name}{SHARE}"] = f"dirichlet({', '.join(f'{each:g}' for each in term.concentrations)})"
     if coordinates.cutpoints is not None:
         words["cutpoints"] = str(coordinates.cutpoints)
     words.update({name: str(prior) for name, prior in coordinates.others.items()})
@@ -44,10 +52,14 @@ def _lines(
         yield f"  Rows are weighted by {response.weights}."
     if response.required:
         yield f"  A row in which {' or '.join(response.required)} is missing contributes nothing."
-    scaled = [f"{block.block.term.label}: {block.words}" for block in coordinates.design.blocks if block.words]
+    blocks = [block for block in coordinates.design.blocks if not block.block.term.level]
+    scaled = [f"{block.block.term.label}: {block.words}" for block in blocks if block.words]
     if scaled:
         yield "Predictors are scaled to [-1, 1] by the bounds of the schema, never by the data:"
         yield from (f"  {line}" for line in dict.fromkeys(scaled))
+    for term in coordinates.monotone:
+        yield f"{term.name} is monotonic: its steps to {', '.join(term.levels)} have one sign and share an effect;"
+        yield "  results have the average step, and the share of each in all of them."
     references = {
         category.name: category.levels[0]
         for block in coordinates.design.blocks
@@ -74,8 +86,11 @@ def _role(name: str, coordinates: Coordinates) -> str:
 
 
 def _notes(columns: Columns, names: Sequence[str]) -> Iterator[str]:
-    """Remind of values that are filled in where the model does not ask whether they were missing."""
+    """Remind of values that are filled in where the model does not ask whether they were missing, and of others."""
     for name in names:
         column = columns[name]
+        if column.missing == "integrate":
+            law = {"category": "probabilities", "boolean": "probability"}.get(column.kind, "normal law")
+            yield f"Where {name} is missing, the likelihood of a row is its mean over the {law} that the schema states."
         if column.missing == "indicator" and f"{name}_missing" not in names:
             yield f"Note: missing values of {name} count as {column.fill}; {name}_missing is not in the formula."

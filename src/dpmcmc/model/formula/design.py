@@ -45,6 +45,20 @@ class Design:
         return {without_slash(name): sd for name, sd in own.items() if sd is not None}
 
     @cached_property
+    def steps(self) -> dict[str, dict[str, str]]:
+        """The columns of monotonic effects and the levels that they are steps to, by how the effects are written."""
+        found: dict[str, dict[str, str]] = {}
+        for name, terms, block in zip(self.names, self.terms, self.blocks_of_columns, strict=True):
+            if block.block.term.level:
+                found.setdefault(terms[1], {})[name] = block.block.term.level
+        return found
+
+    @property
+    def blocks_of_columns(self) -> list[ScaledBlock]:
+        """The block of each column."""
+        return [block for block in self.blocks for _ in block.block.names()]
+
+    @cached_property
     def to_unscaled(self) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
         """The matrix that takes coefficients of the scaled columns to those of the unscaled ones."""
         return np.stack([column for block in self.blocks for column in block.expansion], axis=1)

@@ -29,10 +29,8 @@ STATEFUL: Mapping[str, str] = {
         ("s", "cs", "cc", "ns", "te", "gp"),
         "its quantiles and range. Write bs(x, df=5), cr(x, df=5) or hsgp(x, m=10): their knots follow from the bounds",
     ),
-    **dict.fromkeys(
-        ("mo", "monotonic"),
-        "how its steps share an effect. Write steps(x): one coefficient for each step, none of them forced to a sign",
-    ),
+    "monotonic": "its levels. Write mo(x): steps of one sign between the stated levels, or steps(x): of any sign",
+    "mo": "its levels, if it stood within an expression. Write mo(x) as a term of its own",
     "lag": "the row before",
 }
 """Transforms that would read the data, and what of it."""

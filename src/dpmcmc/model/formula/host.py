@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.model.formula.coordinates import Coordinates
+from dpmcmc.model.formula.monotone import to_coefficients
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -26,12 +27,12 @@ def _constrained(coordinates: Coordinates, positions: Arrays) -> Iterator[tuple[
         gaps = np.cumsum(np.exp(positions["cutpoints"][:, 1:]), axis=1)
         cutpoints = positions["cutpoints"][:, :1] + np.concatenate([np.zeros((len(gaps), 1)), gaps], axis=1)
     if coordinates.names:
-        original = np.tensordot(positions["coefficients"], coordinates.to_original, (1, 1))
-        original = np.moveaxis(original, -1, 1)  # (draw, column, ...)
-        for place, name in enumerate(coordinates.design.names):
-            if place or not coordinates.drops_intercept:
-                yield from _by_class(coordinates, name, original[:, place] + coordinates.shift[place])
-        cutpoints = None if cutpoints is None else cutpoints - original[:, :1]
+        values = np.moveaxis(positions["coefficients"], 1, 0)
+        natural = to_coefficients(np, coordinates.monotone, values)
+        original = np.tensordot(coordinates.to_original, natural, (1, 0))  # (column, draw, ...)
+        for name, own in list(coordinates.readable(np, original, values)):
+            yield from _by_class(coordinates, name, own)
+        cutpoints = None if cutpoints is None else cutpoints - original[0][:, None]
     if cutpoints is not None:
         yield "cutpoints", cutpoints
     for name, prior in coordinates.others.items():
@@ -64,6 +65,9 @@ def draw_prior(coordinates: Coordinates, rng: np.random.Generator, number: int) 
         if name == "coefficients":
             rows = [prior.draw(rng, (number, *shape.shape[1:])) for prior in coordinates.coefficients.priors]
             positions[name] = np.stack(rows, axis=1)
+            for term in coordinates.monotone:
+                own = term.draw_on_host(rng, (len(term.places), number, *shape.shape[1:]))
+                positions[name][:, np.array(term.places)] = np.moveaxis(own, 0, 1)
         elif coordinates.scale is not None and name == coordinates.scale.name:
             positions[name] = np.stack([prior.draw(rng, (number,)) for prior in coordinates.scale.prior.priors], axis=1)
         elif name in coordinates.groups:

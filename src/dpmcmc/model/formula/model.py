@@ -33,6 +33,7 @@ class FormulaModel(Model):
         coordinates: the parameters, scaled and as people read them.
         known: the columns that the formula could have named.
         law: the family's record.
+        integrated: the columns whose missing cells are integrated over.
     """
 
     formula: str
@@ -41,6 +42,7 @@ class FormulaModel(Model):
     coordinates: Coordinates = field(repr=False)
     known: Columns = field(repr=False)
     law: Family = field(repr=False)
+    integrated: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         names = f"{len(self.parameter_names)} parameters: {', '.join(self.parameter_names)}"
@@ -222,6 +224,9 @@ class FormulaModel(Model):
         def one(draw: Any) -> dict[str, jax.Array]:
             found = coordinates.natural(coordinates.unconstrain(draw)).coefficients
             rows = {} if found is None else dict(zip(coordinates.names, found, strict=True))
+            for term in coordinates.monotone:  # of its steps the coefficient of all together has a prior
+                steps = [rows.pop(coordinates.names[place]) for place in term.places]
+                rows[term.name] = jnp.sum(jnp.stack(steps), axis=0)
             return {
                 label: value for name, row in rows.items() for label, value in coordinates.by_class(name, row).items()
             }

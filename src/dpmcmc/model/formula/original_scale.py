@@ -62,7 +62,8 @@ def to_scaled(
         known.update(keys)
         key = next((key for key in keys if key in stated), None)
         if key in asked:
-            factor = _factor(name, design, response) / _units(key, asked[key], columns)
+            steps = next((len(own) for own in design.steps.values() if name in own), 1)  # their average is stated
+            factor = steps * _factor(name, design, response) / _units(key, asked[key], columns)
             made[name] = _times(key, asked[key]["prior"], factor)
     for key in sorted(set(asked) - known):
         made[key] = _times(key, asked[key]["prior"], _other_factor(key, response) * halves.get(key, 1.0))
@@ -86,8 +87,8 @@ def _factor(name: str, design: Design, response: Response) -> float:
     if others or moved or name == "intercept":
         raise InvalidArgument(
             f"priors[{name!r}] cannot be stated on the original scale: there it is the value where all other columns "
-            f"are zero, which depends on {', '.join(others) or 'the bounds'} as well. State it without 'per' or "
-            "'original': on the scaled columns it speaks of the middle of their bounds"
+            f"are zero, which depends on {', '.join(others) or 'the bounds'} as well. State it as a text, without "
+            "'per' or 'original': on the scaled columns it speaks of the middle of their bounds"
         )
     return float(1 / row[place])
 

@@ -16,6 +16,8 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import logsumexp
 
+from dpmcmc.model.formula.integration import NearMixture
+
 _TIMES = np.linspace(-2.8, 2.8, 57)
 _DISTANCES = np.exp(np.pi / 2 * np.sinh(_TIMES))
 _WIDTHS = (_TIMES[1] - _TIMES[0]) * np.pi / 2 * np.cosh(_TIMES) * _DISTANCES
@@ -26,6 +28,10 @@ COUNTED = 64
 """Counts up to this are added up one by one."""
 
 _GAUSS = np.polynomial.legendre.leggauss(96)
+_MIDDLE, _TAIL = np.polynomial.legendre.leggauss(64), np.polynomial.legendre.leggauss(20)
+PANEL, TAIL = 3.0, 8.0
+"""A mixture's middle reaches so many widths beyond its outermost components, and its tails e to so many more."""
+
 FAR = 20.0
 """How many lengths of its tail a law of counts is followed beyond its mean."""
 
@@ -179,6 +185,9 @@ def is_known(law: Any) -> bool:
 def nodes(law: Any) -> Nodes:
     """Return the nodes of a distribution, whose parameters they follow without a derivative."""
     law = jax.tree.map(jax.lax.stop_gradient, law)
+    if isinstance(law, NearMixture):
+        component = law.component_distribution
+        return _on_panels(law, _LINES[type(component)](component)) if type(component) in _LINES else _counts(law)
     if isinstance(law, dist.MixtureSameFamily):
         each = nodes(law.component_distribution)
         values, weights = (
@@ -210,6 +219,22 @@ def _on_line(law: Any, line: Line) -> Nodes:
     next_ones, last_ones = (jnp.roll(weights, shift, axis=0) for shift in (-1, 1))
     below = jnp.cumsum(weights, axis=0) - weights / 2 - (next_ones - last_ones) / 24
     return Nodes(values, weights, below)
+
+
+def _on_panels(law: Any, line: Line) -> Nodes:
+    """Return nodes of a mixture by Gauss rules: one where its components are, one for the tail on either side."""
+    left, right = (jnp.max(jnp.broadcast_to(width, (*law.batch_shape, law.mixture_size)), -1) for width in line[1:3])
+    low, high = jnp.min(line.centre, -1) - PANEL * left, jnp.max(line.centre, -1) + PANEL * right
+    axes = (-1, *(1 for _ in law.batch_shape))
+    (middle, of_middle), (tail, of_tail) = (
+        tuple(jnp.asarray(each, jnp.float32).reshape(axes) for each in rule) for rule in (_MIDDLE, _TAIL)
+    )
+    far = jnp.exp(TAIL * (tail + 1) / 2)
+    sizes = [far * TAIL / 2 * of_tail * left, of_middle * (high - low) / 2, far * TAIL / 2 * of_tail * right]
+    places = [low - left * (far - 1), low + (high - low) * (middle + 1) / 2, high + right * (far - 1)]
+    values, jacobian = line.back(jnp.concatenate(places))
+    weights = _normalised(_log_prob(law, values) + jacobian + jnp.log(jnp.concatenate(sizes)))
+    return Nodes(values, weights, jnp.full(weights.shape, jnp.nan))
 
 
 def _counts(law: Any) -> Nodes:

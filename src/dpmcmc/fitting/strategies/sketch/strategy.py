@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.accounting import Budget, Event
 from dpmcmc.diagnostics.quality import Quality
 from dpmcmc.enclave import PrivateData, Session
+from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.errors import DpmcmcError, RankTooLarge
 from dpmcmc.fitting.budget_split import least_error, remedy
 from dpmcmc.fitting.problem_size import ProblemSize
@@ -19,6 +21,7 @@ from dpmcmc.fitting.strategies.sketch.draws import Points
 from dpmcmc.fitting.strategies.sketch.sketch import Sketch
 from dpmcmc.fitting.strategies.sketch.two_stages import TwoStages
 from dpmcmc.fitting.strategies.strategy import Drawn
+from dpmcmc.missing_cells import is_hidden
 from dpmcmc.model import FormulaModel, Model
 from dpmcmc.run.plan import parameters, surroundings
 from dpmcmc.run.program import Layout
@@ -35,6 +38,9 @@ LOOKED_AT = 128
 SHORT = 1e-5
 """A table of so many records and positions whose singular values fall to this part of the largest within two a
 parameter, and one more, has a rank at which ``auto`` takes a sketch."""
+
+OUTWARD = 1.5
+"""So many times as far from the middle of their bounds numbers are moved, and a third of them to the bounds."""
 
 MOST_PARAMETERS = 10
 """Points by importance would be too few in more dimensions."""
@@ -224,8 +230,23 @@ def looks_short(model: Model, data: PrivateData, layout: Layout) -> bool:
     def row(record: Any) -> jax.Array:
         return jax.vmap(model.log_likelihood, in_axes=(0, None))(positions, record)
 
-    table = np.asarray(jax.jit(jax.vmap(row))(records), np.float64)
+    rows = jax.jit(jax.vmap(row))
+    table = np.asarray(rows(records), np.float64)
     if not np.isfinite(table).all():
         return False
+    at_ends = np.asarray(rows(_moved_to_bounds(records, data)), np.float64)
+    table = np.concatenate([table, at_ends[np.isfinite(at_ends).all(axis=1)]])
     values = np.linalg.svd(table - table[:, :1], compute_uv=False)
     return bool(values[0] > 0 and values[2 * layout.dimension + 1] <= SHORT * values[0])
+
+
+def _moved_to_bounds(records: Any, data: PrivateData) -> Any:
+    """Return records many of whose numbers lie at their bounds: a model may tell these apart, as censored ones, say."""
+    leaves, structure = jax.tree.flatten(records)
+    moved = [
+        leaf
+        if is_hidden(name) or not jnp.issubdtype(leaf.dtype, jnp.floating)
+        else jnp.clip(OUTWARD * leaf + (1 - OUTWARD) * sum(data.facts.bounds[name]) / 2, *data.facts.bounds[name])
+        for name, leaf in zip(leaf_names(data.facts.record), leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, moved)

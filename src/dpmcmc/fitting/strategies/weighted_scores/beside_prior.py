@@ -1,6 +1,6 @@
 """A posterior beside its prior: which coefficients the prior decides about, and which marks agree with the draws."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.fitting.strategies.weighted_scores.grades import MARKED, NOT_SEEN
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.model.formula.priors import Prior
 
 PULLED, HARDLY_NARROWER = 0.5, 0.5
 """By how many of its own standard deviations the prior pulls a mean, and how many of the prior's a posterior's are, for
@@ -26,12 +27,10 @@ def decided_by_prior(regression: Regression, vectors: Floats) -> tuple[list[str]
     And whether half of all are far out in it, or not much narrower.
     """
     found: list[str] = []
-    num_far = 0
-    for row, (name, prior) in enumerate(
-        zip(regression.model.coordinates.names, regression.model.coordinates.coefficients.priors, strict=True)
-    ):
+    num_far, outputs = 0, regression.num_outputs
+    for name, prior, rows in _with_priors(regression):
         low, middle, high = (prior.quantile(probability) for probability in (0.16, 0.5, 0.84))
-        own = vectors[:, row * regression.num_outputs : (row + 1) * regression.num_outputs]
+        own = np.sum([vectors[:, row * outputs : (row + 1) * outputs] for row in rows], axis=0)
         width = (high - low) / 2
         narrower, away = own.std(axis=0) / width, np.abs(own.mean(axis=0) - middle) / width
         num_far += int(np.sum((away > FAR_OUT) | (narrower > NOT_MUCH_NARROWER)))
@@ -40,6 +39,17 @@ def decided_by_prior(regression: Regression, vectors: Floats) -> tuple[list[str]
         labels = regression.model.coordinates.labels(name)
         found += [label for label, is_its in zip(labels, is_decided, strict=True) if is_its]
     return found, 2 * num_far >= regression.num_linear - 1
+
+
+def _with_priors(regression: Regression) -> Iterator[tuple[str, Prior, Sequence[int]]]:
+    """Return the coefficients with their priors, and the rows of which they are: steps of one effect have one."""
+    coordinates = regression.model.coordinates
+    steps = {place for term in coordinates.monotone for place in term.places}
+    for row, (name, prior) in enumerate(zip(coordinates.names, coordinates.coefficients.priors, strict=True)):
+        if row not in steps:
+            yield name, prior, [row]
+    for term in coordinates.monotone:
+        yield term.name, term.prior, term.places
 
 
 PRIORS, NARROWER = 0.9, 0.5
@@ -64,6 +74,22 @@ def beside_prior(quality: Quality, draws: Mapping[str, np.ndarray], of_prior: Ma
         reasons.append(f"{MARKED} {', '.join(marked)}; the prior decides there.")
     verdicts = [quality.verdict] if len(reasons) > bool(marked) or quality.verdict == "bad" else []
     return Quality(worst([*verdicts, *(["fair"] if marked else [])]), tuple(reasons), grades, quality.predicted_error)
+
+
+DRAWS = 4000
+"""From a prior, to see how wide it is."""
+
+
+def marked_shares(regression: Regression, quality: Quality, draws: Mapping[str, np.ndarray]) -> Quality:
+    """Return a verdict that marks shares as wide as their prior: of an effect near zero nobody can tell them."""
+    model, rng = regression.model.coordinates, np.random.default_rng(0)
+    of_prior: dict[str, np.ndarray] = {}
+    for term in model.monotone:
+        drawn = term.shares(np, term.draw_on_host(rng, (len(term.places), DRAWS)))
+        for label, values in zip(term.labels, drawn, strict=True):
+            of_prior |= {name.replace("/", "∕"): values[None] for name in model.labels(label)}
+    own = {name: draws[name][None] for name in of_prior}
+    return beside_prior(quality, own, of_prior) if of_prior else quality
 
 
 def _width(values: np.ndarray) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy import linalg, special
 
+from dpmcmc.fitting.strategies.weighted_scores.monotone_draws import Normal, with_effects
 from dpmcmc.fitting.strategies.weighted_scores.regression import Group, Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -126,6 +127,8 @@ class Drawn(NamedTuple):
     spreads: Mapping[str, Floats]
     share_kept: float
     """The effective share of the draws, one where the posterior is normal."""
+    root: Floats
+    """Their mean, were the priors of monotonic effects normal: where the releases lead."""
 
 
 def draw(regression: Regression, release: Release, spreads: Mapping[str, Floats], size: int, rng: Generator) -> Drawn:
@@ -139,19 +142,22 @@ def draw(regression: Regression, release: Release, spreads: Mapping[str, Floats]
         rng: for slopes, spreads and draws.
     """
     sizes = np.bincount(np.arange(size) % SLOPES, minlength=SLOPES)
-    vectors, kept = [], []
+    vectors, kept, roots = [], [], []
     found: dict[str, list[Floats]] = {group.name: [] for group in regression.groups}
     for number in sizes[sizes > 0]:
         told = release.told(_drawn_slope(release, rng))
         posterior = _Posterior(regression, release, told)
-        drawn, own, share = posterior.draw({name: value.copy() for name, value in spreads.items()}, number, rng)
+        drawn, own, share, root = posterior.draw({name: value.copy() for name, value in spreads.items()}, number, rng)
+        roots.append(root)
         vectors.append(drawn)
         kept.append(share)
         for name, values in own.items():
             found[name].append(values)
     order = rng.permutation(size)
     spreads = {name: np.concatenate(values)[order] for name, values in found.items()}
-    return Drawn(np.concatenate(vectors)[order], spreads, float(np.mean(kept)))
+    found_all = np.concatenate(vectors)[order]
+    root = np.mean(roots, axis=0) if regression.model.coordinates.monotone else found_all.mean(axis=0)
+    return Drawn(found_all, spreads, float(np.mean(kept)), root)
 
 
 def _drawn_slope(release: Release, rng: Generator) -> Floats:
@@ -192,8 +198,8 @@ class _Posterior:
 
     def draw(
         self, spreads: Mapping[str, Floats], size: int, rng: Generator
-    ) -> tuple[Floats, Mapping[str, Floats], float]:
-        """Return draws, the spreads that they were drawn with, and the effective share of the proposals.
+    ) -> tuple[Floats, Mapping[str, Floats], float, Floats]:
+        """Return draws, the spreads that they were drawn with, the effective share of the proposals, and their mean.
 
         Given the spreads, likelihood and random intercepts are normal, and the rest of the prior about so: proposals
         take it to be, and importance weights make it right.
@@ -202,7 +208,10 @@ class _Posterior:
         prior = self._prior_at_mode(spreads)
         drawn = self._spreads(prior, spreads, number, rng)
         points = np.concatenate([self._normal(prior, each, count, rng) for each, count in drawn])
-        logs = self.regression.log_prior(points) - prior(points)
+        root, logs = points.mean(axis=0), np.zeros(number)
+        if self.regression.model.coordinates.monotone:
+            points, logs = with_effects(self.regression, lambda each: self._law_of(prior, each), drawn, rng)
+        logs = logs + self.regression.log_prior(points) - prior(points)
         logs = np.where(np.isfinite(logs), logs, -np.inf)
         weights = np.exp(logs - logs.max()) if np.isfinite(logs).any() else np.ones(number)
         weights = weights / weights.sum()
@@ -210,7 +219,13 @@ class _Posterior:
         which = np.repeat(np.arange(len(drawn)), [count for _, count in drawn])[chosen]
         kept = {name: np.stack([drawn[place][0][name] for place in which]) for name in spreads}
         share = float(1 / np.sum(weights**2) / number) if np.isfinite(logs).any() else 0.0
-        return points[chosen], kept, share
+        return points[chosen], kept, share, root
+
+    def _law_of(self, prior: _Quadratic, spreads: Mapping[str, Floats]) -> Normal:
+        """Return the normal law of the parameters, given the spreads."""
+        precision, tilt = self._joined(prior, spreads)
+        factor, covariance = self.release.whitening.factor, np.linalg.inv(precision)
+        return Normal(self.release.point + factor @ (covariance @ tilt), factor @ covariance @ factor.T)
 
     def _prior_at_mode(self, spreads: Mapping[str, Floats]) -> _Quadratic:
         """Return the prior around where likelihood and prior are highest."""

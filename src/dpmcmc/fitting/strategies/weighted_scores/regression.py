@@ -18,6 +18,7 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
 from dpmcmc.model import FormulaModel
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.groups import Groups
+from dpmcmc.model.formula.monotone import to_values
 from dpmcmc.model.formula.priors import Prior
 from dpmcmc.schema import PRESENT
 
@@ -297,7 +298,9 @@ class Regression:
         position: dict[str, Floats] = {}
         size = len(coordinates.names) * self.num_outputs
         if size:
-            position["coefficients"] = vectors[..., :size].reshape(*axes, -1, *coordinates.outputs)
+            linear = vectors[..., :size].reshape(*axes, -1, *coordinates.outputs)
+            moved = to_values(np, coordinates.monotone, np.moveaxis(linear, len(axes), 0))
+            position["coefficients"] = np.moveaxis(moved, 0, len(axes))
         if coordinates.cutpoints is not None:
             position["cutpoints"] = vectors[..., self.num_linear :]
         else:

@@ -16,12 +16,13 @@ from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import draws, grades, rescaled, verdict
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
 from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of_step
-from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior
+from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior, marked_shares
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_information
 from dpmcmc.fitting.strategies.weighted_scores.few_rows import told_little
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.monotone_draws import inside_of
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
@@ -285,7 +286,8 @@ class WeightedScores:
         mean = drawn.vectors.mean(axis=0)
         _, bend = spreads.prior_at(self.regression, mean)
         steps = 1e-3 * np.sqrt(np.maximum(np.diag(np.cov(drawn.vectors.T).reshape(len(mean), -1)), 1e-12))
-        corners = np.concatenate([mean + np.diag(steps), mean - np.diag(steps)])
+        inside = inside_of(self.regression, drawn.vectors) if self.model.coordinates.monotone else mean
+        corners = np.concatenate([inside + np.diag(steps), inside - np.diag(steps)])
         all_vectors = np.concatenate([drawn.vectors, corners])
         centre = {name: np.exp(np.log(values).mean(axis=0)) for name, values in drawn.spreads.items()}
         all_spreads = {
@@ -306,7 +308,7 @@ class WeightedScores:
         )
         decided, is_of_prior = decided_by_prior(self.regression, drawn.vectors)
         shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
-        moved = moved_to(joined, mean, noise_before, self.regression)
+        moved = moved_to(joined, drawn.root, noise_before, self.regression)
         quality = verdict.judge(
             joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, is_of_prior, shapes
         )
@@ -325,7 +327,7 @@ class WeightedScores:
             np.ones(shape, bool),
             0,
             self._settings(paid, found),
-            quality,
+            marked_shares(self.regression, quality, {name: values[:number] for name, values in named.items()}),
         )
 
     def _information(self, release: Release, bounds: Bounds, moments: Moments) -> Floats:
