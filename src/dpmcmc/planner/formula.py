@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 from dpmcmc import validation
 from dpmcmc.accounting import Adjacency, Budget
 from dpmcmc.diagnostics.quality import FAIR_ERROR
+from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.strategies.grouped_scores.choice import MANY
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import chosen, predicted_error
 from dpmcmc.fitting.strategies.weighted_scores.questions import usual_split
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
@@ -57,7 +59,13 @@ def plan_formula(
         adjacency: which tables are neighbours.
         passes: how often all rows may be read at most; as for `fit`.
     """
-    regression = Regression.of(from_formula(formula, Schema.read(schema), family=family, priors=priors))
+    model = from_formula(formula, Schema.read(schema), family=family, priors=priors)
+    if model.integrated or sum(len(groups.levels) for groups, _ in model.coordinates.groups.values()) > MANY:
+        raise InvalidArgument(
+            f"formula={formula!r} cannot be planned beforehand: it has more than {MANY} effects of groups, or a column "
+            "with missing='integrate'. `dpmcmc fit --dry-run` says what is expected of it, and charges nothing"
+        )
+    regression = Regression.of(model)
     size = validation.integer("num_records", num_records, at_least=1)
     facts = ProblemSize(size, regression.dimension, Adjacency.parse("adjacency", adjacency))
     split = usual_split(regression, facts.clips_moved)

@@ -322,8 +322,9 @@ class WeightedScores:
             "bias": [float(one) for one in bounds.bias],
         }
         shape = self.num_chains, self.num_steps
+        chains = {name: values[:number].reshape(*shape, *values.shape[1:]) for name, values in named.items()}
         return Drawn(
-            {name: values[:number].reshape(*shape, *values.shape[1:]) for name, values in named.items()},
+            chains,
             np.ones(shape, bool),
             0,
             self._settings(paid, found),

@@ -35,9 +35,7 @@ CLAMPED = "Responses that lie at their bounds move it."
 FEW_ROWS = "Few rows may tell of it, and count for little: without privacy it may be much narrower."
 """How coefficients of curves are marked whose columns are nearly dependent."""
 
-SKEWED = (
-    "Hardly a record tells of it, beside the noise: it may be farther out than its interval says."
-)
+SKEWED = "Hardly a record tells of it, beside the noise: it may be farther out than its interval says."
 """How levels are marked whose records know much more at one end of the interval than at the other."""
 
 NOISY = 0.2
