@@ -10,7 +10,7 @@ from dpmcmc.fitting.strategies.grouped_scores.prior import Point, Prior
 from dpmcmc.fitting.strategies.grouped_scores.release import Radii, Release
 from dpmcmc.fitting.strategies.grouped_scores.releases import LENGTH, Asked, Told
 from dpmcmc.fitting.strategies.weighted_scores.histograms import EVEN, Moments
-from dpmcmc.fitting.strategies.weighted_scores.newton import SPREAD
+from dpmcmc.fitting.strategies.weighted_scores.levels import SPREAD
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.start import information, mean_squares
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten

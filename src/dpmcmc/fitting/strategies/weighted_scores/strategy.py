@@ -321,15 +321,10 @@ class WeightedScores:
             "other_bounds": checks.other.p_value,
             "bias": [float(one) for one in bounds.bias],
         }
-        shape = self.num_chains, self.num_steps
-        chains = {name: values[:number].reshape(*shape, *values.shape[1:]) for name, values in named.items()}
-        return Drawn(
-            chains,
-            np.ones(shape, bool),
-            0,
-            self._settings(paid, found),
-            marked_shares(self.regression, quality, {name: values[:number] for name, values in named.items()}),
-        )
+        own = {name: values[:number] for name, values in named.items()}
+        shape, quality = (self.num_chains, self.num_steps), marked_shares(self.regression, quality, own)
+        chains = {name: values.reshape(*shape, *values.shape[1:]) for name, values in own.items()}
+        return Drawn(chains, np.ones(shape, bool), 0, self._settings(paid, found), quality)
 
     def _information(self, release: Release, bounds: Bounds, moments: Moments) -> Floats:
         """Return what the records would tell without weights, cuts and noise, in whitened coordinates."""
