@@ -16,6 +16,10 @@ SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
 HARDLY = 0.5
 """From so large a doubt of its count on, beside itself, a group is taken to have no rows."""
 
+RARE, WIDE = 0.2, 1.5
+"""Below so many times what a usual record knows a level is one by itself: none is where an outcome is rare everywhere,
+or where other columns move predictors by more standard deviations than that, as those of separated classes do."""
+
 SKEWED = 0.2
 """By which power of e more or less is known one standard deviation away from which on a normal law does not do."""
 
@@ -41,7 +45,7 @@ def changes(regression: Regression, before: Floats, point: Floats, moments: Mome
         usual: by how much more a usual record knows.
     """
     found, outputs = np.full(regression.dimension, usual), regression.num_outputs
-    for column in levels(regression, moments):
+    for column in rare_levels(regression, point, moments):
         there, here = (
             _known(regression, each, _of_level(regression, each, moments, column)) for each in (before, point)
         )
@@ -62,13 +66,24 @@ def skewed(regression: Regression, moments: Moments, vectors: Floats) -> tuple[s
     labels = [label for name in coordinates.names for label in coordinates.labels(name)]
     labels += [f"{name}[{level}]" for name, (groups, _) in coordinates.groups.items() for level in groups.levels]
     linear, found = vectors[:, : regression.num_linear], []
-    for column in levels(regression, moments):
+    for column in rare_levels(regression, mean, moments):
         predictors = linear @ moments.rows[column]
         ends = predictors.mean() - predictors.std(), predictors.mean() + predictors.std()
         low, high = (_known(regression, mean, [(np.array([end]), 1.0)]) for end in ends)
         if abs(np.log(high / low)) / 2 > SKEWED:
             found.append(labels[column])
     return tuple(found)
+
+
+def rare_levels(regression: Regression, point: Floats, moments: Moments) -> list[int]:
+    """Return the levels whose records know far less than usual ones do; none where others move predictors far."""
+    usual, found = _known(regression, point, some_predictors(regression, point, moments)), list[int]()
+    for column in levels(regression, moments):
+        own = _of_level(regression, point, moments, column)
+        is_narrow = float(np.max(own[-1][0] - own[0][0])) <= WIDE * (SPREAD[-1][0] - SPREAD[0][0])
+        if is_narrow and _known(regression, point, own) < RARE * usual:
+            found.append(column)
+    return found
 
 
 def levels(regression: Regression, moments: Moments) -> list[int]:
