@@ -65,6 +65,7 @@ def test_parts_may_be_of_any_columns_and_a_part_without_people_has_no_mean(prior
     [
         (CELLS, {}, "the rows have no column count"),
         (CELLS, {"count": "people", "by": "county"}, "the rows have no column county"),
+        (CELLS, {"count": "people", "by": "people"}, "is the column of counts"),
         (CELLS.assign(people=-1), {"count": "people"}, "numbers from zero up"),
         (CELLS.assign(people=0), {"count": "people"}, "some of them above zero"),
         (CELLS.assign(people="many"), {"count": "people"}, "numbers from zero up"),

@@ -21,6 +21,8 @@ def poststratify(fitted: Fitted, population: Any, count: str, by: str | Sequence
     """Return a row for each group of cells; `Predictive.poststratify` says what the arguments are."""
     rows = read_rows(population, fitted.model, fitted.schema)
     names = [by] if isinstance(by, str) else list(by)
+    if count in names:
+        raise InvalidArgument(f"by={count!r} is the column of counts; expected other columns of the population")
     beside: Any = read_other_columns(population, [count, *names], fitted.schema)
     counts: np.ndarray = np.asarray(pd.to_numeric(beside[count], errors="coerce"), float)
     if not (np.isfinite(counts).all() and (counts >= 0).all() and counts.sum() > 0):

@@ -223,7 +223,8 @@ def _scale(parsed: Parsed, of: Family, design: Design, stated: Mapping[str, str]
         known = ", ".join(name for name, family in FAMILIES.items() if family.scale is not None)
         raise InvalidArgument(
             f"the formula has a part for {parsed.scale.response!r}; expected {of.scale or 'none'} with "
-            f"family={of.name!r}. Families whose sigma may have a formula are {known}"
+            f"family={of.name!r}{' of a time to an event' if of.survival is not None else ''}. "
+            f"Families whose sigma may have a formula, of numbers that are not censored, are {known}"
         )
     written = {"1", *(":".join(term) for term in parsed.scale.terms)}
     places = [place for place, block in enumerate(design.blocks_of_columns) if block.block.term.written in written]
