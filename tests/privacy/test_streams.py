@@ -200,7 +200,7 @@ def test_noise_is_numbered_as_in_one_compiled_program():
 def test_what_can_be_asked_at_once_is_one_pass():
     engine = Counting()
     PrivateData.without_guarantee(engine).run(everything, THETA, model=MODEL, insecure_seed=1)
-    assert engine.passes == [8, 1]
+    assert engine.passes == [9, 1]
 
 
 def test_a_program_is_divided_where_releases_need_each_other():
@@ -208,8 +208,8 @@ def test_a_program_is_divided_where_releases_need_each_other():
     traced = jax.make_jaxpr(lambda theta: everything(_oracle(data), theta))(THETA)
     steps = Steps(traced, audit(traced, data.facts))
     asked = [step for step in steps.listed if isinstance(step, Together)]
-    assert [len(step.equations) for step in asked] == [8, 1]
-    assert sorted(number for step in asked for number in step.numbers) == list(range(9)) == list(range(steps.num_keys))
+    assert [len(step.equations) for step in asked] == [9, 1]
+    assert sorted(number for step in asked for number in step.numbers) == list(range(10)) == list(range(steps.num_keys))
     assert any(isinstance(step, Segment) for step in steps.listed)
     assert not any(isinstance(step, Inner) for step in steps.listed)
 

@@ -16,7 +16,7 @@ from dpmcmc.model import from_formula
 from dpmcmc.schema import Schema
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-FINER, MOST_RECORDS = 1.02, 1e12
+FINER, FARTHEST = 1.02, 1e12
 
 
 class Expected(NamedTuple):
@@ -81,7 +81,7 @@ def plan_formula(
         low, high = 1.0, 2.0
         while error(budget, high) > FAIR_ERROR:
             low, high = high, 2 * high
-            if high > MOST_RECORDS:
+            if high > FARTHEST:
                 return None
         while high > low * FINER:
             middle = (low * high) ** 0.5

@@ -182,15 +182,16 @@ class Release:
         turned = self.whitening.inverse @ (np.sqrt(changes)[:, None] * self.whitening.factor)
         doubt = turned.T @ self.slope_doubt @ turned
         usual, ratios = max(float(np.trace(doubt)) / self.dimension, 1e-30), np.sum(turned**2, axis=0)
-        mean = self.variance / self.dimension
-        each = ratios * (mean + (np.zeros(self.dimension) if self.differences is None else self.differences))
+        differences = np.zeros(self.dimension) if self.differences is None else self.differences
+        noise = differences.mean()  # they add up to zero but for it
+        each = ratios * (self.variance / self.dimension + differences - noise)
         return replace(
             self,
             slope=turned.T @ self.slope @ turned,
             slope_sd=usual,
             doubts=doubt / usual,
             variance=float(each.sum()),
-            differences=None if self.differences is None else each - each.mean(),
+            differences=None if self.differences is None else each - each.mean() + ratios.mean() * noise,
         )
 
     def pooled(self, expected: Floats, doubt: Floats, numbers: Sequence[int] = ()) -> "Release":
