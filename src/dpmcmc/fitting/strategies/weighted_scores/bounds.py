@@ -1,5 +1,7 @@
 """Where to cut scores and how long to let them be: the bounds at which an estimate has the least variance."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +45,10 @@ BELIEVED = 4.0
 
 FAR_BELIEVED = 3.0
 """The same of all residuals that are far out, in two looks together."""
+
+
+Lost = Callable[[float, Floats], Floats]
+"""``lost(bound, radii)``: what a cut and each of some radii take off what records tell, of predictors and of shapes."""
 
 
 class Tails(NamedTuple):
@@ -109,7 +115,9 @@ class Bounds(NamedTuple):
     """By how much residuals that the model does not expect move the estimate."""
 
 
-def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> Bounds:
+def best_bounds(
+    steps: Steps, release: Release, noise: float, found: Tails, misfit: Callable[[Lost], float] | None = None
+) -> Bounds:
     """Return the bounds at which the estimate is best, given the score histogram of the last release.
 
     Args:
@@ -117,6 +125,8 @@ def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> B
         release: the last of the pilot.
         noise: the standard deviation of the noise at radius one.
         found: the residuals that the model does not expect.
+        misfit: how far the mean of what is cut is off zero, given how much of the information bounds take off, if
+            something is known of it.
     """
     regression = steps.regression
     upper = np.append(LENGTHS, LENGTHS[-1] * RATIO) * steps.unit
@@ -130,17 +140,28 @@ def best_bounds(steps: Steps, release: Release, noise: float, found: Tails) -> B
         held = np.where(held > 0, held, smooth_lengths(regression.scores, release, middles / steps.unit, weights))
     held = held / held.sum() if held.sum() > 0 else usual_lengths(regression.scores, middles / steps.unit)
     linear = release.point[: regression.num_linear].reshape(regression.num_columns, -1)
-    return least_variance(
-        regression.scores,
-        steps.moments.means @ linear,
-        regression.shapes(np, release.point),
-        (middles, held),
-        noise,
-        steps.unit,
-        (regression.num_linear, regression.dimension),
-        found,
-        MISFIT_OF_STATED if steps.moments.stated.are_uneven else MISFIT,
-    )
+    usual = regression.scores, steps.moments.means @ linear, regression.shapes(np, release.point), (middles, held)
+    off_zero = MISFIT_OF_STATED if steps.moments.stated.are_uneven else MISFIT
+    if misfit is not None:
+        off_zero = misfit(partial(lost_by, *usual, num_linear=regression.num_linear))
+    sizes = regression.num_linear, regression.dimension
+    return least_variance(*usual, noise, steps.unit, sizes, found, off_zero)
+
+
+def lost_by(
+    scores: Scores,
+    predictors: Floats,
+    shapes: Floats,
+    lengths: tuple[Floats, Floats],
+    bound: float,
+    radii: Floats,
+    num_linear: int,
+) -> Floats:
+    """Return what a cut and each of some radii take off what records tell of their predictors and of the shapes."""
+    middles, held = lengths
+    pilot, cut = (scores.moments(predictors, shapes, each).longest(num_linear) for each in (PILOT_BOUND, bound))
+    weights = np.minimum(1.0, np.asarray(radii)[:, None] * pilot / (middles * cut))
+    return np.asarray(1 - (weights @ held)[:, None] * _kept(scores, predictors, shapes, bound), np.float64)
 
 
 def _kept(scores: Scores, predictors: Floats, shapes: Floats, bound: float) -> Floats:
@@ -218,7 +239,7 @@ def least_variance(
         of_noise = (noise * radii / slopes) ** 2
         total = of_records + of_noise
         bias = Bias(0.0, 0.0) if found is None else found.bias(scores, bound, num_linear)
-        lost = 1 - (weights @ held)[:, None] * _kept(scores, predictors, shapes, bound)
+        lost = lost_by(scores, predictors, shapes, lengths, bound, radii, num_linear)
         misfit = (off_zero / unit) ** 2 * (lost[:, 0] ** 2 + (dimension > num_linear) * lost[:, 1] ** 2) / dimension
         loss = total * fisher + misfit + bias.mean_square(num_linear, dimension)
         alike = loss.min() + ALIKE * fisher * of_noise[np.argmin(loss)]

@@ -17,14 +17,19 @@ PILOT_STEPS, LAST = 8, 2
 """How many steps the pilot has, the last of them with the bounds that it found, and how many releases come after it."""
 
 REFINEMENTS = 2
-"""How many steps other rows take after those of a pilot."""
+"""How many steps other rows take after those of a pilot, the last of them with long bounds."""
 
 HISTOGRAM_SHARES = (0.01, 0.02)
-PILOT_SHARE, FINAL_SHARE, RESIDUALS_SHARE, OTHER_SHARE = 0.18, 0.68, 0.06, 0.05
-"""What of the budget, in mean privacy loss, goes into histograms, into the pilot, into the last releases, into the two
-looks at residuals, which the last releases have where there are none, and into scores with other bounds at the end."""
+import os
+PROBE_SHARE = float(os.environ.get("PROBE", "0.06"))
+OTHER_SHARE = float(os.environ.get("OTHER", "0.05"))
+PILOT_SHARE, RESIDUALS_SHARE = 0.16, 0.06
+FINAL_SHARE = 0.97 - PILOT_SHARE - PROBE_SHARE - RESIDUALS_SHARE - OTHER_SHARE
+"""What of the budget, in mean privacy loss, goes into histograms, into the pilot, into its last step, with long bounds,
+into the last releases, into the two looks at residuals, which the last releases have where there are none, and into
+scores with other bounds at the end."""
 
-PILOT_SLOPE, FINAL_SLOPE, OTHER_SLOPE, MOST_SLOPE = 0.55, 0.15, 0.1, 0.5
+PILOT_SLOPE, PROBE_SLOPE, FINAL_SLOPE, OTHER_SLOPE, MOST_SLOPE = 0.55, 0.2, 0.15, 0.1, 0.5
 """What of a release's share its slope has: more where there are few records, up to the last."""
 
 SEEN_SLOPE = 0.25
@@ -44,7 +49,9 @@ def every_time(has_residuals: bool, has_other: bool = True) -> Schedule:
     """Return the schedule of a fit that asks all rows every time."""
     look, other = RESIDUALS_SHARE * has_residuals / 2, OTHER_SHARE * has_other
     final = FINAL_SHARE + RESIDUALS_SHARE - 2 * look + OTHER_SHARE - other
-    shares = Shares(HISTOGRAM_SHARES, PILOT_SHARE, PILOT_STEPS, 0.0, final, LAST, look, other, FINAL_SLOPE)
+    shares = Shares(
+        HISTOGRAM_SHARES, PILOT_SHARE, PILOT_STEPS - 1, PROBE_SHARE, 1, final, LAST, look, other, FINAL_SLOPE
+    )
     return Schedule(shares)
 
 
@@ -97,8 +104,9 @@ class Split:
 
     def refinement(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of scores and slopes of steps that are not the pilot's."""
-        rows = size * self.schedule.refinement.share
-        return self._shares(budget, rows, self.schedule.shares.refinement, PILOT_SLOPE, REFINEMENTS)
+        shares, rows = self.schedule.shares, size * self.schedule.refinement.share
+        slope = PILOT_SLOPE if self.schedule.has_blocks else PROBE_SLOPE
+        return self._shares(budget, rows, shares.refinement, slope, shares.num_refinements)
 
     def final(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the last releases' scores and slopes."""

@@ -82,7 +82,7 @@ def _with(split: Split, num_final: int, slope: float, pilot: Rows, refinement: R
     look = LOOK if split.has_residuals else 0.0
     steps = WAY - sum(HISTOGRAM_SHARES)
     rest = WAY - 2 * look - OTHER
-    shares = Shares(HISTOGRAM_SHARES, steps, PILOT_STEPS - 1, rest, 1 - WAY, num_final, look, OTHER, slope)
+    shares = Shares(HISTOGRAM_SHARES, steps, PILOT_STEPS - 1, rest, REFINEMENTS, 1 - WAY, num_final, look, OTHER, slope)
     return replace(split, blocks=Schedule(shares, pilot, refinement))
 
 

@@ -28,6 +28,10 @@ LEAST_LOST = 0.05
 """The least variance that other bounds are taken to add, beside that of a posterior without privacy."""
 
 
+EARLIER = 0.2
+"""The share of the false alarms that an earlier look has."""
+
+
 def tighter(
     questions: Questions, paid: Session, moments: Moments, point: Floats, result: Release, last: Release
 ) -> Release:
@@ -70,13 +74,17 @@ class OtherRoot(NamedTuple):
         sd = np.sqrt(max(float(np.sum(jacobian @ self.covariance * jacobian)), 0.0))
         return float(np.abs(np.sum(jacobian * self.apart)) + 2 * sd)
 
+    def beside(self, earlier: "OtherRoot") -> "OtherRoot":
+        """Return it with the less probable of two looks, the earlier of which has a fifth of the false alarms."""
+        return self._replace(p_value=min(1.0, self.p_value / (1 - EARLIER), earlier.p_value / EARLIER))
+
 
 NO_OTHER = OtherRoot(1.0, np.zeros(0), np.zeros((0, 0)))
 """Where none was asked for."""
 
 
 def other_root(
-    joined: Joined, others: Sequence[Release], bounds: Bounds, size: float, unasked: float = 0.0
+    joined: Joined, others: Sequence[Release], bounds: Bounds, size: float, unasked: float = 0.0, times: float = 1.0
 ) -> OtherRoot:
     """Return how far the root of other scores is from that of the result.
 
@@ -86,6 +94,7 @@ def other_root(
         bounds: of the last releases.
         size: the number of records.
         unasked: how many records there are for each of those that were asked with other bounds, beside them.
+        times: how many there are for each of those that were asked at all.
     """
     last = joined.release
     values, vectors = np.linalg.eigh(last.slope)
@@ -101,7 +110,7 @@ def other_root(
     noise = np.sum([weight**2 * one[1] for weight, one in zip(weights, each, strict=True)], axis=0)
     exact = np.asarray(np.linalg.inv(seen.T @ last.full_information(bounds.inefficiency) @ seen), np.float64)
     lost = _at_least((1 + unasked) * each[-1][2] - (2 - bounds.inefficiency) * exact, LEAST_LOST * exact)
-    covariance = lost + noise + last.score_variance * gain @ gain.T
+    covariance = times * lost + noise + last.score_variance * gain @ gain.T
     together = special.chdtrc(len(apart), max(float(apart @ np.linalg.solve(covariance, apart)), 0.0))
     factor = last.whitening.factor @ seen
     of_each, variances = factor @ apart, factor @ covariance @ factor.T

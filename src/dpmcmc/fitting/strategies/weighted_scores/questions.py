@@ -10,7 +10,7 @@ import numpy as np
 from dpmcmc.accounting import Budget, Event
 from dpmcmc.enclave import PrivateData, Sum
 from dpmcmc.fitting.budget_split import noise_of_share
-from dpmcmc.fitting.strategies.weighted_scores.budget import REFINEMENTS, Split, usual_variance
+from dpmcmc.fitting.strategies.weighted_scores.budget import Split, usual_variance
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, Asked, ScoreAndSlope
@@ -61,7 +61,7 @@ class Questions:
     @cached_property
     def refinement(self) -> ScoreAndSlope:
         """What the steps after the pilot ask."""
-        return self._scores(self.refinement_shares, REFINEMENTS) if self.schedule.has_blocks else self.pilot
+        return self._scores(self.refinement_shares, self.schedule.shares.num_refinements)
 
     @cached_property
     def final(self) -> ScoreAndSlope:
@@ -88,8 +88,7 @@ class Questions:
     @property
     def refinement_shares(self) -> tuple[float, float]:
         """The same of the steps after it."""
-        has_blocks = self.schedule.has_blocks
-        return self.split.refinement(self.budget, self.data.facts.size) if has_blocks else self.pilot_shares
+        return self.split.refinement(self.budget, self.data.facts.size)
 
     @property
     def final_shares(self) -> tuple[float, float]:
@@ -106,8 +105,7 @@ class Questions:
         total = price(schedule.pilot.of(self.histograms))
         total += price(schedule.pilot.of(self.pilot), asked) * shares.num_steps
         total += price(self.final, asked) * shares.num_final
-        if schedule.has_blocks:
-            total += price(schedule.refinement.of(self.refinement), asked) * REFINEMENTS
+        total += price(schedule.refinement.of(self.refinement), asked) * shares.num_refinements
         total += price(schedule.refinement.of(self.other), asked)
         if self.residuals is None:
             return total

@@ -58,7 +58,8 @@ class Shares:
     """The steps of the pilot together."""
     num_steps: int
     refinement: float
-    """The two steps after them together; nothing if there is one, and it is the last one of the pilot's."""
+    """The steps after them together."""
+    num_refinements: int
     final: float
     """The last releases together."""
     num_final: int
@@ -89,7 +90,7 @@ class Schedule:
     def reads(self) -> float:
         """How many times the rows are read, those of blocks more often than the others: the mean over all."""
         pilot = 1 + self.shares.num_steps
-        refinement = 2 * self.has_blocks + 2 * (self.shares.look > 0) + 1
+        refinement = self.shares.num_refinements + 2 * (self.shares.look > 0) + 1
         return pilot * self.pilot.share + refinement * self.refinement.share + self.shares.num_final
 
     def words(self, num_rows: int) -> str:

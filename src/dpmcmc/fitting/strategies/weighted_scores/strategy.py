@@ -22,6 +22,7 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_
 from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_information
 from dpmcmc.fitting.strategies.weighted_scores.few_rows import told_little
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.misfit import expected_misfit
 from dpmcmc.fitting.strategies.weighted_scores.monotone_draws import inside_of
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
@@ -167,8 +168,13 @@ class WeightedScores:
             before = [last]
         look = self._excess(paid, moments, point)  # line 3
         times = 1 / schedule.refinement.share
-        bounds = best_bounds(self._steps(paid, moments), last, self._noise, rescaled.tails_of(tails(*look), times))
+        found = last, self._noise, rescaled.tails_of(tails(*look), times)
+        bounds = best_bounds(self._steps(paid, moments), *found)
         point, refined = self._step(paid, moments, point, last, (bounds.bound, bounds.radius), spreads)
+        every = self._steps(paid, moments)
+        led = other_root(draws.Joined(refined, 0.0), before, bounds, moments.worth, times=times)
+        misfit = partial(expected_misfit, led, refined, (bounds, every.radius), every.unit)
+        bounds = best_bounds(every, *found, misfit)
         last = refined if schedule.has_blocks else last
         watcher.stage("the last releases, and how they fit")
         releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
@@ -181,7 +187,7 @@ class WeightedScores:
         last_look = self._excess(paid, moments, mean)  # line 6
         fits = min(1.0, 2 * min(p_value_of_looks(*last_look, look[0]), p_value_of_patterns(*last_look, look[0])))
         other = tighter(asked, paid, moments, mean, joined.release, last)
-        root = other_root(joined, [*before, other], bounds, moments.worth, times - 1)
+        root = other_root(joined, [*before, other], bounds, moments.worth, times - 1).beside(led)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
         bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
