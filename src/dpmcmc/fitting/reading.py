@@ -30,7 +30,7 @@ class Reading(NamedTuple):
                     "nobody has stated that rows keep their place. If no value decides where rows stand, open the "
                     f"table with rows_keep_place=True; else state passes={split.schedule.reads:.0f} or more, or none"
                 )
-            return split
+            return split.with_short_pilot(budget, facts.size)
         is_in_memory = data.is_in_memory
         return chosen(split, budget, facts.size, self.block_seed, passes=self.passes, is_in_memory=is_in_memory)
 

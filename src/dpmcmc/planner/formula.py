@@ -71,10 +71,8 @@ def plan_formula(
     split = usual_split(regression, facts.clips_moved)
 
     def error(budget: Budget, records: float) -> float:
-        own = split
-        if passes is not None:
-            most = validation.integer("passes", passes, at_least=1)
-            own = chosen(split, budget, round(records), 0, passes=most, is_in_memory=True)
+        most = None if passes is None else validation.integer("passes", passes, at_least=1)
+        own = chosen(split, budget, round(records), 0, passes=most, is_in_memory=True)
         return predicted_error(own, budget, round(records))
 
     def enough(budget: Budget) -> int | None:

@@ -27,6 +27,9 @@ from dpmcmc.model.observed import Observed
 from dpmcmc.run.program import Layout
 
 FIRST_SHARE = 0.03
+PILOT_SHARE = 0.18
+"""What of the budget goes into the pilot."""
+
 PILOT_STEPS, LAST = 12, 3
 
 SPREAD = 0.6
@@ -112,7 +115,14 @@ class SummedLaws:
     @cached_property
     def split(self) -> Split:
         """How the budget is divided."""
-        return Split(self.layout.dimension, self.data.facts.clips_moved, True, usual_variance, has_other=False)
+        return Split(
+            self.layout.dimension,
+            self.data.facts.clips_moved,
+            True,
+            usual_variance,
+            has_other=False,
+            pilot_share=PILOT_SHARE,
+        )
 
     @cached_property
     def first(self) -> InformationShape:

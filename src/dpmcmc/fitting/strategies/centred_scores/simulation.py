@@ -21,7 +21,7 @@ from dpmcmc.accounting import Budget, Event
 from dpmcmc.enclave import Oracle, PrivateData, Session, Sum
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.in_words import at_least
-from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_STEPS, single, usual_variance
+from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_SHARE, PILOT_STEPS, single, usual_variance
 from dpmcmc.fitting.strategies.centred_scores.releases import PLACES, RADII, Answer, Asked
 from dpmcmc.fitting.strategies.centred_scores.simulator import (
     BATCH,
@@ -32,7 +32,7 @@ from dpmcmc.fitting.strategies.centred_scores.simulator import (
     share_kept,
 )
 from dpmcmc.fitting.strategies.centred_scores.steps import Prior
-from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_SHARE, RESIDUALS_SHARE
+from dpmcmc.fitting.strategies.weighted_scores.budget import RESIDUALS_SHARE
 from dpmcmc.fitting.strategies.weighted_scores.residuals import p_value
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.missing_cells import is_hidden

@@ -172,6 +172,17 @@ def _kept(scores: Scores, predictors: Floats, shapes: Floats, bound: float) -> F
     return np.array([kept[:outputs].mean(), kept[outputs:].mean() if scores.num_shapes else 1.0])
 
 
+def _inflation(scores: Scores, predictors: Floats, shapes: Floats, bound: float) -> float:
+    """Return by how much more a cut inflates the variances of the shapes' estimates than those of the predictors'."""
+    if not scores.num_shapes:
+        return 1.0
+    law = scores.under_model(predictors, shapes, bound)
+    back = np.linalg.pinv(law.slope)
+    times = np.diag(back @ law.variance @ back.T) / np.maximum(np.diag(np.linalg.pinv(law.information)), 1e-30)
+    outputs = len(times) - scores.num_shapes
+    return float(np.clip(times[outputs:].mean() / times[:outputs].mean(), 0.1, 100.0))
+
+
 def smooth_lengths(scores: Scores, release: Release, lengths: Floats, weights: Floats) -> Floats:
     """Return about how much of the information is in records with scores so long: a lognormal law of them.
 
@@ -237,7 +248,9 @@ def least_variance(
         slopes = share * cut.slope / pilot.slope * (weights @ held)
         of_records = share * cut.variance / pilot.slope * (weights**2 @ held) / slopes**2
         of_noise = (noise * radii / slopes) ** 2
-        total = of_records + of_noise
+        kept = _kept(scores, predictors, shapes, bound)
+        of_shapes = of_records * _inflation(scores, predictors, shapes, bound) + of_noise * (kept[0] / kept[1]) ** 2
+        total = (num_linear * (of_records + of_noise) + (dimension - num_linear) * of_shapes) / dimension
         bias = Bias(0.0, 0.0) if found is None else found.bias(scores, bound, num_linear)
         lost = lost_by(scores, predictors, shapes, lengths, bound, radii, num_linear)
         misfit = (off_zero / unit) ** 2 * (lost[:, 0] ** 2 + (dimension > num_linear) * lost[:, 1] ** 2) / dimension

@@ -20,23 +20,27 @@ REFINEMENTS = 2
 """How many steps other rows take after those of a pilot, the last of them with long bounds."""
 
 HISTOGRAM_SHARES = (0.01, 0.02)
-import os
-PROBE_SHARE = float(os.environ.get("PROBE", "0.06"))
-OTHER_SHARE = float(os.environ.get("OTHER", "0.05"))
-PILOT_SHARE, RESIDUALS_SHARE = 0.16, 0.06
-FINAL_SHARE = 0.97 - PILOT_SHARE - PROBE_SHARE - RESIDUALS_SHARE - OTHER_SHARE
-"""What of the budget, in mean privacy loss, goes into histograms, into the pilot, into its last step, with long bounds,
-into the last releases, into the two looks at residuals, which the last releases have where there are none, and into
-scores with other bounds at the end."""
+PROBE_SHARE, RESIDUALS_SHARE, OTHER_SHARE = 0.06, 0.06, 0.05
+"""What of the budget, in mean privacy loss, goes into histograms, into the last step of the pilot, with long bounds,
+into the two looks at residuals, and into scores with other bounds at the end. The last releases have what is left."""
+
+PILOT_SHARES = (0.05, 0.07, 0.09, 0.12, 0.16)
+"""What the pilot's steps may have: the least that leads near the root, if any does."""
 
 PILOT_SLOPE, PROBE_SLOPE, FINAL_SLOPE, OTHER_SLOPE, MOST_SLOPE = 0.55, 0.2, 0.15, 0.1, 0.5
 """What of a release's share its slope has: more where there are few records, up to the last."""
+
+SURE_SLOPE, LEAST_SLOPE = 0.03, 0.05
+"""Where that noise would be less than this a slope has a smaller share, but not less than the second number."""
 
 SEEN_SLOPE = 0.25
 """The noise of the slope's eigenvalues, which are about one, that is aimed at; with twice that they are not seen."""
 
 USUAL_SLOPE = 3.0
 """The least radius of slopes, in usual ones."""
+
+PILOT_ERROR = 0.5
+"""By how many standard deviations of a posterior of the pilot's rows its noise may move the pilot, all steps joined."""
 
 WIDER = 1.1
 """How much more noise there is with bounds for models that do not quite hold, at least."""
@@ -45,13 +49,12 @@ UNSEEN = 9.9
 """What is said of a run that would not see its slopes."""
 
 
-def every_time(has_residuals: bool, has_other: bool = True) -> Schedule:
-    """Return the schedule of a fit that asks all rows every time."""
-    look, other = RESIDUALS_SHARE * has_residuals / 2, OTHER_SHARE * has_other
-    final = FINAL_SHARE + RESIDUALS_SHARE - 2 * look + OTHER_SHARE - other
-    shares = Shares(
-        HISTOGRAM_SHARES, PILOT_SHARE, PILOT_STEPS - 1, PROBE_SHARE, 1, final, LAST, look, other, FINAL_SLOPE
-    )
+def every_time(has_residuals: bool, has_other: bool, pilot: float) -> Schedule:
+    """Return the schedule of a fit that asks all rows every time, with a share of the budget for the pilot's steps."""
+    look, probe, other = RESIDUALS_SHARE * has_residuals / 2, PROBE_SHARE * has_other, OTHER_SHARE * has_other
+    final = 1 - sum(HISTOGRAM_SHARES) - pilot - probe - 2 * look - other
+    steps = PILOT_STEPS - 1
+    shares = Shares(HISTOGRAM_SHARES, pilot, steps, probe, int(has_other), final, LAST, look, other, FINAL_SLOPE)
     return Schedule(shares)
 
 
@@ -90,12 +93,14 @@ class Split:
     blocks: Schedule | None = None
     """Which rows are asked on the way, if not all."""
     has_other: bool = True
-    """Whether scores with other bounds are asked at the end."""
+    """Whether scores with other bounds are asked, on the way and at the end."""
+    pilot_share: float = PILOT_SHARES[-1]
+    """What of the budget the pilot's steps have if all rows are asked every time."""
 
     @property
     def schedule(self) -> Schedule:
         """Which rows are asked when."""
-        return self.blocks or every_time(self.has_residuals, self.has_other)
+        return self.blocks or every_time(self.has_residuals, self.has_other, self.pilot_share)
 
     def pilot(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the pilot's scores and slopes."""
@@ -119,14 +124,34 @@ class Split:
 
     def _shares(self, budget: Budget, size: float, whole: float, slope: float, times: int) -> tuple[float, float]:
         """Return the shares of scores and slopes: the latter's as large as lets them be seen, if that can be."""
-        wanted = slope * (self.slope_noise(budget, size, whole * slope, times) / SEEN_SLOPE) ** 2
-        kept = float(np.clip(wanted, slope, max(slope, MOST_SLOPE)))
+        noise = self.slope_noise(budget, size, whole * slope, times)
+        least = float(np.clip(slope * (noise / SURE_SLOPE) ** 2, min(LEAST_SLOPE, slope), slope))
+        kept = float(np.clip(slope * (noise / SEEN_SLOPE) ** 2, least, max(slope, MOST_SLOPE)))
         return whole * (1 - kept), whole * kept
 
     def slope_noise(self, budget: Budget, size: float, share: float, times: int = 1) -> float:
         """Return how large eigenvalues of a slope noise alone makes, at a usual radius of slopes."""
         noise = self.clips_moved * noise_of_share(share, times, budget) * LENGTH
         return noise * USUAL_SLOPE * self.dimension / size * float(np.sqrt(self.dimension))
+
+    def with_short_pilot(self, budget: Budget, size: float) -> "Split":
+        """Return it with the least share for the pilot's steps that leads near the root and lets slopes be seen."""
+        every_time = replace(self, blocks=None)
+        return next(
+            filter(lambda each: each.leads(budget, size), map(every_time._with_pilot, PILOT_SHARES)), every_time
+        )
+
+    def _with_pilot(self, share: float) -> "Split":
+        return replace(self, pilot_share=share)
+
+    def leads(self, budget: Budget, size: float) -> bool:
+        """Return whether the rows of the pilot are enough for one that arrives."""
+        of_scores, of_slopes = self.pilot(budget, size)
+        rows = size * self.schedule.pilot.share
+        return (
+            self.noise_error(budget, rows, of_scores) <= PILOT_ERROR
+            and self.slope_noise(budget, rows, of_slopes) <= SEEN_SLOPE
+        )
 
     def noise_error(self, budget: Budget, size: float, share: float) -> float:
         """Return by how many standard deviations the noise of scores with a share of the budget moves a posterior."""

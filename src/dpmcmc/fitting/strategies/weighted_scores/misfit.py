@@ -23,9 +23,7 @@ LEAST_LOST = 0.05
 """Bounds that take off as much as others but for this tell nothing."""
 
 
-def expected_misfit(
-    led: OtherRoot, probe: Release, bounds: tuple[Bounds, float], unit: float, lost: Lost
-) -> float:
+def expected_misfit(led: OtherRoot, probe: Release, bounds: tuple[Bounds, float], unit: float, lost: Lost) -> float:
     """Return how far the mean of what bounds take off is off zero, in its standard deviations, root mean square.
 
     Args:

@@ -15,7 +15,6 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import (
     HISTOGRAM_SHARES,
     PILOT_STEPS,
     REFINEMENTS,
-    SEEN_SLOPE,
     UNSEEN,
     Split,
 )
@@ -37,9 +36,6 @@ SLOPES = (0.06, 0.15, 0.3)
 PILOT_BLOCKS = np.geomspace(1 / 64, 1 / 6, 25)
 MORE_BLOCKS = np.geomspace(1 / 32, 1 / 3, 25)
 """Shares of the rows that blocks may be."""
-
-PILOT_ERROR = 0.5
-"""By how many standard deviations of a posterior of the pilot's rows its noise may move the pilot, all steps joined."""
 
 LEAST_ROWS = 10_000
 """Rows of a pilot at least, from whose noisy histograms it starts."""
@@ -64,10 +60,11 @@ def chosen(split: Split, budget: Budget, size: int, seed: int, *, passes: int | 
         passes: how often all rows may be read.
         is_in_memory: whether reading again costs little.
     """
+    every_time = split.with_short_pilot(budget, size)
     if is_in_memory if passes is None else passes >= split.schedule.reads:
-        return split
+        return every_time
     once = of_blocks(split, budget, size, seed, min(passes or 1, MOST_FINAL))
-    return once if passes or predicted_error(once, budget, size) <= 1.0 else split
+    return once if passes or predicted_error(once, budget, size) <= 1.0 else every_time
 
 
 def of_blocks(split: Split, budget: Budget, size: int, seed: int, num_final: int) -> Split:
@@ -109,13 +106,7 @@ def _first(is_enough: Callable[[float], bool], shares: Floats) -> float:
 
 def _is_led(split: Split, budget: Budget, size: float) -> bool:
     """Return whether the pilot's blocks are enough for a pilot that arrives."""
-    of_scores, of_slopes = split.pilot(budget, size)
-    rows = size * split.schedule.pilot.share
-    return (
-        split.noise_error(budget, rows, of_scores) <= PILOT_ERROR
-        and rows >= LEAST_ROWS
-        and split.slope_noise(budget, rows, of_slopes) <= SEEN_SLOPE
-    )
+    return size * split.schedule.pilot.share >= LEAST_ROWS and split.leads(budget, size)
 
 
 def missed(split: Split, budget: Budget, size: float) -> float:
