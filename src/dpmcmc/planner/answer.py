@@ -114,9 +114,8 @@ def plan_fit(
 def _weighted_error(facts: ProblemSize, budget: Budget, passes: int | None) -> float:
     """Return by how many standard deviations weighted scores are off, if rows are read so many times at most."""
     split = Split(facts.dimension, facts.clips_moved, True, usual_variance)
-    if passes is not None:
-        passes = validation.integer("passes", passes, at_least=1)
-        split = chosen(split, budget, facts.num_records, 0, passes=passes, is_in_memory=True)
+    most = None if passes is None else validation.integer("passes", passes, at_least=1)
+    split = chosen(split, budget, facts.num_records, 0, passes=most, is_in_memory=True)
     return predicted_error(split, budget, facts.num_records)
 
 

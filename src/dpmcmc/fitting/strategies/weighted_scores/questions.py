@@ -95,6 +95,11 @@ class Questions:
         """The same of the last releases."""
         return self.split.final(self.budget, self.data.facts.size)
 
+    @property
+    def final_noise(self) -> float:
+        """The standard deviation of the noise of the last releases together, at radius one."""
+        return self.data.facts.clips_moved * noise_of_share(self.final_shares[0], 1, self.budget)
+
     def _scores(self, shares: tuple[float, float], times: int) -> ScoreAndSlope:
         return ScoreAndSlope(self.regression, Sum(1.0, noise_of_share(sum(shares), times, self.budget)))
 

@@ -132,11 +132,6 @@ class WeightedScores:
         """What would make a useless run useful, in words."""
         return remedy(self.split, self.budget, self.data.facts.size)
 
-    @property
-    def _noise(self) -> float:
-        """The standard deviation of the noise of the last releases together, at radius one."""
-        return self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[0], 1, self.budget)
-
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
         """Run, to the end: what costs is over in a moment. If the releases cannot be used, draws are from the prior."""
         del is_interrupted
@@ -168,10 +163,9 @@ class WeightedScores:
             before = [last]
         look = self._excess(paid, moments, point)  # line 3
         times = 1 / schedule.refinement.share
-        found = last, self._noise, rescaled.tails_of(tails(*look), times)
-        bounds = best_bounds(self._steps(paid, moments), *found)
+        every, found = self._steps(paid, moments), (last, asked.final_noise, rescaled.tails_of(tails(*look), times))
+        bounds = best_bounds(every, *found)
         point, refined = self._step(paid, moments, point, last, (bounds.bound, bounds.radius), spreads)
-        every = self._steps(paid, moments)
         led = other_root(draws.Joined(refined, 0.0), before, bounds, moments.worth, times=times)
         misfit = partial(expected_misfit, led, refined, (bounds, every.radius), every.unit)
         bounds = best_bounds(every, *found, misfit)
