@@ -113,6 +113,8 @@ class Bounds(NamedTuple):
     """The same without the noise."""
     bias: Bias
     """By how much residuals that the model does not expect move the estimate."""
+    misfit: float = MISFIT
+    """How far the mean of what they take off scores was taken to be off zero."""
 
 
 def best_bounds(
@@ -259,6 +261,6 @@ def least_variance(
         best = int(np.flatnonzero(loss <= alike)[-1])  # where it is flat, the slope is best seen far out
         inefficiency = max(1.0, float(of_records[best]) * fisher)
         radius, variance = float(radii[best]), float(total[best]) * fisher
-        bounds = Bounds(bound, radius, variance, inefficiency, bias)
+        bounds = Bounds(bound, radius, variance, inefficiency, bias, off_zero)
         choices.append((float(loss[best]), bounds))
     return min(choices, key=lambda each: each[0])[1]

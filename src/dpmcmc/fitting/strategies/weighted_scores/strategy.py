@@ -315,6 +315,7 @@ class WeightedScores:
         found = {
             "cut": bounds.bound,
             "radius": bounds.radius,
+            "misfit": bounds.misfit,
             "disagreement": joined.disagreement,
             "moved": moved.length,
             "fits": checks.fits,
