@@ -56,14 +56,27 @@ PRIORS, NARROWER = 0.9, 0.5
 """Shares of the prior's width from which on a posterior has it, and below which it has not."""
 
 
-def beside_prior(quality: Quality, draws: Mapping[str, np.ndarray], of_prior: Mapping[str, np.ndarray]) -> Quality:
-    """Return a verdict whose marks agree with how wide the draws are beside those of the prior, where there are any."""
+PRIORS_OF_SHARES = 0.7
+"""The same of the shares of a monotonic effect, which are narrower than that only where the effect is seen."""
+
+
+def beside_prior(
+    quality: Quality, draws: Mapping[str, np.ndarray], of_prior: Mapping[str, np.ndarray], wide: float = PRIORS
+) -> Quality:
+    """Return a verdict whose marks agree with how wide the draws are beside those of the prior, where there are any.
+
+    Args:
+        quality: the verdict.
+        draws: by parameter.
+        of_prior: the same from the prior.
+        wide: the share of the prior's width from which on a posterior is marked.
+    """
     own, its = coordinates(draws), coordinates(of_prior) if of_prior else {}
     grades = dict(quality.parameters)
     for name in set(own) & set(its) & set(grades):
         share = _width(own[name]) / max(_width(its[name]), 1e-30)
         grade = grades[name]
-        if share > PRIORS and NOT_SEEN not in grade.reasons:
+        if share > wide and NOT_SEEN not in grade.reasons:
             grades[name] = Grade("bad", (*grade.reasons, NOT_SEEN), grade.shares)
         elif share < NARROWER and NOT_SEEN in grade.reasons:
             rest = tuple(reason for reason in grade.reasons if reason != NOT_SEEN)
@@ -89,7 +102,7 @@ def marked_shares(regression: Regression, quality: Quality, draws: Mapping[str, 
         for label, values in zip(term.labels, drawn, strict=True):
             of_prior |= {name.replace("/", "∕"): values[None] for name in model.labels(label)}
     own = {name: draws[name][None] for name in of_prior}
-    return beside_prior(quality, own, of_prior) if of_prior else quality
+    return beside_prior(quality, own, of_prior, PRIORS_OF_SHARES) if of_prior else quality
 
 
 def _width(values: np.ndarray) -> float:

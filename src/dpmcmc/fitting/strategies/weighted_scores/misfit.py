@@ -13,11 +13,15 @@ from dpmcmc.fitting.strategies.weighted_scores.other_root import OtherRoot
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
-MISFITS = np.geomspace(0.01, 0.5, 40)
+MISFITS = np.geomspace(0.01, 0.35, 40)
 """How far the mean of what bounds take off may be off zero, in its standard deviations."""
 
-COMMON = 0.5
-"""How common larger ones are: with 0 all magnitudes would be as likely, with 1 all numbers."""
+COMMON = 1.5
+"""How common larger ones are: with 0 all magnitudes would be as likely, with 1 all numbers. What is not seen to be
+small is taken to be large: most models do not quite hold."""
+
+APART = 0.05
+"""Where roots are apart as they rarely are if the model holds, it is taken to be as far off as models usually are."""
 
 LEAST_LOST = 0.05
 """Bounds that take off as much as others but for this tell nothing."""
@@ -34,12 +38,13 @@ def expected_misfit(led: OtherRoot, probe: Release, bounds: tuple[Bounds, float]
         lost: what bounds take off.
     """
     long, radius = bounds
-    found = lost(PILOT_BOUND, np.array([radius]))[0] - lost(long.bound, np.array([long.radius]))[0]
-    between = float(np.linalg.norm(found))
+    taken = lost(PILOT_BOUND, np.array([radius]))[0] - lost(long.bound, np.array([long.radius]))[0]
+    between = float(np.linalg.norm(taken))
     if not between > LEAST_LOST or not np.any(led.covariance):
         return MISFIT
     inverse = probe.whitening.inverse
-    return float(np.sqrt(squared_shift(inverse @ led.apart, inverse @ led.covariance @ inverse.T, between / unit)))
+    found = squared_shift(inverse @ led.apart, inverse @ led.covariance @ inverse.T, between / unit)
+    return max(float(np.sqrt(found)), MISFIT if led.p_value < APART else 0.0)
 
 
 def squared_shift(apart: Floats, covariance: Floats, times: float) -> float:
