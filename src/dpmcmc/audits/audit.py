@@ -8,12 +8,8 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.accounting import epsilon as epsilon_of
-from dpmcmc.audits.bounds import (
-    Histogram,
-    lower_of_bits,
-    lower_without_assumption,
-    signal,
-)
+from dpmcmc.audits.bounds import lower_of_bits, lower_without_assumption, signal
+from dpmcmc.audits.histograms import Histogram
 from dpmcmc.audits.pairs import Pair
 
 CONFIDENCE_ERROR = 1e-6
@@ -22,8 +18,8 @@ CONFIDENCE_ERROR = 1e-6
 MOST_CHAINS = 100_000
 """How many runs are made at once."""
 
-CHOSEN_ON = 10
-"""One in so many rounds of runs is there to choose the set on that is counted in the others, and is not counted."""
+CHOSEN_ON = 20
+"""One in so many rounds of runs is there to make the stakes on that the others settle, and is not counted."""
 
 
 @dataclass
@@ -98,7 +94,7 @@ class Running:
         self._chains = chains
 
     def go_on(self, runs: int, stop: Callable[[], bool] = lambda: False) -> Tally:
-        """Run the two tables in turn, until there are so many runs of each; every tenth round is to choose on."""
+        """Run the two tables in turn, until there are so many runs of each; some rounds are to choose on."""
         while self.rounds < 2 or (self.tally.runs < runs and not stop()):
             for side, vault in enumerate(self._vaults):
                 values = np.asarray(vault.run(self.pair.many, self._queries, model=self.pair.model))
@@ -116,7 +112,7 @@ def judge(pair: Pair, tally: Tally, delta: float, error: float) -> Finding:
         delta,
         error,
         float(epsilon_of(pair.price(), delta)),
-        lower_without_assumption(chosen_on, counted, delta, error),
+        lower_without_assumption(chosen_on, counted, delta, error, pair.law.form),
         lower_under_hypothesis(pair, tally, delta, error),
     )
 
