@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.accounting import epsilon as epsilon_of
+from dpmcmc.accounting import noise_for
+from dpmcmc.audits.bets import attainable
 from dpmcmc.audits.bounds import lower_of_bits, lower_without_assumption, signal
-from dpmcmc.audits.histograms import Histogram
+from dpmcmc.audits.histograms import Histogram, masses
 from dpmcmc.audits.pairs import Pair
 
 CONFIDENCE_ERROR = 1e-6
@@ -115,6 +117,15 @@ def judge(pair: Pair, tally: Tally, delta: float, error: float) -> Finding:
         lower_without_assumption(chosen_on, counted, delta, error, pair.law.form),
         lower_under_hypothesis(pair, tally, delta, error),
     )
+
+
+def attainable_of(pair: Pair, claimed: float, runs: int, delta: float, error: float) -> float | None:
+    """Return what the best bets show without assumption of so many runs of the claimed law, if that is normal."""
+    if pair.law.num_bits or not pair.law.is_normal:
+        return None
+    distance = 1 / noise_for(pair.law.event, claimed, delta)
+    sides = [[(chance, distance * place) for chance, place in side] for side in pair.law.form]
+    return attainable(masses(sides[0], 1.0), masses(sides[1], 1.0), runs, delta, error)
 
 
 def lower_under_hypothesis(pair: Pair, tally: Tally, delta: float, error: float) -> float:

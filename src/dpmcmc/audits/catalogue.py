@@ -101,7 +101,8 @@ def spherical_sums(epsilon: float, delta: float, adjacency: Adjacency) -> Pair:
         return standardised(noisy, DIRECTION, middle)
 
     tables = tables_of(adjacency, DIRECTION, -DIRECTION, NOTHING)
-    return Pair("SphericalLaplaceSum", adjacency, tables, program, np.float32(1.0), Law(event))
+    law = Law(event, is_normal=False)
+    return Pair("SphericalLaplaceSum", adjacency, tables, program, np.float32(1.0), law)
 
 
 def twice(epsilon: float, delta: float, adjacency: Adjacency, noise: str, how: str) -> Pair:

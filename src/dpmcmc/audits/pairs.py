@@ -136,6 +136,7 @@ class Law:
         moves: on which table the record, if it is in the batch, moves the sum: both, the first or the second.
         num_bits: how many bits a run has, and zero for sums.
         scale: the noise in sensitivities, where results are to be turned back into these.
+        is_normal: whether a release has normal noise, around one place or two.
     """
 
     event: Callable[[float], Event]
@@ -143,6 +144,7 @@ class Law:
     moves: str = "second"
     num_bits: int = 0
     scale: float = 1.0
+    is_normal: bool = True
 
     def noise_multiplier(self, ratio: float) -> float:
         """Return the noise multiplier that the difference of means over the deviation within tables speaks of.
