@@ -32,7 +32,8 @@ CURSE = 1.0
 """By how many standard deviations counts are taken to be worse than they look: the best of many sets looks too good."""
 
 _CAPS = MOST_STAKED * np.geomspace(1e-6, 1.0, 49)
-_LEVELS = np.geomspace(1e-6, MOST_STAKED, 241)
+LEVELS = np.geomspace(1e-6, MOST_STAKED, 241)
+"""What may be staked on a set of releases."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,11 @@ def _total(counts: Floats, factors: Floats) -> float:
     return float(counts[seen] @ np.log(np.maximum(factors[seen], 1e-300)))
 
 
-def _root(falling: Callable[[float], float], most: float) -> float:
+def _root(falling: Callable[[float], float], most: float, within: float = 1e-7) -> float:
     """Return where a falling function is zero: zero if it is negative there, `most` if it is positive there."""
     if most <= 0 or falling(0.0) <= 0:
         return 0.0
-    return most if falling(most) > 0 else float(optimize.bisect(falling, 0.0, most, xtol=1e-7))
+    return most if falling(most) > 0 else float(optimize.bisect(falling, 0.0, most, xtol=within))
 
 
 def best_stakes(first: Floats, second: Floats, runs: int, delta: float, error: float) -> Stakes:
@@ -79,7 +80,7 @@ def best_stakes(first: Floats, second: Floats, runs: int, delta: float, error: f
     def promised(epsilon: float) -> float:
         return stakes(epsilon).log_coins(runs * first, runs * second, epsilon, delta) + math.log(error)
 
-    return stakes(_root(promised, MOST_EPSILON))
+    return stakes(_root(promised, MOST_EPSILON, within=1e-3))
 
 
 def attainable(first: Floats, second: Floats, runs: int, delta: float, error: float) -> float:
@@ -139,7 +140,7 @@ def every_tail() -> Iterator[Tails]:
 
 def stakes_on_tails(first: Histogram, second: Histogram, scale: float, delta: float, error: float) -> Stakes:
     """Return one stake on the tails that promise most by counts, if there were so many times as many releases."""
-    best, found = 0.0, Tails(BINS, None).stakes(float(_LEVELS[0]))
+    best, found = 0.0, Tails(BINS, None).stakes(float(LEVELS[0]))
     chosen: tuple[Tails, float] | None = None
     for tails in every_tail():
         right, wrong, trials = tails.counts(first, second)
@@ -148,7 +149,7 @@ def stakes_on_tails(first: Histogram, second: Histogram, scale: float, delta: fl
         promised = of_threshold(likely, unlikely, scale * trials, delta, error)
         place = int(np.argmax(promised))
         if promised[place] > best:
-            best, chosen = float(promised[place]), (tails, float(_LEVELS[place]))
+            best, chosen = float(promised[place]), (tails, float(LEVELS[place]))
     return found if chosen is None else chosen[0].stakes(chosen[1])
 
 
@@ -157,7 +158,7 @@ def of_threshold(right: float, wrong: float, trials: float, delta: float, error:
 
     With the stake s they have (1 + s)^right (1 - e^epsilon s)^wrong coins, which is solved for epsilon.
     """
-    short = -math.log(error) - right * np.log1p(_LEVELS) + trials * delta * _LEVELS
+    short = -math.log(error) - right * np.log1p(LEVELS) + trials * delta * LEVELS
     with np.errstate(over="ignore"):
-        left = -np.expm1(np.minimum(short / max(wrong, 1e-9), 0.0)) / _LEVELS
+        left = -np.expm1(np.minimum(short / max(wrong, 1e-9), 0.0)) / LEVELS
     return np.log(np.maximum(left, 1.0))
