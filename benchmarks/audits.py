@@ -9,9 +9,10 @@ those in the columns of `95` at 95 % each. `attainable` is what the best bets sh
 confidence, of so many releases of the claimed law that fall as they do on average; it is there where that law is
 normal, or normal on a sample. `--seconds` stops in time, with fewer runs where it must; rows are written as they are
 found, and `--go-on` leaves out those that are there already. `--into` puts the rows into another table at the end, in
-the place of those of the same mechanism, path and kind of device. `--workers` compiles several at once, which a
-machine with many cores and a GPU can use. Tables are padded to `--tile` places and not to a vault's own 512, or 16,384
-on a GPU: places without a record add zero, and most of the time would go into them.
+the place of those of the same mechanism, path and kind of device; `--page` writes rows into the tables of a page.
+`--workers` compiles several at once, which a machine with many cores and a GPU can use. Tables are padded to `--tile`
+places and not to a vault's own 512, or 16,384 on a GPU: places without a record add zero, and most of the time would go
+into them.
 """
 
 import argparse
@@ -100,8 +101,14 @@ def main() -> None:
     parser.add_argument("--only", default="", help="pairs whose words hold this")
     parser.add_argument("--go-on", action="store_true", help="keep the rows that the output has")
     parser.add_argument("--into", type=Path, help="a table that the rows are put into at the end")
+    parser.add_argument(
+        "--page", type=Path, help="a page whose tables are written anew from --output, and nothing else"
+    )
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
+    if options.page is not None:
+        options.page.write_text(with_tables(options.page.read_text(), rows_in(options.output)))
+        return
     options.start = time.perf_counter()
     places.ROWS_IN_TILE = places.ROWS_IN_TILE_ON_GPU = options.tile
     # the two tables of a pair have one program: it is compiled once, and found again
@@ -117,6 +124,36 @@ def rows_in(file: Path) -> list[dict[str, str]]:
         return []
     with file.open() as opened:
         return list(csv.DictReader(opened))
+
+
+def with_tables(page: str, rows: list[dict[str, str]]) -> str:
+    """Return a page with the rows of a kind of device in the table behind the comment that names it."""
+    for kind, size, words in (("gpu", 1e6, "million runs"), ("cpu", 1.0, "runs of each table")):
+        before, comment, after = page.partition(f"<!-- rows of {kind} -->\n")
+        lines = after.splitlines(keepends=True)
+        number = next((place for place, line in enumerate(lines) if not line.startswith("|")), len(lines))
+        head = ["mechanism", "adjacency", "added up by", words, "no assumption", "attainable", "trade-off"]
+        head += ["at 95 %: no assumption", "trade-off"]
+        table = [head, ["---"] * len(head)]
+        table += [_cells(row, size) for row in rows if row["device"].startswith(kind)]
+        made = "".join(f"| {' | '.join(cells)} |\n" for cells in table)
+        page = before + comment + (made + "".join(lines[number:]) if comment else after)
+    return page
+
+
+def _cells(row: dict[str, str], size: float) -> list[str]:
+    """Return a row as a page shows it."""
+    runs, adjacency = int(row["runs"]) / size, row["adjacency"].replace("_", " ")
+    best = row.get("attainable") or ""
+    shown = [row["lower_no_assumption"], best, row["lower_trade_off"]]
+    shown += [row["lower_no_assumption_95"], row["lower_trade_off_95"]]
+    return [
+        row["mechanism"],
+        adjacency,
+        row["path"],
+        f"{runs:,.0f}",
+        *(f"{float(one):.3f}" if one else "" for one in shown),
+    ]
 
 
 def put_into(file: Path, rows: list[dict[str, str]]) -> None:

@@ -53,8 +53,8 @@ DELTA = 1e-6
 NUM_BITS = 16
 """Decisions in one run of a chain, which are audited together."""
 
-NUM_BARKER_BITS = 64
-"""The same of Barker tests, which show less each: of many the number that are true tells more of what is charged."""
+BARKER_REST = np.float32(1.0)
+"""The public rest of Barker tests: of 16 bits that are true more often than not, those that are false tell most."""
 
 FAR = 100.0
 """Standard deviation of a hidden log-ratio: so large that the uniform of the test blurs next to nothing."""
@@ -248,7 +248,7 @@ def barker_tests(epsilon: float, delta: float, noise: str) -> Pair:
     variance, records = 3.2, 8
 
     def event(spread: float) -> Event:
-        return BarkerTest(records, records, variance, spread**-2) * NUM_BARKER_BITS
+        return BarkerTest(records, records, variance, spread**-2) * NUM_BITS
 
     fraction = noise_for(event, epsilon, delta) ** -2
     mechanism = barker_test.BarkerTest(records, variance, fraction)
@@ -256,11 +256,11 @@ def barker_tests(epsilon: float, delta: float, noise: str) -> Pair:
 
     def program(oracle: Any, position: jax.Array) -> jax.Array:
         proposed = position + DIRECTION
-        return count_true(lambda: oracle.accept(mechanism, position, proposed), NUM_BARKER_BITS)
+        return count_true(lambda: oracle.accept(mechanism, position, proposed, BARKER_REST), NUM_BITS)
 
     record, other, rest = ({"x": side * 1.01 * clip * DIRECTION} for side in (1, -1, 0))
     tables = replace(record, other, rest, records - 1)
-    law = Law(event, num_bits=NUM_BARKER_BITS)
+    law = Law(event, num_bits=NUM_BITS)
     return Pair("BarkerTest", REPLACE, tables, program, NOTHING, law, model=Linear(), noise=noise)
 
 
