@@ -20,8 +20,8 @@ CONFIDENCE_ERROR = 1e-6
 MOST_CHAINS = 100_000
 """How many runs are made at once."""
 
-CHOSEN_ON = 20
-"""One in so many rounds of runs is there to make the stakes on that the others settle, and is not counted."""
+OFTEN, SELDOM, ENOUGH = 10, 40, 2_000_000
+"""One in so many rounds of runs is there to make the stakes on that the others settle; fewer, where there are enough."""
 
 
 @dataclass
@@ -98,9 +98,10 @@ class Running:
     def go_on(self, runs: int, stop: Callable[[], bool] = lambda: False) -> Tally:
         """Run the two tables in turn, until there are so many runs of each; some rounds are to choose on."""
         while self.rounds < 2 or (self.tally.runs < runs and not stop()):
+            is_to_choose = self.rounds % (OFTEN if self.tally.chosen_on[0].size < ENOUGH else SELDOM) == 0
             for side, vault in enumerate(self._vaults):
                 values = np.asarray(vault.run(self.pair.many, self._queries, model=self.pair.model))
-                self.tally.take(side, values, self.pair.law.num_bits, self.rounds % CHOSEN_ON == 0)
+                self.tally.take(side, values, self.pair.law.num_bits, is_to_choose)
             self.rounds += 1
         return self.tally
 
