@@ -363,8 +363,9 @@ MUTANTS = [
             OPEN_GATE,
             with_change(
                 quantise,
-                "vector",
-                ("jnp.sum(contribution * contribution, axis=axis, keepdims=True)", "contribution * contribution"),
+                "_with_square",
+                ("jnp.sum(values * values, axis=axis, keepdims=True)", "values * values"),
+                ("jnp.matmul(values * values, ones, precision=lax.Precision.HIGHEST)", "values * values"),
             ),
         ),
         by_sensitivity("GradientSum"),
@@ -614,6 +615,7 @@ def main() -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Plant, and write the rows as they come."""
+    self_test.check_machine()  # as it is: not by the first mutant
     rows = []
     for mutant in (one for one in MUTANTS if options.only in one.words):
         runs = caught(mutant, plant=not options.none)

@@ -21,7 +21,7 @@ MOST_CHAINS = 100_000
 """How many runs are made at once."""
 
 OFTEN, SELDOM, ENOUGH = 10, 40, 2_000_000
-"""One in so many rounds of runs is there to make the stakes on that the others settle; fewer, where there are enough."""
+"""One in so many rounds of runs is to make the stakes on that the others settle: fewer, where there are enough."""
 
 
 @dataclass
