@@ -142,5 +142,39 @@ def test_a_hostile_row_of_a_table_moves_two_clips_at_most(name, tmp_path):
     assert 0.1 < np.linalg.norm(held - held_changed) <= 2 + 1e-4
 
 
+PERSONS = {**SCHEMA, "person": "who", "max_rows_per_person": 2}
+MANY_ROWS = {
+    "rows in several blocks": [("p", 1.0, "a"), ("p", 1.0, "b"), ("p", -1.0, "c"), ("p", 1e300, "z")],
+    "one row a hundred times": [("p", 1.0, "b")] * 100,
+    "one name in several forms": [("p", 1.0, "a"), (" p", 1.0, "c"), ("p ", 1.0, "b")],
+    "cells of no kind": [("p", None, None), ("p", float("nan"), "")],
+}
+
+
+def of_a_person(record):
+    """The block of the first row, and what all rows add."""
+    there = record["present"]
+    return jnp.stack([record["site"][0].astype(jnp.float32), jnp.sum(there * record["x"]), jnp.sum(there)])
+
+
+@pytest.mark.parametrize("name", MANY_ROWS)
+@pytest.mark.parametrize(("adjacency", "clips"), [("replace_one", 2), ("add_or_remove_one", 1)])
+def test_a_person_with_many_rows_moves_what_one_record_may(name, adjacency, clips):
+    """In the place of a person with one row, or beside the others: then their places stay, under the same seed."""
+    others = [(f"a{number}", number / 300, "abc"[number % 3]) for number in range(300)]
+    before = [*others, ("p", -1.0, "a")] if adjacency == "replace_one" else others
+    facts = {} if adjacency == "replace_one" else {"capacity": 400}
+
+    def program(oracle):
+        return oracle.sum(BlockSum(1.0, 2.0, 4, 1), of_a_person).value
+
+    found = []
+    for rows in (before, [*others, *MANY_ROWS[name]]):
+        table = read_table(pd.DataFrame(rows, columns=["who", "x", "site"], dtype=object), PERSONS)
+        data = PrivateData.without_guarantee(table.records, adjacency=adjacency, **facts)
+        found.append(np.asarray(data.run(program, insecure_seed=4), np.float64))
+    assert 0.1 < np.linalg.norm(found[0] - found[1]) <= clips + 1e-4
+
+
 def test_what_is_tested_is_what_runs():
     assert block_sum.MOST_ROWS * 65_535 < 2**31 <= (block_sum.MOST_ROWS + 1) * 65_535

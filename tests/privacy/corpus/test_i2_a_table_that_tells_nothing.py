@@ -81,7 +81,7 @@ def test_numpy_would_warn_and_does_not_while_a_fit_draws():
     """The control: what overflows says so outside, and nothing inside of what draws."""
     seen = []
 
-    class Overflows(prepare.Prepared):
+    class Overflows(prepare.PreparedFit):
         def __init__(self):
             pass
 
