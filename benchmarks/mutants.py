@@ -28,14 +28,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.accounting import Adjacency
-from dpmcmc.audits import catalogue, lattice, sensitivity
+from dpmcmc.audits import blocks, catalogue, lattice, sensitivity
 from dpmcmc.audits.audit import Running, judge
 from dpmcmc.audits.pairs import ADD, REPLACE, Pair
+from dpmcmc.enclave.accelerate.self_test import blocks_add_up
 from dpmcmc.enclave.arithmetic import int64, quantise
 from dpmcmc.enclave.arithmetic import lattice as lattices
 from dpmcmc.enclave.batches import sampling, subsample
 from dpmcmc.enclave.core import audit, gate, metadata, programs, release, self_test, session, sums
-from dpmcmc.enclave.mechanisms import barker_bit, barker_test, curvature, log_ratio, minibatch_log_ratio, noisy_count
+from dpmcmc.enclave.mechanisms import (
+    barker_bit,
+    barker_test,
+    block_sum,
+    curvature,
+    log_ratio,
+    minibatch_log_ratio,
+    noisy_count,
+)
 from dpmcmc.enclave.noise import chacha20, discrete_gaussian, floating, modes
 from dpmcmc.errors import DpmcmcError
 
@@ -121,6 +130,11 @@ def by_self_test() -> int | None:
     except DpmcmcError:
         return 1
     return None
+
+
+def by_blocks() -> int | None:
+    """Check sums in blocks as it is done on a machine once: all records in one block too."""
+    return None if blocks_add_up(1, 1024, 7, 3, 5) else 1
 
 
 def segments() -> int | None:
@@ -349,8 +363,9 @@ MUTANTS = [
             OPEN_GATE,
             with_change(
                 quantise,
-                "vector",
-                ("jnp.sum(contribution * contribution, axis=axis, keepdims=True)", "contribution * contribution"),
+                "_with_square",
+                ("jnp.sum(values * values, axis=axis, keepdims=True)", "values * values"),
+                ("jnp.matmul(values * values, ones, precision=lax.Precision.HIGHEST)", "values * values"),
             ),
         ),
         by_sensitivity("GradientSum"),
@@ -488,6 +503,81 @@ MUTANTS = [
         GRADIENTS,
         "audit",
     ),
+    Mutant(
+        "one noise for all blocks",
+        (
+            with_change(
+                sums, "noisy", ("draw_noise(mode, key, scale, total.high.shape)", "draw_noise(mode, key, scale, (1,))")
+            ),
+        ),
+        by_audit(functools.partial(blocks.in_blocks, catalogue.sums), REPLACE, False),
+        "audit",
+    ),
+    Mutant(
+        "the entries of a block and those beside it clipped alone",
+        (
+            with_change(
+                block_sum,
+                "sum_in_blocks",
+                (
+                    "gate.passes(entries)[..., 0]",
+                    "gate.passes(entries[..., :1])[..., 0] & gate.passes(entries[..., 1:])[..., 0]",
+                ),
+            ),
+            with_change(
+                block_sum.SumInBlocks,
+                "total",
+                (
+                    "quantise.vector(own, lattice, aim=numbers.aim)]",
+                    "*(quantise.vector(part, lattice, aim=numbers.aim) for part in (own[:, :1], own[:, 1:]))]",
+                ),
+            ),
+        ),
+        by_sensitivity("BlockSum"),
+        "sensitivity",
+    ),
+    Mutant(
+        "a record that adds to its block and to the next one",
+        (
+            with_change(
+                block_sum,
+                "sum_in_blocks",
+                (
+                    '.at[places].add(halves, mode="promise_in_bounds")',
+                    ".at[places].add(halves).at[jnp.minimum(places + 1, num_blocks - 1)].add(halves)",
+                ),
+            ),
+        ),
+        by_sensitivity("BlockSum"),
+        "sensitivity",
+    ),
+    Mutant(
+        "blocks added up in int32",
+        (
+            with_change(
+                block_sum,
+                "sum_in_blocks",
+                (
+                    "add(widen(sums[..., :block_length]), shift_left(widen(sums[..., block_length:]), 16))",
+                    "widen(sums[..., :block_length] + (sums[..., block_length:] << 16))",
+                ),
+            ),
+        ),
+        by_blocks,
+        "self-test",
+    ),
+    Mutant(
+        "halves of a block that are shifted too far",
+        (
+            with_change(
+                block_sum,
+                "sum_in_blocks",
+                ("widen(sums[..., block_length:]), 16)", "widen(sums[..., block_length:]), 17)"),
+            ),
+        ),
+        by_sensitivity("BlockSum"),
+        "sensitivity",
+    ),
 ]
 
 
@@ -525,6 +615,7 @@ def main() -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Plant, and write the rows as they come."""
+    self_test.check_machine()  # as it is: not by the first mutant
     rows = []
     for mutant in (one for one in MUTANTS if options.only in one.words):
         runs = caught(mutant, plant=not options.none)

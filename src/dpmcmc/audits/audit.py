@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.accounting import epsilon as epsilon_of
-from dpmcmc.audits.bounds import (
-    Histogram,
-    lower_of_bits,
-    lower_without_assumption,
-    signal,
-)
+from dpmcmc.accounting import noise_for
+from dpmcmc.audits.bets import attainable
+from dpmcmc.audits.bounds import lower_of_bits, lower_without_assumption, signal
+from dpmcmc.audits.histograms import Histogram, masses
 from dpmcmc.audits.pairs import Pair
 
 CONFIDENCE_ERROR = 1e-6
@@ -22,8 +20,8 @@ CONFIDENCE_ERROR = 1e-6
 MOST_CHAINS = 100_000
 """How many runs are made at once."""
 
-CHOSEN_ON = 10
-"""One in so many rounds of runs is there to choose the set on that is counted in the others, and is not counted."""
+OFTEN, SELDOM, ENOUGH = 10, 40, 2_000_000
+"""One in so many rounds of runs is to make the stakes on that the others settle: fewer, where there are enough."""
 
 
 @dataclass
@@ -98,11 +96,12 @@ class Running:
         self._chains = chains
 
     def go_on(self, runs: int, stop: Callable[[], bool] = lambda: False) -> Tally:
-        """Run the two tables in turn, until there are so many runs of each; every tenth round is to choose on."""
+        """Run the two tables in turn, until there are so many runs of each; some rounds are to choose on."""
         while self.rounds < 2 or (self.tally.runs < runs and not stop()):
+            is_to_choose = self.rounds % (OFTEN if self.tally.chosen_on[0].size < ENOUGH else SELDOM) == 0
             for side, vault in enumerate(self._vaults):
                 values = np.asarray(vault.run(self.pair.many, self._queries, model=self.pair.model))
-                self.tally.take(side, values, self.pair.law.num_bits, self.rounds % CHOSEN_ON == 0)
+                self.tally.take(side, values, self.pair.law.num_bits, is_to_choose)
             self.rounds += 1
         return self.tally
 
@@ -116,9 +115,18 @@ def judge(pair: Pair, tally: Tally, delta: float, error: float) -> Finding:
         delta,
         error,
         float(epsilon_of(pair.price(), delta)),
-        lower_without_assumption(chosen_on, counted, delta, error),
+        lower_without_assumption(chosen_on, counted, delta, error, pair.law.form),
         lower_under_hypothesis(pair, tally, delta, error),
     )
+
+
+def attainable_of(pair: Pair, claimed: float, runs: int, delta: float, error: float) -> float | None:
+    """Return what the best bets show without assumption of so many runs of the claimed law, if that is normal."""
+    if pair.law.num_bits or not pair.law.is_normal:
+        return None
+    distance = 1 / noise_for(pair.law.event, claimed, delta)
+    sides = [[(chance, distance * place) for chance, place in side] for side in pair.law.form]
+    return attainable(masses(sides[0], 1.0), masses(sides[1], 1.0), runs, delta, error)
 
 
 def lower_under_hypothesis(pair: Pair, tally: Tally, delta: float, error: float) -> float:

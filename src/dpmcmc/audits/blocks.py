@@ -16,9 +16,11 @@ BLOCKS, OWN = 3, 1
 """How many blocks there are, and that of all records: one that changes its block moves the sum by less."""
 
 
-def in_blocks(make: Callable[..., Pair], epsilon: float, delta: float, adjacency: Adjacency) -> Pair:
+def in_blocks(
+    make: Callable[..., Pair], epsilon: float, delta: float, adjacency: Adjacency, accelerate: bool = True
+) -> Pair:
     """Return the pair of a sum, which is made by a function, as one of a sum in blocks."""
-    pair = make(epsilon, delta, adjacency, "exact", True)
+    pair = make(epsilon, delta, adjacency, "exact", accelerate)
     mechanism = BlockSum(1.0, noise_for(Gaussian, epsilon, delta), BLOCKS, 1)
     middle = 0.5 if adjacency is ADD else 0.0
 

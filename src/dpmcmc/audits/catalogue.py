@@ -13,10 +13,8 @@ from dpmcmc.accounting import (
     Adjacency,
     BarkerTest,
     Event,
-    FixedBatchGaussian,
     Gaussian,
     LogisticBit,
-    PoissonGaussian,
     SphericalLaplace,
     noise_for,
 )
@@ -24,6 +22,7 @@ from dpmcmc.audits.blocks import in_blocks
 from dpmcmc.audits.pairs import (
     ADD,
     DIRECTION,
+    NOTHING,
     REPLACE,
     Full,
     Law,
@@ -31,22 +30,22 @@ from dpmcmc.audits.pairs import (
     Pair,
     Residual,
     Square,
-    add,
     count_true,
+    middle_of,
     replace,
     standardised,
+    tables_of,
 )
+from dpmcmc.audits.sampled import fixed_batches, minibatch_ratios, poisson
 from dpmcmc.enclave.mechanisms import (
     barker_bit,
     barker_test,
     curvature,
     gradient,
     log_ratio,
-    minibatch_log_ratio,
     noisy_count,
     remainder_test,
     spherical_laplace_sum,
-    subsampled_gradient,
 )
 from dpmcmc.enclave.mechanisms import sum as plain
 
@@ -54,20 +53,11 @@ DELTA = 1e-6
 NUM_BITS = 16
 """Decisions in one run of a chain, which are audited together."""
 
-NOTHING = np.zeros(2, np.float32)
-RATE, BATCH, RECORDS = 0.5, 2, 4
+BARKER_REST = np.float32(1.0)
+"""The public rest of Barker tests: of 16 bits that are true more often than not, those that are false tell most."""
+
 FAR = 100.0
 """Standard deviation of a hidden log-ratio: so large that the uniform of the test blurs next to nothing."""
-
-
-def tables_of(adjacency: Adjacency, record: Any, other: Any, rest: Any, count: int = 4) -> tuple[Any, Any]:
-    """Return the pair: the record replaced by the other, or removed."""
-    return replace(record, other, rest, count) if adjacency is REPLACE else add(record, rest, count)
-
-
-def middle_of(adjacency: Adjacency) -> float:
-    """Return the middle of the two sums, in clips: opposite records, or one and none."""
-    return 0.0 if adjacency is REPLACE else 0.5
 
 
 def gaussian_noise(epsilon: float, delta: float) -> float:
@@ -111,7 +101,8 @@ def spherical_sums(epsilon: float, delta: float, adjacency: Adjacency) -> Pair:
         return standardised(noisy, DIRECTION, middle)
 
     tables = tables_of(adjacency, DIRECTION, -DIRECTION, NOTHING)
-    return Pair("SphericalLaplaceSum", adjacency, tables, program, np.float32(1.0), Law(event))
+    law = Law(event, is_normal=False)
+    return Pair("SphericalLaplaceSum", adjacency, tables, program, np.float32(1.0), law)
 
 
 def twice(epsilon: float, delta: float, adjacency: Adjacency, noise: str, how: str) -> Pair:
@@ -214,61 +205,6 @@ def counts(epsilon: float, delta: float, adjacency: Adjacency, noise: str) -> Pa
     return Pair("NoisyCount", adjacency, tables, program, np.float32(1.0), Law(Gaussian), noise=noise)
 
 
-def poisson(epsilon: float, delta: float, adjacency: Adjacency, noise: str) -> Pair:
-    """`SubsampledGradientSum` on Poisson batches: opposite records at the clip, the others zero."""
-
-    def event(noise_over_clip: float) -> Event:
-        return PoissonGaussian(RATE, noise_over_clip, adjacency)
-
-    found = noise_for(event, epsilon, delta)
-    mechanism = subsampled_gradient.SubsampledGradientSum.poisson(1.0, found, RATE)
-    middle = middle_of(adjacency)
-
-    def program(oracle: Any, position: jax.Array) -> jax.Array:
-        return standardised(oracle.force(mechanism, position), DIRECTION, middle)
-
-    record, other, rest = ({"x": side * DIRECTION} for side in (1, -1, 0))
-    tables = tables_of(adjacency, record, other, rest)
-    moved = 2 if adjacency is REPLACE else 1  # a noise multiplier is in units of what the record moves, two clips
-    law = Law(lambda multiplier: event(moved * multiplier), RATE, moved)
-    name = "SubsampledGradientSum (Poisson)"
-    return Pair(name, adjacency, tables, program, NOTHING, law, model=Linear(), noise=noise)
-
-
-def fixed_batches(epsilon: float, delta: float, noise: str) -> Pair:
-    """`SubsampledGradientSum` without replacement: all others at the clip, so that a batch without the record shows."""
-    event = partial(FixedBatchGaussian, BATCH, RECORDS)
-    found = noise_for(event, epsilon, delta)
-    mechanism = subsampled_gradient.SubsampledGradientSum.without_replacement(1.0, found, BATCH)
-
-    def program(oracle: Any, position: jax.Array) -> jax.Array:
-        return standardised(oracle.force(mechanism, position), DIRECTION, RECORDS - 1.0)
-
-    record, other, rest = ({"x": side * DIRECTION} for side in (1, -1, 1))
-    tables = replace(record, other, rest, RECORDS - 1)
-    law = Law(event, BATCH / RECORDS)
-    name = "SubsampledGradientSum (fixed)"
-    return Pair(name, REPLACE, tables, program, NOTHING, law, model=Linear(), noise=noise)
-
-
-def minibatch_ratios(epsilon: float, delta: float, noise: str) -> Pair:
-    """`MinibatchLogRatio`: r = L against r' = -L, with all others at L."""
-    event = partial(FixedBatchGaussian, BATCH, RECORDS)
-    mechanism = minibatch_log_ratio.MinibatchLogRatio(BATCH, 1.0, noise_for(event, epsilon, delta))
-    scale, clip = RECORDS / BATCH, 1.0
-    without = scale * BATCH * clip
-    moved = 2 * scale * clip + 2 * scale**2 * (1 - BATCH / RECORDS) * (1 - 1 / BATCH) * clip**2
-
-    def program(oracle: Any, position: jax.Array) -> jax.Array:
-        noisy = oracle.log_posterior_ratio(mechanism, position, position + DIRECTION)
-        return standardised(noisy, 1.0, without - moved / 2)
-
-    record, other, rest = ({"x": side * DIRECTION} for side in (1, -1, 1))
-    tables = replace(record, other, rest, RECORDS - 1)
-    law = Law(event, BATCH / RECORDS)
-    return Pair("MinibatchLogRatio", REPLACE, tables, program, NOTHING, law, model=Linear(), noise=noise)
-
-
 def penalty_tests(epsilon: float, delta: float, adjacency: Adjacency, noise: str, remainder: bool) -> Pair:
     """`PenaltyTest` and `RemainderTest`: opposite ratios at the clip, and a threshold between the two sums."""
     multiplier = noise_for(lambda z: AcceptBit(z) * NUM_BITS, epsilon, delta)
@@ -320,7 +256,7 @@ def barker_tests(epsilon: float, delta: float, noise: str) -> Pair:
 
     def program(oracle: Any, position: jax.Array) -> jax.Array:
         proposed = position + DIRECTION
-        return count_true(lambda: oracle.accept(mechanism, position, proposed), NUM_BITS)
+        return count_true(lambda: oracle.accept(mechanism, position, proposed, BARKER_REST), NUM_BITS)
 
     record, other, rest = ({"x": side * 1.01 * clip * DIRECTION} for side in (1, -1, 0))
     tables = replace(record, other, rest, records - 1)
@@ -347,4 +283,6 @@ def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
         yield partial(barker_bits, epsilon, delta, adjacency)
     for make in (fixed_batches, minibatch_ratios, barker_tests):
         yield partial(make, epsilon, delta, "exact")
-    yield from (partial(in_blocks, sums, epsilon, delta, adjacency) for adjacency in (REPLACE, ADD))
+    for adjacency in (REPLACE, ADD):
+        for accelerate in (False, True):
+            yield partial(in_blocks, sums, epsilon, delta, adjacency, accelerate)

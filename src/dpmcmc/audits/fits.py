@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from dpmcmc.accounting import Gaussian
 from dpmcmc.accounting import epsilon as epsilon_of
-from dpmcmc.audits.bounds import Histogram, lower_without_assumption, signal
+from dpmcmc.audits.bounds import lower_without_assumption, signal
+from dpmcmc.audits.histograms import Histogram
 
 LEARNT_ON = 0.25
 """The share of the runs that the attacker learns from and chooses a threshold on."""

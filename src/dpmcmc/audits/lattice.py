@@ -8,8 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.accounting import Adjacency, Gaussian, LogisticBit, PoissonGaussian, noise_for
-from dpmcmc.audits.catalogue import NOTHING, NUM_BITS, gaussian_noise, middle_of, tables_of
-from dpmcmc.audits.pairs import DIRECTION, REPLACE, Law, Linear, Pair, count_true, replace, standardised
+from dpmcmc.audits.catalogue import NUM_BITS, gaussian_noise
+from dpmcmc.audits.pairs import (
+    DIRECTION,
+    NOTHING,
+    REPLACE,
+    Law,
+    Linear,
+    Pair,
+    count_true,
+    middle_of,
+    replace,
+    standardised,
+    tables_of,
+)
 from dpmcmc.enclave import PrivateData
 from dpmcmc.enclave.core.sums import vector_lattice
 from dpmcmc.enclave.mechanisms import barker_bit, subsampled_gradient
@@ -59,7 +71,7 @@ def poisson_among_others(epsilon: float, delta: float) -> Pair:
         return standardised(oracle.force(mechanism, position), DIRECTION, count - 1.0)
 
     record, other, rest = ({"x": side * DIRECTION} for side in (1, -1, 1))
-    law = Law(lambda multiplier: event(2 * multiplier), rate, 2)
+    law = Law(lambda multiplier: event(2 * multiplier), rate, "both")
     tables = replace(record, other, rest, count - 1)
     return Pair("Poisson among others", REPLACE, tables, program, NOTHING, law, model=Linear())
 

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.accounting import Adjacency, Event
+from dpmcmc.audits.bounds import APART
+from dpmcmc.audits.histograms import Places
 from dpmcmc.enclave import PrivateData
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_OR_REMOVE_ONE
@@ -24,6 +26,8 @@ CAPACITY = 8
 
 DIRECTION = np.array([0.6, -0.8], np.float32)
 """Along which the record of interest points: with all coordinates, so that none of them may be forgotten."""
+
+NOTHING = np.zeros(2, np.float32)
 
 
 @dataclass(frozen=True)
@@ -129,16 +133,18 @@ class Law:
         event: from a noise multiplier to the claimed event, under the hypothesis that the form is right and the noise
             is not known.
         rate: the chance that the record is in a batch; one without sampling.
-        moves: on how many of the two tables the record, if it is in the batch, moves the sum: both or one.
+        moves: on which table the record, if it is in the batch, moves the sum: both, the first or the second.
         num_bits: how many bits a run has, and zero for sums.
         scale: the noise in sensitivities, where results are to be turned back into these.
+        is_normal: whether a release has normal noise, around one place or two.
     """
 
     event: Callable[[float], Event]
     rate: float = 1.0
-    moves: int = 1
+    moves: str = "second"
     num_bits: int = 0
     scale: float = 1.0
+    is_normal: bool = True
 
     def noise_multiplier(self, ratio: float) -> float:
         """Return the noise multiplier that the difference of means over the deviation within tables speaks of.
@@ -147,9 +153,30 @@ class Law:
         the means differ by q D, and the variance within tables is s^2 + h D^2 on average, h = q (1 - q) / 2 where it
         moves one table by D, q (1 - q) / 4 where it moves both by D / 2.
         """
-        spread = self.rate * (1 - self.rate) / (2 if self.moves == 1 else 4)
+        spread = self.rate * (1 - self.rate) / (4 if self.moves == "both" else 2)
         left = self.rate**2 - spread * ratio**2
         return float("inf") if ratio <= 0 else max(left, 0.0) ** 0.5 / ratio
+
+    @property
+    def form(self) -> tuple[Places, Places]:
+        """Where the sums of the two tables lie, and how often, if what the record moves them by is one."""
+        if self.rate == 1.0:
+            return APART
+        out, at = 1 - self.rate, self.rate
+        if self.moves == "both":
+            return ((out, 0.0), (at, 0.5)), ((out, 0.0), (at, -0.5))
+        high, low = ((1.0, 0.5),), ((1.0, -0.5),)
+        return (((out, -0.5), (at, 0.5)), low) if self.moves == "first" else (high, ((out, 0.5), (at, -0.5)))
+
+
+def tables_of(adjacency: Adjacency, record: Any, other: Any, rest: Any, count: int = 4) -> tuple[Any, Any]:
+    """Return the pair: the record replaced by the other, or removed."""
+    return replace(record, other, rest, count) if adjacency is REPLACE else add(record, rest, count)
+
+
+def middle_of(adjacency: Adjacency) -> float:
+    """Return the middle of the two sums, in clips: opposite records, or one and none."""
+    return 0.0 if adjacency is REPLACE else 0.5
 
 
 def replace(record: Any, other: Any, rest: Any, count: int = 4) -> tuple[Any, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from dpmcmc.accounting import Adjacency
 from dpmcmc.audits.pairs import ADD, Linear
 from dpmcmc.enclave import PrivateData
-from dpmcmc.enclave.mechanisms import curvature, gradient, log_ratio, noisy_count
+from dpmcmc.enclave.mechanisms import block_sum, curvature, gradient, log_ratio, noisy_count
 from dpmcmc.enclave.mechanisms import sum as plain
 
 QUIET = 2.0**-8
@@ -99,6 +99,7 @@ def questions() -> list[Question]:
         Question("CurvatureSum, rank-one squares", _curvature, Chosen(form="square"), True),
         Question("LogRatio", _ratio, Chosen(form="linear")),
         Question("NoisyCount", _count),
+        Question("BlockSum", _blocks),
     ]
 
 
@@ -130,6 +131,16 @@ def _count(oracle: Any, at: jax.Array) -> jax.Array:
         return jnp.where(counts_at(at[2], record) > 0, record["x"], 0.0)
 
     return oracle.sum(noisy_count.NoisyCount(0.5, QUIET), statistic, at).value
+
+
+def _blocks(oracle: Any, at: jax.Array) -> jax.Array:
+    """Return blocks of one entry and one beside them; some records name no block."""
+
+    def statistic(at: jax.Array, record: Any) -> jax.Array:
+        entries = jnp.where(counts_at(at[2], record) > 0, record["x"], 0.0)
+        return jnp.concatenate([jnp.round(record["y"] + 1)[None], entries])
+
+    return oracle.sum(block_sum.BlockSum(1.0, QUIET, 4, 1), statistic, at).value
 
 
 @dataclass(frozen=True)

@@ -138,8 +138,15 @@ class PreparedFit:
         return watch(self.what, self.num_steps, price_in_words(self.event, self.budget.delta), progress)
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
-        """Run, or as much of it as there is time for."""
-        drawn = self.strategy.draw(paid, watcher, is_interrupted, self.seed)
+        """Run, or as much of it as there is time for.
+
+        Numbers that noise made may overflow or be none: what is not finite is looked at where it matters. NumPy says
+        nothing of it, for who turns warnings into errors would lose what was paid for.
+        """
+        with np.errstate(all="ignore"):
+            return self._posterior(paid, self.strategy.draw(paid, watcher, is_interrupted, self.seed))
+
+    def _posterior(self, paid: Session, drawn: Drawn) -> Posterior:
         return Posterior(
             draws=drawn.draws,
             is_accepted=drawn.is_accepted,

@@ -4,13 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from programs import ATTACKS, ONE, ROWS, TABLES, looped, total
+from block_programs import BLOCK_ATTACKS
+from programs import ATTACKS as OF_ANYTHING
+from programs import ONE, ROWS, TABLES, looped, total
 
 from dpmcmc.accounting import Adjacency, Budget, Event
 from dpmcmc.accounting.accountants import without_approximations
 from dpmcmc.enclave import PrivateData
 
 BUDGET = Budget(50.0, 1e-6)
+ATTACKS = {**OF_ANYTHING, **BLOCK_ATTACKS}
 REFUSED = {name: attack for name, attack in ATTACKS.items() if not isinstance(attack.expected, Event)}
 RUN = {name: attack for name, attack in ATTACKS.items() if isinstance(attack.expected, Event)}
 
@@ -40,7 +43,7 @@ def test_priced_for_what_it_releases(name):
 
 
 MOVED = [name for name, attack in RUN.items() if attack.moves is not None]
-QUICK = ("a plain sum", "five chains", "a statistic that cancels", "a gradient", "a count")
+QUICK = ("a plain sum", "five chains", "a statistic that cancels", "a gradient", "a count", "a place beyond all blocks")
 
 
 @pytest.mark.parametrize(
