@@ -23,7 +23,7 @@ FURTHEST = 12.0
 """How far from the last time the predictor may be that a fit starts with, in logarithms."""
 
 PENALTY = 1e-2
-"""Of the square of the logarithm of a scale, to start from."""
+"""Of the square of the logarithm of a scale, to start from, for each event; noise of their number counts as events."""
 
 
 class LogTimes(SurvivalScores):
@@ -212,7 +212,7 @@ class LogTimes(SurvivalScores):
             log_rate = self.sign * float(shapes.sum())
             density = self.log_hazard(residual) + log_rate - self.of_residual(residual)
             inside = events @ density - censored @ self.of_residual(residual)
-            return float(PENALTY * events.sum() * shapes @ shapes - inside)
+            return float((PENALTY * events.sum() + response.noise) * shapes @ shapes - inside)
 
         usual = float(events @ logs + censored @ logs) + 1.0
         first = np.append(usual, np.zeros(self.num_shapes))
