@@ -32,7 +32,7 @@ class Grouped:
         """Take a model apart."""
         coordinates = replace(model.coordinates, groups={})
         plain = replace(model, coordinates=coordinates, formula=f"{model.formula}, without groups")
-        return cls(Regression.of(model), Regression.of(plain))
+        return cls(Regression.of(model), Regression.of(plain, may_scale=False))
 
     @property
     def model(self) -> FormulaModel:

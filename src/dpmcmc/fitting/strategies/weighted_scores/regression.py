@@ -1,7 +1,8 @@
 """A formula's model as a regression: one vector of parameters, a row of predictors, and a prior on the host.
 
 The vector holds the coefficients of the scaled columns, then random intercepts themselves (not in units of their
-standard deviation, which is drawn on the host), then the free shape parameters of the family.
+standard deviation, which is drawn on the host), then the free shape parameters of the family. Where times to an event
+have a scale, coefficients are in its units, and the intercept is less the last time (`log_times`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
 from dpmcmc.model import FormulaModel
+from dpmcmc.model.bounded_scores.log_times import LogTimes
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.groups import Groups
 from dpmcmc.model.formula.monotone import to_values
@@ -71,9 +73,23 @@ class Regression:
         return self.model.formula, self.model.family, fixed, tuple(sorted(self.model.known.known.items()))
 
     @classmethod
-    def of(cls, model: FormulaModel) -> "Regression":
-        """Take a model apart."""
-        return cls(model, model.law.scores(model.coordinates.response))
+    def of(cls, model: FormulaModel, may_scale: bool = True) -> "Regression":
+        """Take a model apart; coefficients may be in units of the scale of times, unless that is ruled out."""
+        coordinates, scores = model.coordinates, model.law.scores(model.coordinates.response)
+        has_own = coordinates.groups or coordinates.offsets or coordinates.monotone or "intercept" not in coordinates.names
+        if may_scale and not has_own and isinstance(scores, LogTimes) and scores.num_shapes:
+            is_free = all(prior.fixed is None for prior in coordinates.others.values())
+            return cls(model, scores.scaled() if is_free else scores)
+        return cls(model, scores)
+
+    def coefficients(self, vectors: Floats) -> Floats:
+        """Return vectors (..., dimension) with their coefficients as the formula has them."""
+        if not (isinstance(self.scores, LogTimes) and self.scores.is_scaled):
+            return vectors
+        found = vectors / np.exp(self.scores.sign * vectors[..., -1:])
+        found[..., self._coordinates.names.index("intercept")] += self.scores.last
+        found[..., -1] = vectors[..., -1]
+        return found
 
     @property
     def _coordinates(self) -> Coordinates:
@@ -231,13 +247,14 @@ class Regression:
             moves = np.zeros((len(places), self.dimension))
             moves[np.arange(len(places)), places] = steps
             up, down, here = term(vector + moves), term(vector - moves), float(term(vector[None])[0])
-            gradient[places] = (up - down) / (2 * steps)
+            gradient[places] += (up - down) / (2 * steps)
             for one, place in enumerate(places):
-                bend[place, place] = -(up[one] - 2 * here + down[one]) / steps[one] ** 2
+                bend[place, place] -= (up[one] - 2 * here + down[one]) / steps[one] ** 2
                 for two in range(one):
                     corners = np.stack([a * moves[one] + b * moves[two] for a in (1, -1) for b in (1, -1)])
                     value = term(vector + corners) @ [1, -1, -1, 1] / (4 * steps[one] * steps[two])
-                    bend[place, places[two]] = bend[places[two], place] = -value
+                    bend[place, places[two]] -= value
+                    bend[places[two], place] -= value
         return gradient, bend
 
     def prior_precision(self, bend: Floats) -> Floats:
@@ -267,9 +284,12 @@ class Regression:
 
     def _terms(self) -> Iterator[tuple[Any, Any]]:
         coordinates = self._coordinates
+        scores = self.scores
         for row, prior in enumerate(coordinates.coefficients.priors):
             for output in range(self.num_outputs):
-                yield _term(row * self.num_outputs + output, prior)
+                place = row * self.num_outputs + output
+                is_scaled = isinstance(scores, LogTimes) and scores.is_scaled
+                yield self._scaled_term(place, prior, scores.sign) if is_scaled else _term(place, prior)
         if coordinates.cutpoints is not None:
             places = list(range(self.num_linear, self.dimension))
             density = coordinates.cutpoints.density
@@ -290,11 +310,19 @@ class Regression:
                 yield _term(place, prior, on_line=True)
                 place += 1
 
+    def _scaled_term(self, place: int, prior: Prior, sign: float) -> tuple[Any, Any]:
+        """Return the prior of a coefficient that is in units of a scale, which it moves with."""
+
+        def density(vectors: Floats) -> Floats:
+            return prior.density(self.coefficients(vectors)[..., place]) - sign * vectors[..., -1]
+
+        return np.array([place, self.dimension - 1]), density
+
     # draws
 
     def positions(self, vectors: Floats, spreads: Mapping[str, Floats]) -> dict[str, Floats]:
         """Return vectors (..., dimension) as positions of the model, given the standard deviations (..., spreads)."""
-        axes, coordinates = vectors.shape[:-1], self._coordinates
+        axes, coordinates, vectors = vectors.shape[:-1], self._coordinates, self.coefficients(vectors)
         position: dict[str, Floats] = {}
         size = len(coordinates.names) * self.num_outputs
         if size:
