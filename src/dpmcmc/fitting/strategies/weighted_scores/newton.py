@@ -22,6 +22,7 @@ from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import mean_squares
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening, whiten
 from dpmcmc.model.bounded_scores.one_row import LocationScale
+from dpmcmc.model.bounded_scores.survival import SurvivalScores
 
 PILOT_BOUND = 1.0
 """Where scores are cut off in the pilot, in their standard deviations: noise counts there, and efficiency does not."""
@@ -84,6 +85,18 @@ def with_known_shapes(regression: Regression, information: Floats, point: Floats
             found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know little of each other
             found[place:, place:] = moments.worth * each[np.ix_(kept, kept)]
     return found
+
+
+def carried(regression: Regression, releases: Sequence[Release]) -> Floats | float:
+    """Return the precision of what some releases told of times to an event, of the parameters; of all else nothing.
+
+    Few events tell much each: longer scores have far more noise than those of the pilot, and would lead away from where
+    it arrived.
+    """
+    if not isinstance(regression.scores, SurvivalScores):
+        return 0.0
+    each = [(release.whitening.inverse, release.likelihood().precision) for release in releases]
+    return np.sum([inverse.T @ precision @ inverse for inverse, precision in each], axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,16 +300,19 @@ class Steps:
         return [column * outputs + output for column in columns for output in range(outputs)]
 
     def bounded_step(
-        self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float
+        self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float, carried: Floats | float = 0.0
     ) -> tuple[Floats, Release]:
-        """Return where one more step leads that has other bounds: where the model does not hold, elsewhere."""
+        """Return where one more step leads that has other bounds: where the model does not hold, elsewhere.
+
+        What is carried, a precision of the parameters at the point, keeps it from going far on noise alone.
+        """
         gradient, bend = spreads.prior_at(self.regression, point)
         whitening = whiten(self.known(last, point) + bend)
         predictors = usual_predictors(self.regression, point, self.moments)
         steepness = self.regression.scores.steepness(predictors, self.regression.shapes(np, point), bound)
         release = self.pooled(self.release(point, whitening, bound, radius, 2 * steepness * self.unit**2), last)
         told, factor = release.likelihood(), whitening.factor
-        precision = told.precision + factor.T @ bend @ factor
+        precision = told.precision + factor.T @ (bend + carried) @ factor
         move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
         return point + self.trusted(move, 0.5), release
 
