@@ -19,9 +19,10 @@ from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, TabledScores
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
-from dpmcmc.fitting.strategies.weighted_scores.start import mean_squares
+from dpmcmc.fitting.strategies.weighted_scores.start import information, mean_squares
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening, whiten
 from dpmcmc.model.bounded_scores.one_row import LocationScale
+from dpmcmc.model.bounded_scores.pieces import Pieces
 from dpmcmc.model.bounded_scores.survival import SurvivalScores
 
 PILOT_BOUND = 1.0
@@ -54,6 +55,10 @@ MOST_CHANGE = 64.0
 DRIFT, LEAST_DRIFT = 0.7, 0.1
 """By how much the information changes, so measured, where a step moves the predictors by one, and at least."""
 
+
+REACHED = 0.2
+"""The least that records are taken to know of a piece of time, beside what they would were all of it seen by as many as
+the model has it: for coordinates."""
 
 Ask = Callable[[Asked], Answer]
 
@@ -278,8 +283,17 @@ class Steps:
         return before.doubt(whitening, self._changes(before.point, point), drift)
 
     def known(self, last: Release, point: Floats) -> Floats:
-        """Return what all records know at a point after a release, for coordinates: not less than its noise."""
-        return self.information(last.floored(), point)
+        """Return what all records know at a point after a release, for coordinates: not less than its noise.
+
+        Of a piece of time that nobody reaches nothing is known. In coordinates as long as that an event in it would
+        have a score longer than any, which would hold down the weights of all records.
+        """
+        found = self.information(last.floored(), point)
+        if isinstance(self.regression.scores, Pieces):
+            least = REACHED * np.diag(information(self.regression, point, self.moments))[self.regression.num_linear :]
+            own = np.arange(self.regression.num_linear, len(found))
+            found[own, own] += np.maximum(least - found[own, own], 0.0)
+        return found
 
     def pooled(self, release: Release, last: Release, times: int = 1) -> Release:
         """Return a release with its slope averaged with what the pilot's last one told of it.
