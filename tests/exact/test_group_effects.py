@@ -103,7 +103,9 @@ def test_a_prior_on_the_original_scale_is_that_of_the_slopes():
     assert "for the standard deviation of 3 random slopes of x" in model.describe()
 
 
-def evidence_of(precision: np.ndarray, tilt: np.ndarray, effects: np.ndarray, point: np.ndarray, spread: float) -> float:
+def evidence_of(
+    precision: np.ndarray, tilt: np.ndarray, effects: np.ndarray, point: np.ndarray, spread: float
+) -> float:
     """The integral over the coordinates of likelihood and prior of the effects, one spread at a time."""
     whole, towards = precision + effects @ effects.T / spread**2, tilt - effects @ point / spread**2
     own = len(point) * np.log(spread) + 0.5 * point @ point / spread**2

@@ -23,6 +23,7 @@ from dpmcmc.fitting.reading import Reading
 from dpmcmc.fitting.recipes import RECIPES
 from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, centred_questions
 from dpmcmc.fitting.strategies.chains import PilotedChains
+from dpmcmc.fitting.strategies.fallback import quiet_numbers
 from dpmcmc.fitting.strategies.grouped_scores.choice import has_many_groups
 from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
 from dpmcmc.fitting.strategies.sketch.strategy import NAME as SKETCH
@@ -139,7 +140,8 @@ class PreparedFit:
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
         """Run, or as much of it as there is time for."""
-        drawn = self.strategy.draw(paid, watcher, is_interrupted, self.seed)
+        with quiet_numbers():
+            drawn = self.strategy.draw(paid, watcher, is_interrupted, self.seed)
         return Posterior(
             draws=drawn.draws,
             is_accepted=drawn.is_accepted,

@@ -35,7 +35,9 @@ RARE = 1e-3
 LEAST_SEEN = 0.4
 """Directions that a released slope sees are at least so many noise levels steep in the slopes drawn around it."""
 
-CLIMBS, NEAR = 30, 1e-4
+CLIMBS, NEAR, FARTHEST = 30, 1e-4, 1.0
+"""Steps to the mode, how short the last one is, and how far any moves shapes: it bends where they are large."""
+
 REUSED = 4
 """Proposals that have the same spreads, where there are several and each is drawn given the others."""
 
@@ -235,8 +237,12 @@ class _Posterior:
         for _ in range(CLIMBS):
             precision, tilt = self._joined(prior, spreads)
             moved = self.release.point + factor @ linalg.solve(precision, tilt, assume_a="pos")
-            step = self.release.whitening.inverse @ (moved - point)
-            point = moved
+            change = moved - point
+            change = change * min(
+                1.0, FARTHEST / max(np.abs(change[self.regression.num_linear :]).max(initial=0.0), 1e-30)
+            )
+            step = self.release.whitening.inverse @ change
+            point = point + change
             prior = self._quadratic(point)
             if np.linalg.norm(step) < NEAR:
                 break
@@ -313,9 +319,7 @@ class _Posterior:
             found.append((dict(current), min(times, number - len(found) * times)))
         return found
 
-    def _law(
-        self, prior: _Quadratic, spreads: Mapping[str, Floats], group: Group, which: int
-    ) -> tuple[Floats, Floats]:
+    def _law(self, prior: _Quadratic, spreads: Mapping[str, Floats], group: Group, which: int) -> tuple[Floats, Floats]:
         """Return values of one spread, and how probable they are, given the others."""
         places = group.members(which)
         precision, tilt = self._joined(prior, spreads, (group.name, which))

@@ -20,10 +20,10 @@ from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, An
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, TabledScores
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, mean_squares
+from dpmcmc.fitting.strategies.weighted_scores.told import information_of_records, with_known_shapes
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening, whiten
 from dpmcmc.model.bounded_scores.one_row import LocationScale
 from dpmcmc.model.bounded_scores.pieces import Pieces
-from dpmcmc.model.bounded_scores.survival import SurvivalScores
 
 PILOT_BOUND = 1.0
 """Where scores are cut off in the pilot, in their standard deviations: noise counts there, and efficiency does not."""
@@ -67,41 +67,6 @@ def usual_predictors(regression: Regression, point: Floats, moments: Moments) ->
     """Return the predictors of a usual record."""
     linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
     return np.asarray(moments.means @ linear)
-
-
-def information_of_records(regression: Regression, point: Floats, moments: Moments) -> Floats:
-    """Return what a record knows of its predictors and the shapes, as the model has it: the mean over predictors."""
-    shapes, each = regression.shapes(np, point), some_predictors(regression, point, moments)
-    return np.sum([weight * regression.scores.information(one, shapes) for one, weight in each], axis=0)
-
-
-RELATED = 0.4
-"""The correlation of the scores of location and shape from which on the one is not known without the other: of a share
-of zeros and a rate, say."""
-
-
-def with_known_shapes(regression: Regression, information: Floats, point: Floats, moments: Moments) -> Floats:
-    """Return an information with that of the shape parameters as the model has it, where it has it."""
-    found, place = information.copy(), regression.num_linear
-    if isinstance(regression.scores, TabledScores) and regression.free and not regression.num_of_scale:
-        each = information_of_records(regression, point, moments)
-        kept, roots = 1 + np.array(regression.free), np.sqrt(np.maximum(np.diag(each), 1e-30))
-        if np.abs(each[0, kept] / (roots[0] * roots[kept])).max() < RELATED:
-            found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know little of each other
-            found[place:, place:] = moments.worth * each[np.ix_(kept, kept)]
-    return found
-
-
-def carried(regression: Regression, releases: Sequence[Release]) -> Floats | float:
-    """Return the precision of what some releases told of times to an event, of the parameters; of all else nothing.
-
-    Few events tell much each: longer scores have far more noise than those of the pilot, and would lead away from where
-    it arrived.
-    """
-    if not isinstance(regression.scores, SurvivalScores):
-        return 0.0
-    each = [(release.whitening.inverse, release.likelihood().precision) for release in releases]
-    return np.sum([inverse.T @ precision @ inverse for inverse, precision in each], axis=0)
 
 
 @dataclass(frozen=True, eq=False)

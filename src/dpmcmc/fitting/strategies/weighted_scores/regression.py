@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.fitting.strategies.weighted_scores.prior_terms import term, width_of
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
 from dpmcmc.model import FormulaModel
 from dpmcmc.model.bounded_scores.log_times import LogTimes
@@ -26,6 +27,9 @@ from dpmcmc.schema import PRESENT
 
 FLATTEST = 0.1
 """The least precision of a prior that is believed, in its own width: where it is flat it is not normal."""
+
+FARTHEST = 30.0
+"""Logarithms of a scale count as this beyond it."""
 
 STEP = 1e-4
 """Of the differences that give the prior's slope and bend."""
@@ -75,18 +79,17 @@ class Regression:
     @classmethod
     def of(cls, model: FormulaModel, may_scale: bool = True) -> "Regression":
         """Take a model apart; coefficients may be in units of the scale of times, unless that is ruled out."""
-        coordinates, scores = model.coordinates, model.law.scores(model.coordinates.response)
-        has_own = coordinates.groups or coordinates.offsets or coordinates.monotone or "intercept" not in coordinates.names
-        if may_scale and not has_own and isinstance(scores, LogTimes) and scores.num_shapes:
-            is_free = all(prior.fixed is None for prior in coordinates.others.values())
-            return cls(model, scores.scaled() if is_free else scores)
+        of, scores = model.coordinates, model.law.scores(model.coordinates.response)
+        is_free = all(prior.fixed is None for prior in of.others.values()) and "intercept" in of.names
+        if may_scale and is_free and not (of.groups or of.offsets or of.monotone) and isinstance(scores, LogTimes):
+            return cls(model, scores.scaled() if scores.num_shapes else scores)
         return cls(model, scores)
 
     def coefficients(self, vectors: Floats) -> Floats:
         """Return vectors (..., dimension) with their coefficients as the formula has them."""
         if not (isinstance(self.scores, LogTimes) and self.scores.is_scaled):
             return vectors
-        found = vectors / np.exp(self.scores.sign * vectors[..., -1:])
+        found = vectors * np.exp(np.clip(-self.scores.sign * vectors[..., -1:], -FARTHEST, FARTHEST))
         found[..., self._coordinates.names.index("intercept")] += self.scores.last
         found[..., -1] = vectors[..., -1]
         return found
@@ -268,14 +271,14 @@ class Regression:
     def _prior_scales(self) -> list[float]:
         """How wide the prior is in each parameter, in those that it is a density of: logarithms of positive ones."""
         coordinates = self._coordinates
-        scales = [scale for prior in coordinates.coefficients.priors for scale in [_width(prior)] * self.num_outputs]
+        scales = [scale for prior in coordinates.coefficients.priors for scale in [width_of(prior)] * self.num_outputs]
         scales += [1.0] * (self.num_linear - len(scales))
         if coordinates.cutpoints is not None:
             return scales + [1.0] * len(self.free)
         if coordinates.scale is not None:
-            scales += [_width(prior) for prior in coordinates.scale.prior.priors]
+            scales += [width_of(prior) for prior in coordinates.scale.prior.priors]
         positive = [prior for prior in coordinates.others.values() if prior.fixed is None]
-        return scales + [_width(prior, on_line=True) for prior in positive]
+        return scales + [width_of(prior, on_line=True) for prior in positive]
 
     @cached_property
     def _prior_terms(self) -> list[tuple[Any, Any]]:
@@ -289,7 +292,7 @@ class Regression:
             for output in range(self.num_outputs):
                 place = row * self.num_outputs + output
                 is_scaled = isinstance(scores, LogTimes) and scores.is_scaled
-                yield self._scaled_term(place, prior, scores.sign) if is_scaled else _term(place, prior)
+                yield self._scaled_term(place, prior, scores.sign) if is_scaled else term(place, prior)
         if coordinates.cutpoints is not None:
             places = list(range(self.num_linear, self.dimension))
             density = coordinates.cutpoints.density
@@ -303,11 +306,11 @@ class Regression:
             return
         place = self.num_linear
         for prior in () if coordinates.scale is None else coordinates.scale.prior.priors:
-            yield _term(place, prior)
+            yield term(place, prior)
             place += 1
         for prior in coordinates.others.values():
             if prior.fixed is None:
-                yield _term(place, prior, on_line=True)
+                yield term(place, prior, on_line=True)
                 place += 1
 
     def _scaled_term(self, place: int, prior: Prior, sign: float) -> tuple[Any, Any]:
@@ -344,22 +347,3 @@ class Regression:
             if group.prior.fixed is None:
                 position[f"{group.name}_sigma"] = np.log(spread)
         return {name: position[name] for name in coordinates.shapes}
-
-
-def _width(prior: Prior, *, on_line: bool = False) -> float:
-    low, high = (prior.quantile(probability) for probability in (0.16, 0.84))
-    return float(prior.to_line(np, high) - prior.to_line(np, low) if on_line else high - low) / 2
-
-
-def _term(place: int, prior: Prior, *, on_line: bool = False) -> tuple[Any, Any]:
-    """Return the log-density of one parameter, of which a positive one is moved by its logarithm."""
-
-    def of_vectors(vectors: Floats) -> Floats:
-        value = vectors[..., place]
-        return (
-            prior.density(prior.from_line(np, value)) + prior.log_jacobian(np, value)
-            if on_line
-            else prior.density(value)
-        )
-
-    return np.array([place]), of_vectors

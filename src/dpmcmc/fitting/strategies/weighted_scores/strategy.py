@@ -23,7 +23,7 @@ from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_informatio
 from dpmcmc.fitting.strategies.weighted_scores.few_rows import told_little
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.monotone_draws import inside_of
-from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, carried, usual_predictors
+from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
 from dpmcmc.fitting.strategies.weighted_scores.other_root import other_root, tighter
@@ -37,6 +37,7 @@ from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_pat
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
 from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import Bounded
+from dpmcmc.fitting.strategies.weighted_scores.told import carried
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.model import FormulaModel
 from dpmcmc.run.plan import parameters, surroundings
@@ -168,8 +169,8 @@ class WeightedScores:
         look = self._excess(paid, moments, point)  # line 3
         times = 1 / schedule.refinement.share
         bounds = best_bounds(self._steps(paid, moments), last, self._noise, rescaled.tails_of(tails(*look), times))
-        told = carried(self.regression, before) if not schedule.has_blocks else 0.0
-        point, refined = self._step(paid, moments, point, last, (bounds.bound, bounds.radius), spreads, told)
+        kept = carried(self.regression, [] if schedule.has_blocks else before)
+        point, refined = self._step(paid, moments, point, last, (bounds.bound, bounds.radius), spreads, kept)
         last = refined if schedule.has_blocks else last
         watcher.stage("the last releases, and how they fit")
         releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
@@ -211,7 +212,7 @@ class WeightedScores:
         last: Release,
         bounds: tuple[float, float],
         spreads: Spreads,
-        told: Floats | float = 0.0,
+        kept: Floats | float = 0.0,
     ) -> tuple[Floats, Release]:
         """Return where a step of the rows after the pilot's leads, with bounds, and its release as if of all rows."""
         rows = self.split.schedule.refinement
@@ -219,7 +220,7 @@ class WeightedScores:
         few = rescaled.moments_of(moments, rows.share)
         steps = Steps(self.regression, few, lambda asked: paid.run(program, asked), shares)
         own, radius = rescaled.release_of(last, rows.share), bounds[1] / np.sqrt(rows.share)
-        point, release = steps.bounded_step(point, own, spreads, bounds[0], radius, told)
+        point, release = steps.bounded_step(point, own, spreads, bounds[0], radius, kept)
         return point, rescaled.release_of(release, 1 / rows.share)
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -305,9 +306,8 @@ class WeightedScores:
         }
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
         nothing, information = np.zeros((0, len(mean))), self._information(joined.release, bounds, moments)
-        whole, visible = (
-            grades.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
-        )
+        known = nothing, self.regression.unseen
+        whole, visible = (grades.variances(joined, bend, information, each) for each in known)
         decided, is_of_prior = decided_by_prior(self.regression, drawn.vectors)
         shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
         moved = moved_to(joined, drawn.root, noise_before, self.regression)
