@@ -18,6 +18,7 @@ from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.seen_counts import SEEN, of_times, shares_of
 from dpmcmc.fitting.strategies.weighted_scores.stated_weights import EDGES, LOGS, Stated, stated
+from dpmcmc.model.bounded_scores.log_times import LogTimes
 from dpmcmc.model.bounded_scores.spread import Spread
 
 BINS, FEW_BINS, MANY = 64, 24, 24
@@ -29,8 +30,9 @@ MOST_DOUBT = 1.5
 EVEN = 0.58
 """The standard deviation of an even law between -1 and 1."""
 
-FEW = 0.01
-"""The share of the responses that may lie at a bound without a word."""
+FEW, FEW_EVENTS = 0.01, 0.03
+"""The share of the responses that may lie at a bound without a word, and that of the events: some times are whole
+months, and the last one is among them."""
 
 
 class Counted(NamedTuple):
@@ -214,8 +216,18 @@ class Histograms:
     def clamped(self, counted: Counted) -> float:
         """Return how many responses lie at a bound, where they stand out of noise and are more than a few."""
         counts = np.asarray(counted.counts, float)
-        ends = self._ends(counted)
-        return float(np.sum(np.where(ends > max(SEEN * float(counted.sd), FEW * counts[0]), ends, 0.0)))
+        ends, few = self._ends(counted), FEW * counts[0]
+        if self.regression.model.coordinates.response.needs == "survival":
+            half = (1 + len(self.edges)) // 2
+            few = FEW_EVENTS * float(counts[1 : 1 + half].sum() + ends.sum())
+            ends = ends * [self._is_held_below, 1.0]
+        return float(np.sum(np.where(ends > max(SEEN * float(counted.sd), few), ends, 0.0)))
+
+    @property
+    def _is_held_below(self) -> bool:
+        """Whether a time at its lower bound is moved by it: one of zero is as early as any if hazards are constant."""
+        has_shape = isinstance(self.regression.scores, LogTimes) and self.regression.scores.num_shapes > 0
+        return has_shape or self.regression.model.coordinates.response.bounds[0] > 0
 
     def offset(self, counted: Counted) -> float:
         """Return the mean offset."""
