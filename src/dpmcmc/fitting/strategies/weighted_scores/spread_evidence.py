@@ -1,7 +1,8 @@
 """How probable values of one spread of group effects are, given all others: for many values by one decomposition."""
 
+from functools import lru_cache
+
 import numpy as np
-from scipy import linalg
 
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model.formula.priors import Prior
@@ -14,7 +15,7 @@ def log_evidence(precision: Floats, tilt: Floats, effects: Floats, point: Floats
     """Return the logarithm of the likelihood of values of a spread, up to a constant; the parameters integrated out.
 
     With l the precision of effects that have the widest spread, and l + d any other, the posterior has the precision
-    P + d G G^T and the tilt t - d G u: one Cholesky factor of P, and the eigenvalues of G^T P^-1 G, do for every d.
+    P + d G G^T and the tilt t - d G u: one solution with P, and the eigenvalues of G^T P^-1 G, do for every d.
 
     Args:
         precision: of the posterior in coordinates z, without the effects' own prior.
@@ -24,20 +25,21 @@ def log_evidence(precision: Floats, tilt: Floats, effects: Floats, point: Floats
         grid: spreads, in increasing order.
     """
     least = grid[-1] ** -2.0
-    more = grid**-2.0 - least
-    root = np.linalg.cholesky(precision + least * effects @ effects.T)
-    turned = linalg.solve_triangular(root, effects, lower=True)
-    tilted = linalg.solve_triangular(root, tilt - least * effects @ point, lower=True)
-    values, vectors = np.linalg.eigh(turned.T @ turned)
-    values = np.maximum(values, 0.0)
-    along = (turned.T @ tilted) @ vectors - more[:, None] * values * (point @ vectors)
-    moved = tilted - more[:, None] * (turned @ point)
-    squares = np.sum(moved**2, axis=1) - np.sum(along**2 * (more[:, None] / (1 + more[:, None] * values)), axis=1)
-    determinants = np.sum(np.log1p(more[:, None] * values), axis=1)
+    more = (grid**-2.0 - least)[:, None]
+    given = precision + least * effects @ effects.T
+    solved = np.linalg.solve(given, np.column_stack([effects, tilt - least * effects @ point]))
+    values, vectors = np.linalg.eigh(effects.T @ solved[:, :-1])
+    values, there = np.maximum(values, 0.0), point @ vectors
+    towards = (effects.T @ solved[:, -1]) @ vectors
+    along = towards - more * values * there
+    squares = np.sum(
+        more * there * (more * values * there - 2 * towards) - more * along**2 / (1 + more * values), axis=1
+    )
     own = 2 * len(point) * np.log(grid) + grid**-2.0 * float(point @ point)
-    return 0.5 * (squares - determinants - own)
+    return 0.5 * (squares - np.sum(np.log1p(more * values), axis=1) - own)
 
 
+@lru_cache(maxsize=64)
 def wide_grid(prior: Prior) -> Floats:
     """Return spreads between far quantiles of their prior."""
     return np.geomspace(max(prior.quantile(0.001), 1e-3), prior.quantile(0.999), GRID)
