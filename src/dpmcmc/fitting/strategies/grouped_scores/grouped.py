@@ -35,6 +35,11 @@ class Grouped:
         return cls(Regression.of(model), Regression.of(plain, may_scale=False))
 
     @property
+    def of_intercept(self) -> list[int]:
+        """Which of a group's effects is that of the intercept, if one is."""
+        return [place for place, term in enumerate(self.terms) if term.number is None]
+
+    @property
     def model(self) -> FormulaModel:
         """The model, groups and all."""
         return self.whole.model
