@@ -8,6 +8,7 @@ import pytest
 import dpmcmc as dp
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.spread_evidence import log_evidence
 from dpmcmc.model.formula.parse import parse
 
 SCHEMA = dp.Schema(
@@ -100,3 +101,28 @@ def test_a_prior_on_the_original_scale_is_that_of_the_slopes():
     )
     assert "x|ward ~ half_normal(2)" in model.describe()
     assert "for the standard deviation of 3 random slopes of x" in model.describe()
+
+
+def evidence_of(
+    precision: np.ndarray, tilt: np.ndarray, effects: np.ndarray, point: np.ndarray, spread: float
+) -> float:
+    """The integral over the coordinates of likelihood and prior of the effects, one spread at a time."""
+    whole, towards = precision + effects @ effects.T / spread**2, tilt - effects @ point / spread**2
+    own = len(point) * np.log(spread) + 0.5 * point @ point / spread**2
+    return 0.5 * towards @ np.linalg.solve(whole, towards) - 0.5 * np.linalg.slogdet(whole)[1] - own
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_one_decomposition_gives_the_evidence_of_every_spread(is_told):
+    rng, size, number = np.random.default_rng(4), 9, 5
+    root, effects = rng.normal(size=(size, size)), rng.normal(size=(size, number))
+    if not is_told:  # of one effect nothing but its prior tells
+        hidden = np.linalg.qr(effects[:, :1])[0]
+        root = (np.eye(size) - hidden @ hidden.T) @ root
+    precision, tilt, point = root @ root.T, root @ rng.normal(size=size), rng.normal(size=number)
+    grid = np.geomspace(0.01, 3.0, 12)
+    found = log_evidence(precision, tilt, effects, point, grid)
+    expected = np.array([evidence_of(precision, tilt, effects, point, spread) for spread in grid])
+    np.testing.assert_allclose(found - found[-1], expected - expected[-1], rtol=0, atol=1e-4)
+    wrong = np.array([evidence_of(precision, tilt, effects, 0 * point, spread) for spread in grid])
+    assert not np.allclose(found - found[-1], wrong - wrong[-1], atol=0.1)  # the control

@@ -23,6 +23,7 @@ from dpmcmc.fitting.reading import Reading
 from dpmcmc.fitting.recipes import RECIPES
 from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, centred_questions
 from dpmcmc.fitting.strategies.chains import PilotedChains
+from dpmcmc.fitting.strategies.fallback import quiet_numbers
 from dpmcmc.fitting.strategies.grouped_scores.choice import has_many_groups
 from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
 from dpmcmc.fitting.strategies.sketch.strategy import NAME as SKETCH
@@ -138,15 +139,9 @@ class PreparedFit:
         return watch(self.what, self.num_steps, price_in_words(self.event, self.budget.delta), progress)
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
-        """Run, or as much of it as there is time for.
-
-        Numbers that noise made may overflow or be none: what is not finite is looked at where it matters. NumPy says
-        nothing of it, for who turns warnings into errors would lose what was paid for.
-        """
-        with np.errstate(all="ignore"):
-            return self._posterior(paid, self.strategy.draw(paid, watcher, is_interrupted, self.seed))
-
-    def _posterior(self, paid: Session, drawn: Drawn) -> Posterior:
+        """Run, or as much of it as there is time for."""
+        with quiet_numbers():
+            drawn = self.strategy.draw(paid, watcher, is_interrupted, self.seed)
         return Posterior(
             draws=drawn.draws,
             is_accepted=drawn.is_accepted,

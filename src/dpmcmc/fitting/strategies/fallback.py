@@ -1,9 +1,12 @@
 """If paid releases cannot be used, the result is draws from the prior, with a verdict that says so."""
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgWarning
 
 from dpmcmc.diagnostics.quality import Grade, Quality
 from dpmcmc.diagnostics.summary import coordinates
@@ -15,6 +18,14 @@ from dpmcmc.run.program import Layout
 
 NUMERICAL = (np.linalg.LinAlgError, ValueError, OverflowError, FloatingPointError, ZeroDivisionError)
 """What numbers that noise made can end in. The vault's own refusals are no matter of numbers, and are raised."""
+
+
+@contextmanager
+def quiet_numbers() -> Iterator[None]:
+    """Let numbers overflow without a word: noise makes such, a verdict says what a result is worth, and no warning."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)
+        yield
 
 
 def prior_draws_instead(

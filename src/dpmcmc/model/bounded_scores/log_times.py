@@ -1,8 +1,15 @@
-"""Bounded scores of times whose logarithm is a location, the predictor, plus a scale times a residual."""
+"""Bounded scores of times whose logarithm is a location, the predictor, plus a scale times a residual.
 
+Where few events are seen all of them come early, and location and scale are told apart by little: what is known is
+where the last time stands among the residuals. In location and scale that is a curve along which much less is known at
+one end than at the other. `scaled` scores have the distance of the location from the last time in scales as their
+predictor instead, in which the curve is straight and about as much is known everywhere (Olsen 1978, for the like).
+"""
+
+import copy
 from abc import abstractmethod
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +30,7 @@ FURTHEST = 12.0
 """How far from the last time the predictor may be that a fit starts with, in logarithms."""
 
 PENALTY = 1e-2
-"""Of the square of the logarithm of a scale, to start from."""
+"""Of the square of the logarithm of a scale, to start from, for each event; noise of their number counts as events."""
 
 
 class LogTimes(SurvivalScores):
@@ -35,6 +42,19 @@ class LogTimes(SurvivalScores):
     lowest: float
     highest: float
     """Between what the residuals of the table lie."""
+
+    is_scaled: bool = False
+    """Whether the predictor is the distance of the location from the last time, in scales."""
+
+    def scaled(self) -> Self:
+        """Return the same scores by the distance of the location from the last time."""
+        found = copy.copy(self)
+        found.is_scaled = True
+        return found
+
+    def location(self, xp: Any, predictor: Any, shapes: Any) -> Any:
+        """Return the location, given the predictor."""
+        return self.last + predictor / self.rate(xp, shapes) if self.is_scaled else predictor
 
     @abstractmethod
     def window(self, bound: float) -> tuple[float, float]:
@@ -58,7 +78,7 @@ class LogTimes(SurvivalScores):
 
     def residual_of(self, xp: Any, log_time: Any, predictor: Any, shapes: Any) -> Any:
         """Return the residual of the logarithm of a time."""
-        return self.rate(xp, shapes) * (log_time - predictor)
+        return self.rate(xp, shapes) * (log_time - self.location(xp, predictor, shapes))
 
     # the table: the window, integrals up to each residual, and extreme scores of windows that end there
 
@@ -152,15 +172,14 @@ class LogTimes(SurvivalScores):
         before = self._between(xp, early, table) - self._between(xp, xp.minimum(entry, early), table)
         event = xp.where((residual <= last) & (residual > entry), response[..., 1], 0.0)
         passed = inside[..., 1 : 1 + self.size] + before[..., :1] * to_first
-        units = self._units(xp, shapes)
-        both = units[:, None] * units
+        turn = self._turn(xp, predictor, shapes)
         whole = self._between(xp, last, table) - middle
         frozen = to_first[:, None] * to_first  # the product of the two is at most the mean of their squares
         return Integrals(
-            units * (event[..., None] * self.scores(xp, end) - passed),
-            both * (self._square(inside) + self._product(to_first, before)),
-            both * (self._square(inside) + before[..., :1, None] * frozen),
-            both * (self._square(whole) + (self._square(middle) + middle[..., :1, None] * frozen) / 2),
+            (event[..., None] * self.scores(xp, end) - passed) @ turn.T,
+            turn @ (self._square(inside) + self._product(to_first, before)) @ turn.T,
+            turn @ (self._square(inside) + before[..., :1, None] * frozen) @ turn.T,
+            turn @ (self._square(whole) + (self._square(middle) + middle[..., :1, None] * frozen) / 2) @ turn.T,
         )
 
     def longest(self, predictor: Any, shapes: Any, table: Any, gram: Any) -> Any:
@@ -169,13 +188,16 @@ class LogTimes(SurvivalScores):
         place = (last - self.lowest) * ((ROWS - 1) / (self.highest - self.lowest))
         index = jnp.clip(jnp.ceil(place).astype(jnp.int32), 0, ROWS - 1)
         extremes = table[index, -2 * DIRECTIONS * self.size :].reshape(-1, self.size)
-        extremes = extremes * self._units(jnp, shapes)
+        extremes = extremes @ self._turn(jnp, predictor, shapes).T
         squares = jnp.sum((extremes @ gram) * extremes, axis=1)
         return BETWEEN * jnp.sqrt(jnp.maximum(jnp.max(squares), 0.0))
 
-    def _units(self, xp: Any, shapes: Any) -> Any:
-        """Return what the scores are multiplied with: the rate in that by the predictor."""
-        return xp.append(self.rate(xp, shapes), xp.ones(self.num_shapes))
+    def _turn(self, xp: Any, predictor: Any, shapes: Any) -> Any:
+        """Return the matrix that scores are multiplied with, whose rate is one: a predictor moves with the scale."""
+        one, none = xp.ones(()), xp.zeros(())
+        if not self.is_scaled:
+            return xp.diag(xp.append(self.rate(xp, shapes), xp.ones(self.num_shapes)))
+        return xp.stack([xp.stack([one, none]), xp.stack([-self.sign * xp.asarray(predictor), one])])
 
     def _product(self, weight: Any, integrals: Any) -> Any:
         """Return the integral of the product of a constant weight and the score, made symmetric."""
@@ -195,7 +217,8 @@ class LogTimes(SurvivalScores):
         """Return times evenly by their logarithms."""
         last = min(float(self.residual_of(np, self.last, predictor, shapes)), self.highest)
         first = min(self.window(20.0)[0], last) - self.window(20.0)[1]
-        return np.linspace(first, last, CELLS) / float(self.rate(np, shapes)) + predictor
+        location = float(self.location(np, predictor, shapes))
+        return np.linspace(first, last, CELLS) / float(self.rate(np, shapes)) + location
 
     def cumulative(self, predictor: float, shapes: Floats, logs: Floats) -> Floats:
         """Return the cumulative hazard."""
@@ -207,18 +230,18 @@ class LogTimes(SurvivalScores):
         events = events + floor * (events.sum() <= floor) / len(events)
 
         def minus_log_likelihood(vector: Floats) -> float:
-            predictor, shapes = float(vector[0]), vector[1:]
-            residual = np.clip(self.residual_of(np, logs, predictor, shapes), 2 * self.lowest, self.highest)
+            location, shapes = float(vector[0]), vector[1:]
+            residual = np.clip(self.rate(np, shapes) * (logs - location), 2 * self.lowest, self.highest)
             log_rate = self.sign * float(shapes.sum())
             density = self.log_hazard(residual) + log_rate - self.of_residual(residual)
             inside = events @ density - censored @ self.of_residual(residual)
-            return float(PENALTY * events.sum() * shapes @ shapes - inside)
+            return float((PENALTY * events.sum() + response.noise) * shapes @ shapes - inside)
 
         usual = float(events @ logs + censored @ logs) + 1.0
         first = np.append(usual, np.zeros(self.num_shapes))
         found = np.asarray(optimize.minimize(minus_log_likelihood, first, method="Nelder-Mead").x, np.float64)
-        constant = np.clip(found[:1], self.last - FURTHEST, self.last + FURTHEST)
-        return constant, np.clip(found[1:], -2.5, 2.5)
+        constant, shapes = np.clip(found[:1] - self.last, -FURTHEST, FURTHEST), np.clip(found[1:], -2.5, 2.5)
+        return constant * self.rate(np, shapes) if self.is_scaled else self.last + constant, shapes
 
 
 @lru_cache(maxsize=64)

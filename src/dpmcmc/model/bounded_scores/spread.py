@@ -13,6 +13,8 @@ class Spread:
 
     middles: Floats
     shares: Floats
+    noise: float = 0.0
+    """The standard deviation of the noise of the share of the events, where there are some."""
 
     @property
     def mean(self) -> float:

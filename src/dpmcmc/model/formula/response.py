@@ -134,15 +134,20 @@ class Response:
     def has_ends(self) -> tuple[bool, bool]:
         """Whether what is measured can have been clamped at its lower bound, and at its upper one.
 
-        No count of zero was, nor a number that is zero for a reason of its own.
+        No count of zero was, nor a number that is zero for a reason of its own. A time without an event is censored at
+        a bound like anywhere else.
         """
-        is_number = self.needs in {"number", "positive", "share"}
+        is_number = self.needs in {"number", "positive", "share", "survival"}
         return is_number, is_number or self.needs in {"count", "zero_or_positive"}
 
     def at_ends(self, record: Record) -> jax.Array:
         """Say whether what is measured lies at its lower bound, and at its upper one, if it can have been clamped."""
         low, high = (0.0, self.bounds[1]) if self.needs == "count" else self.read_bounds
-        near, value = NEAR * (high - low), self.measure(record)
+        near = NEAR * (high - low)
+        if self.needs == "survival":
+            log_time, event, _ = self.read(record)
+            return jnp.stack([log_time <= low + near, log_time >= high - near]) & (event > 0)
+        value = self.measure(record)
         return jnp.stack([value <= low + near, value >= high - near]) & np.array(self.has_ends)
 
     def is_there(self, record: Record) -> jax.Array:

@@ -32,7 +32,12 @@ class Grouped:
         """Take a model apart."""
         coordinates = replace(model.coordinates, groups={})
         plain = replace(model, coordinates=coordinates, formula=f"{model.formula}, without groups")
-        return cls(Regression.of(model), Regression.of(plain))
+        return cls(Regression.of(model), Regression.of(plain, may_scale=False))
+
+    @property
+    def of_intercept(self) -> list[int]:
+        """Which of a group's effects is that of the intercept, if one is."""
+        return [place for place, term in enumerate(self.terms) if term.number is None]
 
     @property
     def model(self) -> FormulaModel:

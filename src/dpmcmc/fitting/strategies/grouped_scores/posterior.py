@@ -17,6 +17,7 @@ from dpmcmc.fitting.strategies.grouped_scores.known import Known, with_border
 from dpmcmc.fitting.strategies.grouped_scores.prior import Point, Prior, whole_means
 from dpmcmc.fitting.strategies.grouped_scores.release import Release
 from dpmcmc.fitting.strategies.grouped_scores.squares import without_squares
+from dpmcmc.fitting.strategies.grouped_scores.weights import doubt_of_weights, weights_of
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 SLOPES = 16
@@ -36,6 +37,9 @@ DOUBT = 0.4
 
 REACH = 5.0
 """How far a finer grid reaches, in standard deviations of the logarithm."""
+
+LEAST_SCALE = 0.2
+"""By how much all slopes together may be smaller than they were released."""
 
 LEAST_SHARE, MOST_SHARE = 0.02, 1.5
 """What of a slope the variance may be."""
@@ -154,11 +158,11 @@ def disagreement(grouped: Grouped, known: Known, first: Release, second: Release
     return chi_square, float(special.chdtrc(turned.size + len(common), max(chi_square, 0.0)))
 
 
-def drawn_slope(known: Known, releases: Sequence[Release], rng: np.random.Generator) -> Arrow:
-    """Return a slope that the released ones may be noisy versions of."""
+def drawn_slope(known: Known, releases: Sequence[Release], scale: float, rng: np.random.Generator) -> Arrow:
+    """Return a slope that the released ones may be noisy versions of, given how much larger all groups' are."""
     last = releases[-1]
     size, told = known.grouped.size, len(known.grouped.told)
-    each = last.radii.weights * known.per_record(last.point, last.radii.bound)
+    each = scale * weights_of(releases) * known.per_record(last.point, last.radii.bound)
     numbers = known.numbers + known.precision[:, None, None] ** -0.5 * _symmetric(rng, (len(each), size, size))
     values, vectors = np.linalg.eigh(numbers)
     least = np.maximum(0.02 * known.rows, 1.0)[:, None]
@@ -176,7 +180,7 @@ def drawn_slope(known: Known, releases: Sequence[Release], rng: np.random.Genera
 def usual_slope(known: Known, releases: Sequence[Release]) -> Arrow:
     """Return the slope of releases with the same bounds, as it is known best."""
     last = releases[-1]
-    found = known.slope(last.point, last.radii.bound, last.radii.weights)
+    found = known.slope(last.point, last.radii.bound, weights_of(releases))
     corner = sum((release.slope.corner for release in releases), start=np.zeros_like(found.corner)) / len(releases)
     inverse = np.linalg.inv(last.factor)
     corner = inverse.T @ _floored(last.factor.T @ corner @ last.factor) @ inverse
@@ -204,9 +208,11 @@ def draw(
     grids = [_grid(grouped, place) for place in range(grouped.size)]
     for _ in range(REFINEMENTS):
         grids = _around(grids, *usual.law(grids))
-    for number in sizes[sizes > 0]:
+    ranks = (rng.permutation(SLOPES) + 0.5) / SLOPES
+    scales = np.maximum(1 + doubt_of_weights(releases) * special.ndtri(ranks), LEAST_SCALE)
+    for number, scale in zip(sizes[sizes > 0], scales, strict=False):
         straight = _straight(known, releases, (1 + DOUBT * rng.standard_normal()) * squares)
-        posterior = _Posterior.of(grouped, known, straight, drawn_slope(known, releases, rng), spreads)
+        posterior = _Posterior.of(grouped, known, straight, drawn_slope(known, releases, float(scale), rng), spreads)
         parts.append(posterior.draw(grids, int(number), rng))
     order = rng.permutation(size)
     effects, common, found = (np.concatenate(each)[order] for each in zip(*parts, strict=True))
@@ -236,7 +242,7 @@ class _Posterior(NamedTuple):
         return cls(grouped, point, means, told, _prior(grouped, spreads, centre, point))
 
     def squares(self, known: Known, releases: Sequence[Release]) -> Floats:
-        """Return how far predictors of each group are off at each release, in the mean square."""
+        """Return how far predictors of each group are off at each release, in the mean square and the mean cube."""
         precision, tilt = self._at(self.prior.spreads)
         move, left = precision.solve(tilt), np.linalg.inv(self.told.told.blocks + self.prior.block)
         found: list[Floats] = []
@@ -245,7 +251,8 @@ class _Posterior(NamedTuple):
             away = (before.groups + move.groups)[..., 0]
             both = away[:, :, None] * away[:, None, :] + left
             sizes = np.maximum(np.trace(known.numbers, axis1=1, axis2=2), 1e-9)
-            found.append(np.einsum("gij,gji->g", both, known.numbers) / sizes)
+            square, middle = np.einsum("gij,gji->g", both, known.numbers) / sizes, away[:, self.grouped.of_intercept]
+            found.append(np.stack([square, middle.sum(axis=1) * (3 * square - 2 * np.sum(middle**2, axis=1))]))
         return np.array(found)
 
     def _at(self, spreads: Floats) -> tuple[Precision, Vectors]:
@@ -289,8 +296,8 @@ class _Posterior(NamedTuple):
 
 
 def _straight(known: Known, releases: Sequence[Release], squares: Floats) -> list[Release]:
-    """Return releases without what squares add to their scores."""
-    return [without_squares(known, release, own) for release, own in zip(releases, squares, strict=True)]
+    """Return releases without what squares and cubes add to their scores."""
+    return [without_squares(known, release, *own) for release, own in zip(releases, squares, strict=True)]
 
 
 def _prior(grouped: Grouped, spreads: Floats, centre: Floats, point: Point) -> Prior:

@@ -10,6 +10,7 @@ from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model.bounded_scores.one_row import LocationScale
+from dpmcmc.model.bounded_scores.survival import SurvivalScores
 
 FAR = 3.0
 """The last point is far from the result if it is so many times as far as noise alone makes it."""
@@ -60,10 +61,13 @@ def moved_to(joined: Joined, mean: Floats, first_noise: float, regression: Regre
     coefficients = (numbers >= regression.num_outputs) & (numbers < regression.num_linear)
     move = joined.release.whitening.inverse @ (mean - joined.release.point)
     grown = np.where(coefficients, joined.release.point, 0.0)
+    outward = moved_along(joined, move, first_noise, grown)
+    if isinstance(regression.scores, SurvivalScores):  # no predictor separates times: steps back from far out do end
+        outward = max(outward, 0.0)
     shapes = np.eye(len(mean))[regression.num_linear :] if isinstance(regression.scores, LocationScale) else []
     return Moved(
         distance(joined, move, first_noise),
-        moved_along(joined, move, first_noise, grown),
+        outward,
         max((abs(moved_along(joined, move, first_noise, way)) for way in shapes), default=0.0),
     )
 

@@ -27,7 +27,7 @@ def decided_by_prior(regression: Regression, vectors: Floats) -> tuple[list[str]
     And whether half of all are far out in it, or not much narrower.
     """
     found: list[str] = []
-    num_far, outputs = 0, regression.num_outputs
+    num_far, outputs, vectors = 0, regression.num_outputs, regression.coefficients(vectors)
     for name, prior, rows in _with_priors(regression):
         low, middle, high = (prior.quantile(probability) for probability in (0.16, 0.5, 0.84))
         own = np.sum([vectors[:, row * outputs : (row + 1) * outputs] for row in rows], axis=0)

@@ -17,6 +17,7 @@ from dpmcmc.fitting.strategies.weighted_scores.monotone_draws import Normal, wit
 from dpmcmc.fitting.strategies.weighted_scores.regression import Group, Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.spread_evidence import around, log_evidence, wide_grid
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood
 
 SLOPES = 32
@@ -34,9 +35,11 @@ RARE = 1e-3
 LEAST_SEEN = 0.4
 """Directions that a released slope sees are at least so many noise levels steep in the slopes drawn around it."""
 
-CLIMBS, NEAR = 30, 1e-4
-GRID = 31
-"""Values of a spread among which one is drawn."""
+CLIMBS, NEAR, FARTHEST = 30, 1e-4, 1.0
+"""Steps to the mode, how short the last one is, and how far any moves shapes: it bends where they are large."""
+
+REUSED = 4
+"""Proposals that have the same spreads, where there are several and each is drawn given the others."""
 
 
 @dataclass(frozen=True)
@@ -234,8 +237,12 @@ class _Posterior:
         for _ in range(CLIMBS):
             precision, tilt = self._joined(prior, spreads)
             moved = self.release.point + factor @ linalg.solve(precision, tilt, assume_a="pos")
-            step = self.release.whitening.inverse @ (moved - point)
-            point = moved
+            change = moved - point
+            change = change * min(
+                1.0, FARTHEST / max(np.abs(change[self.regression.num_linear :]).max(initial=0.0), 1e-30)
+            )
+            step = self.release.whitening.inverse @ change
+            point = point + change
             prior = self._quadratic(point)
             if np.linalg.norm(step) < NEAR:
                 break
@@ -252,11 +259,16 @@ class _Posterior:
             precision[:, group.places] = 0.0
         return precision
 
-    def _joined(self, prior: _Quadratic, spreads: Mapping[str, Floats]) -> tuple[Floats, Floats]:
-        """Return precision and tilt of the posterior given the spreads, in whitened coordinates around the release."""
+    def _joined(
+        self, prior: _Quadratic, spreads: Mapping[str, Floats], without: tuple[str, int] | None = None
+    ) -> tuple[Floats, Floats]:
+        """Return precision and tilt of the posterior given the spreads, in whitened coordinates around the release.
+
+        The prior of the effects of one spread can be left out.
+        """
         factor, bend = self.release.whitening.factor, prior.bend.copy()
         gradient = prior.gradient + prior.bend @ (prior.point - self.release.point)
-        for places, spread in self._members(spreads):
+        for places, spread in self._members(spreads, without):
             bend[places, places] += spread**-2.0
             gradient[places] -= self.release.point[places] / spread**2
         precision = self.told.precision + factor.T @ bend @ factor
@@ -265,17 +277,18 @@ class _Posterior:
     def _normal(self, prior: _Quadratic, spreads: Mapping[str, Floats], size: int, rng: Generator) -> Floats:
         precision, tilt = self._joined(prior, spreads)
         root = np.linalg.cholesky(precision)
-        z = (
-            linalg.cho_solve((root, True), tilt)
-            + linalg.solve_triangular(root.T, rng.standard_normal((len(tilt), size))).T
-        )
+        noise = np.linalg.solve(root.T, rng.standard_normal((len(tilt), size)))  # of few rows sooner than by triangles
+        z = np.linalg.solve(precision, tilt) + noise.T
         return self.release.point + z @ self.release.whitening.factor.T
 
-    def _members(self, spreads: Mapping[str, Floats]) -> list[tuple[np.ndarray, float]]:
+    def _members(
+        self, spreads: Mapping[str, Floats], without: tuple[str, int] | None = None
+    ) -> list[tuple[np.ndarray, float]]:
         return [
             (group.members(which), float(spread))
             for group in self.regression.groups
             for which, spread in enumerate(spreads[group.name])
+            if (group.name, which) != without
         ]
 
     def _spreads(
@@ -291,50 +304,33 @@ class _Posterior:
         if not free:
             return [(spreads, number)]
         found: list[tuple[Mapping[str, Floats], int]] = []
-        current = dict(spreads)
-        grid, shares = np.zeros(0), np.zeros(0)
-        while len(found) < number:
+        current, laws = dict(spreads), dict[str, tuple[Floats, Floats]]()
+        times = 1 if len(free) == 1 else REUSED
+        while len(found) * times < number:
             for group, which in free:
-                if not len(shares) or len(free) > 1:  # one alone has the same law every time
-                    wide = _grid(group)
-                    grid = _around(wide, self._law(prior, current, group, which, wide))
-                    shares = self._law(prior, current, group, which, grid)
+                if not laws or len(free) > 1:  # one alone has the same law every time
+                    laws[group.name] = self._law(prior, current, group, which)
+                grid, shares = laws[group.name]
                 near = rng.choice(len(grid), p=shares)
                 jitter = np.log(grid[1] / grid[0]) * (rng.random() - 0.5)
                 current[group.name] = _set(current[group.name], which, grid[near] * np.exp(jitter))
-            found.append((dict(current), 1))
+            found.append((dict(current), min(times, number - len(found) * times)))
         return found
 
-    def _law(self, prior: _Quadratic, spreads: Mapping[str, Floats], group: Group, which: int, grid: Floats) -> Floats:
-        """Return how probable values of one spread are, given the others."""
-        each = [{**spreads, group.name: _set(spreads[group.name], which, value)} for value in grid]
-        logs = np.array([self._log_evidence(prior, one) for one in each])
-        logs = logs + group.prior.density(grid) + np.log(grid)
-        shares = np.exp(logs - logs.max())
-        return shares / shares.sum()
+    def _law(self, prior: _Quadratic, spreads: Mapping[str, Floats], group: Group, which: int) -> tuple[Floats, Floats]:
+        """Return values of one spread, and how probable they are, given the others."""
+        places = group.members(which)
+        precision, tilt = self._joined(prior, spreads, (group.name, which))
+        effects, point = self.release.whitening.factor[places].T, self.release.point[places]
 
-    def _log_evidence(self, prior: _Quadratic, spreads: Mapping[str, Floats]) -> float:
-        """Return the logarithm of the likelihood of the spreads, up to a constant."""
-        precision, tilt = self._joined(prior, spreads)
-        root = np.linalg.cholesky(precision)
-        half = linalg.solve_triangular(root, tilt, lower=True)
-        total = 0.5 * float(half @ half) - float(np.sum(np.log(np.diag(root))))
-        for places, spread in self._members(spreads):
-            total -= len(places) * np.log(spread) + 0.5 * float(np.sum(self.release.point[places] ** 2)) / spread**2
-        return total
+        def shares_of(grid: Floats) -> Floats:
+            logs = log_evidence(precision, tilt, effects, point, grid) + group.prior.density(grid) + np.log(grid)
+            shares = np.exp(logs - logs.max())
+            return shares / shares.sum()
 
-
-def _grid(group: Group) -> Floats:
-    """Return spreads between far quantiles of their prior."""
-    return np.geomspace(max(group.prior.quantile(0.001), 1e-3), group.prior.quantile(0.999), GRID)
-
-
-def _around(grid: Floats, shares: Floats) -> Floats:
-    """Return a finer grid, where the law on a coarse one is."""
-    logs, step = np.log(grid), np.log(grid[1] / grid[0])
-    mean = float(shares @ logs)
-    reach = 4 * max(float(np.sqrt(shares @ (logs - mean) ** 2)), step / 2)
-    return np.exp(np.linspace(max(mean - reach, logs[0]), min(mean + reach, logs[-1]), len(grid)))
+        wide = wide_grid(group.prior)
+        grid = around(wide, shares_of(wide))
+        return grid, shares_of(grid)
 
 
 def _set(values: Floats, which: int, value: float) -> Floats:

@@ -7,6 +7,7 @@ But how much narrower it would be without privacy, no release tells.
 
 import numpy as np
 
+from dpmcmc.fitting.strategies.weighted_scores.few_events import events_unsure
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.levels import skewed
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
@@ -18,9 +19,15 @@ coefficient from which on its columns are nearly dependent, that from which on a
 the intercept beside them, which any spline has a share in."""
 
 
-def told_little(regression: Regression, moments: Moments, vectors: Floats) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the coefficients of curves, and the levels, of which few rows tell."""
-    return hardly_told(regression, vectors), skewed(regression, moments, vectors)
+def told_little(
+    regression: Regression, moments: Moments, vectors: Floats
+) -> tuple[tuple[str, ...], tuple[str, ...], float]:
+    """Return the coefficients of curves, and the levels, of which few rows tell, and how unsure events are."""
+    return (
+        hardly_told(regression, vectors),
+        skewed(regression, moments, vectors),
+        events_unsure(regression, moments, vectors),
+    )
 
 
 def hardly_told(regression: Regression, vectors: Floats) -> tuple[str, ...]:

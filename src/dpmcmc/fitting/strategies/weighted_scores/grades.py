@@ -113,7 +113,9 @@ def grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float,
     own = max(own, spread)
     if seen["prior"] > NOT_IDENTIFIED and own > NARROWER**2 * float(np.sum(jacobian @ parts.alone * jacobian)):
         return Grade("bad", (NOT_SEEN,), shares)
-    if spread > 0:
+    if _hidden(parts, visible, jacobian) > HIDDEN:
+        shares = _of_seen(visible, jacobian, own)
+    elif spread > 0:
         # what privacy adds is all that a posterior without it would not have: noise, lost efficiency, a doubtful slope
         kept = min(exact / own, 1 - shares["privacy"])
         rest = max(shares["data"] + shares["prior"], 1e-30)
@@ -126,6 +128,24 @@ def grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float,
         size = f" by about {in_words(bias)} standard deviations" if np.isfinite(bias) else ""
         return Grade("fair", (f"{ROBUST}{size}.",), shares)
     return Grade("good", (), shares)
+
+
+def _hidden(parts: Variances, visible: Variances, jacobian: Floats) -> float:
+    """Return the share of a number's variance that is in directions that no data can see."""
+    whole, prior, seen = (float(np.sum(jacobian @ part * jacobian)) for part in (sum(parts[:3]), parts[2], visible[2]))
+    return max(prior - seen, 0.0) / max(whole, 1e-30)
+
+
+def _of_seen(visible: Variances, jacobian: Floats, own: float) -> dict[str, float]:
+    """Return the shares of a number that no data can see a part of, as of an intercept beside those of groups.
+
+    Of that part, and of how widely groups are spread, as much would be unknown without privacy: the noise adds to the
+    rest alone.
+    """
+    data, privacy, prior, exact, _ = (float(np.sum(jacobian @ part * jacobian)) for part in visible)
+    added = min(max(data + privacy + prior - exact, privacy), own)
+    told = min(data, own - added)
+    return {"data": told / own, "privacy": added / own, "prior": 1 - (told + added) / own}
 
 
 def of_group(name: str, grades: Mapping[str, Grade]) -> Grade:

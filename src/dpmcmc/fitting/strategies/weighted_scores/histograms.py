@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.seen_counts import SEEN, of_times, shares_of
 from dpmcmc.fitting.strategies.weighted_scores.stated_weights import EDGES, LOGS, Stated, stated
+from dpmcmc.model.bounded_scores.log_times import LogTimes
 from dpmcmc.model.bounded_scores.spread import Spread
 
 BINS, FEW_BINS, MANY = 64, 24, 24
@@ -25,15 +27,12 @@ BINS, FEW_BINS, MANY = 64, 24, 24
 MOST_DOUBT = 1.5
 """How uncertain the square of a column is at most, beside itself."""
 
-SEEN, MOST = 4.0, 0.7
-"""Counts of less than so many standard deviations of their noise are not believed, and the share that should be."""
-
-
 EVEN = 0.58
 """The standard deviation of an even law between -1 and 1."""
 
-FEW = 0.01
-"""The share of the responses that may lie at a bound without a word."""
+FEW, FEW_EVENTS = 0.01, 0.03
+"""The share of the responses that may lie at a bound without a word, and that of the events: some times are whole
+months, and the last one is among them."""
 
 
 class Counted(NamedTuple):
@@ -199,11 +198,15 @@ class Histograms:
     def response(self, counted: Counted) -> Spread:
         """Return the histogram of the response; of few classes every count is taken, of bins what stands out."""
         counts, sd = np.asarray(counted.counts, float)[1 : 2 + len(self.edges)], float(counted.sd)
+        response = self.regression.model.coordinates.response
+        middles = response.bins.middles
+        if response.needs == "survival":
+            return of_times(middles, counts, self._ends(counted), sd)
         counts[[0, -1]] += self._ends(counted)
-        if self.regression.model.coordinates.response.classes:
+        if response.classes:
             kept = np.maximum(counts, sd / 2)
-            return Spread(self.regression.model.coordinates.response.bins.middles, kept / kept.sum())
-        return Spread(self.regression.model.coordinates.response.bins.middles, _shares(counts, sd))
+            return Spread(middles, kept / kept.sum())
+        return Spread(middles, shares_of(counts, sd))
 
     def _ends(self, counted: Counted) -> Floats:
         """Return how many responses lie at their lower bound, and at their upper one."""
@@ -213,8 +216,18 @@ class Histograms:
     def clamped(self, counted: Counted) -> float:
         """Return how many responses lie at a bound, where they stand out of noise and are more than a few."""
         counts = np.asarray(counted.counts, float)
-        ends = self._ends(counted)
-        return float(np.sum(np.where(ends > max(SEEN * float(counted.sd), FEW * counts[0]), ends, 0.0)))
+        ends, few = self._ends(counted), FEW * counts[0]
+        if self.regression.model.coordinates.response.needs == "survival":
+            half = (1 + len(self.edges)) // 2
+            few = FEW_EVENTS * float(counts[1 : 1 + half].sum() + ends.sum())
+            ends = ends * [self._is_held_below, 1.0]
+        return float(np.sum(np.where(ends > max(SEEN * float(counted.sd), few), ends, 0.0)))
+
+    @property
+    def _is_held_below(self) -> bool:
+        """Whether a time at its lower bound is moved by it: one of zero is as early as any if hazards are constant."""
+        has_shape = isinstance(self.regression.scores, LogTimes) and self.regression.scores.num_shapes > 0
+        return has_shape or self.regression.model.coordinates.response.bounds[0] > 0
 
     def offset(self, counted: Counted) -> float:
         """Return the mean offset."""
@@ -228,13 +241,13 @@ class Histograms:
         middles = _middles(self.offset_edges / self.regression.model.coordinates.response.half)
         first = self._num_of_response
         counts = np.asarray(counted.counts, float)[first : first + len(middles)]
-        return Spread(middles, _shares(counts, float(counted.sd)))
+        return Spread(middles, shares_of(counts, float(counted.sd)))
 
     def stated(self, counted: Counted) -> Stated:
         """Return what the weights come to that rows state."""
         if not self._has_weights:
             return Stated()
-        return stated(_shares(np.asarray(counted.counts, float)[-len(LOGS) :], float(counted.sd)))
+        return stated(shares_of(np.asarray(counted.counts, float)[-len(LOGS) :], float(counted.sd)))
 
     def moments(self, response: Counted, columns: Counted) -> Moments:
         """Return means and standard deviations of the columns, and how many records there are."""
@@ -252,7 +265,7 @@ class Histograms:
         middles = _middles(self.column_edges)
         numbers: list[Spread | None] = [None] * len(self.numeric)
         for place, row in zip(np.flatnonzero(self.numeric), counts[flags:].reshape(-1, len(middles)), strict=True):
-            spread = Spread(middles, _shares(row, sd))
+            spread = Spread(middles, shares_of(row, sd))
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
             numbers[place] = spread
@@ -304,18 +317,3 @@ def _middles(edges: Floats) -> Floats:
     """Return the middles of even bins, given their inner edges."""
     width = edges[1] - edges[0]
     return np.append(edges - width / 2, edges[-1] + width / 2)
-
-
-def _shares(counts: Floats, sd: float) -> Floats:
-    """Return the shares of bins whose counts stand out of their noise; even ones if none does.
-
-    Where most of the records are in bins that do not, neighbours are counted together, as many as it takes.
-    """
-    number = len(counts)
-    believed = np.zeros(number)
-    for width in (2**power for power in range(number.bit_length())):
-        together = np.append(counts, np.zeros(-number % width)).reshape(-1, width).sum(axis=1)
-        believed = np.repeat(np.where(together > SEEN * np.sqrt(width) * sd, together, 0.0), width)[:number]
-        if believed.sum() > width * MOST * counts.sum():
-            break
-    return believed / believed.sum() if believed.any() else np.full(number, 1 / number)

@@ -47,7 +47,7 @@ def changes(regression: Regression, before: Floats, point: Floats, moments: Mome
     found, outputs = np.full(regression.dimension, usual), regression.num_outputs
     for column in rare_levels(regression, point, moments):
         there, here = (
-            _known(regression, each, _of_level(regression, each, moments, column)) for each in (before, point)
+            known_of(regression, each, _of_level(regression, each, moments, column)) for each in (before, point)
         )
         own = here / there if np.isfinite(here / there) else usual
         of_level = np.clip(own, usual / LEVEL_CHANGE, usual * LEVEL_CHANGE)
@@ -69,7 +69,7 @@ def skewed(regression: Regression, moments: Moments, vectors: Floats) -> tuple[s
     for column in rare_levels(regression, mean, moments):
         predictors = linear @ moments.rows[column]
         ends = predictors.mean() - predictors.std(), predictors.mean() + predictors.std()
-        low, high = (_known(regression, mean, [(np.array([end]), 1.0)]) for end in ends)
+        low, high = (known_of(regression, mean, [(np.array([end]), 1.0)]) for end in ends)
         if abs(np.log(high / low)) / 2 > SKEWED:
             found.append(labels[column])
     return tuple(found)
@@ -77,11 +77,11 @@ def skewed(regression: Regression, moments: Moments, vectors: Floats) -> tuple[s
 
 def rare_levels(regression: Regression, point: Floats, moments: Moments) -> list[int]:
     """Return the levels whose records know far less than usual ones do; none where others move predictors far."""
-    usual, found = _known(regression, point, some_predictors(regression, point, moments)), list[int]()
+    usual, found = known_of(regression, point, some_predictors(regression, point, moments)), list[int]()
     for column in levels(regression, moments):
         own = _of_level(regression, point, moments, column)
         is_narrow = float(np.max(own[-1][0] - own[0][0])) <= WIDE * (SPREAD[-1][0] - SPREAD[0][0])
-        if is_narrow and _known(regression, point, own) < RARE * usual:
+        if is_narrow and known_of(regression, point, own) < RARE * usual:
             found.append(column)
     return found
 
@@ -107,7 +107,7 @@ def _of_level(regression: Regression, point: Floats, moments: Moments, column: i
     return [(middle + step * spread, weight) for step, weight in SPREAD]
 
 
-def _known(regression: Regression, point: Floats, predictors: list[tuple[Floats, float]]) -> float:
+def known_of(regression: Regression, point: Floats, predictors: list[tuple[Floats, float]]) -> float:
     """Return how much records know of their predictors."""
     shapes, size = regression.shapes(np, point), regression.num_outputs
     each = [weight * np.trace(regression.scores.information(one, shapes)[:size, :size]) for one, weight in predictors]

@@ -19,9 +19,11 @@ from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, TabledScores
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
-from dpmcmc.fitting.strategies.weighted_scores.start import mean_squares
+from dpmcmc.fitting.strategies.weighted_scores.start import information, mean_squares
+from dpmcmc.fitting.strategies.weighted_scores.told import information_of_records, with_known_shapes
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening, whiten
 from dpmcmc.model.bounded_scores.one_row import LocationScale
+from dpmcmc.model.bounded_scores.pieces import Pieces
 
 PILOT_BOUND = 1.0
 """Where scores are cut off in the pilot, in their standard deviations: noise counts there, and efficiency does not."""
@@ -54,6 +56,10 @@ DRIFT, LEAST_DRIFT = 0.7, 0.1
 """By how much the information changes, so measured, where a step moves the predictors by one, and at least."""
 
 
+REACHED = 0.2
+"""The least that records are taken to know of a piece of time, beside what they would were all of it seen by as many as
+the model has it: for coordinates."""
+
 Ask = Callable[[Asked], Answer]
 
 
@@ -61,29 +67,6 @@ def usual_predictors(regression: Regression, point: Floats, moments: Moments) ->
     """Return the predictors of a usual record."""
     linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
     return np.asarray(moments.means @ linear)
-
-
-def information_of_records(regression: Regression, point: Floats, moments: Moments) -> Floats:
-    """Return what a record knows of its predictors and the shapes, as the model has it: the mean over predictors."""
-    shapes, each = regression.shapes(np, point), some_predictors(regression, point, moments)
-    return np.sum([weight * regression.scores.information(one, shapes) for one, weight in each], axis=0)
-
-
-RELATED = 0.4
-"""The correlation of the scores of location and shape from which on the one is not known without the other: of a share
-of zeros and a rate, say."""
-
-
-def with_known_shapes(regression: Regression, information: Floats, point: Floats, moments: Moments) -> Floats:
-    """Return an information with that of the shape parameters as the model has it, where it has it."""
-    found, place = information.copy(), regression.num_linear
-    if isinstance(regression.scores, TabledScores) and regression.free and not regression.num_of_scale:
-        each = information_of_records(regression, point, moments)
-        kept, roots = 1 + np.array(regression.free), np.sqrt(np.maximum(np.diag(each), 1e-30))
-        if np.abs(each[0, kept] / (roots[0] * roots[kept])).max() < RELATED:
-            found[place:, :], found[:, place:] = 0.0, 0.0  # location and shape know little of each other
-            found[place:, place:] = moments.worth * each[np.ix_(kept, kept)]
-    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,8 +248,17 @@ class Steps:
         return before.doubt(whitening, self._changes(before.point, point), drift)
 
     def known(self, last: Release, point: Floats) -> Floats:
-        """Return what all records know at a point after a release, for coordinates: not less than its noise."""
-        return self.information(last.floored(), point)
+        """Return what all records know at a point after a release, for coordinates: not less than its noise.
+
+        Of a piece of time that nobody reaches nothing is known. In coordinates as long as that an event in it would
+        have a score longer than any, which would hold down the weights of all records.
+        """
+        found = self.information(last.floored(), point)
+        if isinstance(self.regression.scores, Pieces):
+            least = REACHED * np.diag(information(self.regression, point, self.moments))[self.regression.num_linear :]
+            own = np.arange(self.regression.num_linear, len(found))
+            found[own, own] += np.maximum(least - found[own, own], 0.0)
+        return found
 
     def pooled(self, release: Release, last: Release, times: int = 1) -> Release:
         """Return a release with its slope averaged with what the pilot's last one told of it.
@@ -287,16 +279,19 @@ class Steps:
         return [column * outputs + output for column in columns for output in range(outputs)]
 
     def bounded_step(
-        self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float
+        self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float, carried: Floats | float = 0.0
     ) -> tuple[Floats, Release]:
-        """Return where one more step leads that has other bounds: where the model does not hold, elsewhere."""
+        """Return where one more step leads that has other bounds: where the model does not hold, elsewhere.
+
+        What is carried, a precision of the parameters at the point, keeps it from going far on noise alone.
+        """
         gradient, bend = spreads.prior_at(self.regression, point)
         whitening = whiten(self.known(last, point) + bend)
         predictors = usual_predictors(self.regression, point, self.moments)
         steepness = self.regression.scores.steepness(predictors, self.regression.shapes(np, point), bound)
         release = self.pooled(self.release(point, whitening, bound, radius, 2 * steepness * self.unit**2), last)
         told, factor = release.likelihood(), whitening.factor
-        precision = told.precision + factor.T @ bend @ factor
+        precision = told.precision + factor.T @ (bend + carried) @ factor
         move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
         return point + self.trusted(move, 0.5), release
 

@@ -1,7 +1,8 @@
 """A formula's model as a regression: one vector of parameters, a row of predictors, and a prior on the host.
 
 The vector holds the coefficients of the scaled columns, then random intercepts themselves (not in units of their
-standard deviation, which is drawn on the host), then the free shape parameters of the family.
+standard deviation, which is drawn on the host), then the free shape parameters of the family. Where times to an event
+have a scale, coefficients are in its units, and the intercept is less the last time (`log_times`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from dpmcmc.fitting.strategies.weighted_scores.prior_terms import term, width_of
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
 from dpmcmc.model import FormulaModel
+from dpmcmc.model.bounded_scores.log_times import LogTimes
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.groups import Groups
 from dpmcmc.model.formula.monotone import to_values
@@ -24,6 +27,9 @@ from dpmcmc.schema import PRESENT
 
 FLATTEST = 0.1
 """The least precision of a prior that is believed, in its own width: where it is flat it is not normal."""
+
+FARTHEST = 30.0
+"""Logarithms of a scale count as this beyond it."""
 
 STEP = 1e-4
 """Of the differences that give the prior's slope and bend."""
@@ -71,9 +77,22 @@ class Regression:
         return self.model.formula, self.model.family, fixed, tuple(sorted(self.model.known.known.items()))
 
     @classmethod
-    def of(cls, model: FormulaModel) -> "Regression":
-        """Take a model apart."""
-        return cls(model, model.law.scores(model.coordinates.response))
+    def of(cls, model: FormulaModel, may_scale: bool = True) -> "Regression":
+        """Take a model apart; coefficients may be in units of the scale of times, unless that is ruled out."""
+        of, scores = model.coordinates, model.law.scores(model.coordinates.response)
+        is_free = all(prior.fixed is None for prior in of.others.values()) and "intercept" in of.names
+        if may_scale and is_free and not (of.groups or of.offsets or of.monotone) and isinstance(scores, LogTimes):
+            return cls(model, scores.scaled() if scores.num_shapes else scores)
+        return cls(model, scores)
+
+    def coefficients(self, vectors: Floats) -> Floats:
+        """Return vectors (..., dimension) with their coefficients as the formula has them."""
+        if not (isinstance(self.scores, LogTimes) and self.scores.is_scaled):
+            return vectors
+        found = vectors * np.exp(np.clip(-self.scores.sign * vectors[..., -1:], -FARTHEST, FARTHEST))
+        found[..., self._coordinates.names.index("intercept")] += self.scores.last
+        found[..., -1] = vectors[..., -1]
+        return found
 
     @property
     def _coordinates(self) -> Coordinates:
@@ -231,13 +250,14 @@ class Regression:
             moves = np.zeros((len(places), self.dimension))
             moves[np.arange(len(places)), places] = steps
             up, down, here = term(vector + moves), term(vector - moves), float(term(vector[None])[0])
-            gradient[places] = (up - down) / (2 * steps)
+            gradient[places] += (up - down) / (2 * steps)
             for one, place in enumerate(places):
-                bend[place, place] = -(up[one] - 2 * here + down[one]) / steps[one] ** 2
+                bend[place, place] -= (up[one] - 2 * here + down[one]) / steps[one] ** 2
                 for two in range(one):
                     corners = np.stack([a * moves[one] + b * moves[two] for a in (1, -1) for b in (1, -1)])
                     value = term(vector + corners) @ [1, -1, -1, 1] / (4 * steps[one] * steps[two])
-                    bend[place, places[two]] = bend[places[two], place] = -value
+                    bend[place, places[two]] -= value
+                    bend[places[two], place] -= value
         return gradient, bend
 
     def prior_precision(self, bend: Floats) -> Floats:
@@ -251,14 +271,14 @@ class Regression:
     def _prior_scales(self) -> list[float]:
         """How wide the prior is in each parameter, in those that it is a density of: logarithms of positive ones."""
         coordinates = self._coordinates
-        scales = [scale for prior in coordinates.coefficients.priors for scale in [_width(prior)] * self.num_outputs]
+        scales = [scale for prior in coordinates.coefficients.priors for scale in [width_of(prior)] * self.num_outputs]
         scales += [1.0] * (self.num_linear - len(scales))
         if coordinates.cutpoints is not None:
             return scales + [1.0] * len(self.free)
         if coordinates.scale is not None:
-            scales += [_width(prior) for prior in coordinates.scale.prior.priors]
+            scales += [width_of(prior) for prior in coordinates.scale.prior.priors]
         positive = [prior for prior in coordinates.others.values() if prior.fixed is None]
-        return scales + [_width(prior, on_line=True) for prior in positive]
+        return scales + [width_of(prior, on_line=True) for prior in positive]
 
     @cached_property
     def _prior_terms(self) -> list[tuple[Any, Any]]:
@@ -267,9 +287,12 @@ class Regression:
 
     def _terms(self) -> Iterator[tuple[Any, Any]]:
         coordinates = self._coordinates
+        scores = self.scores
         for row, prior in enumerate(coordinates.coefficients.priors):
             for output in range(self.num_outputs):
-                yield _term(row * self.num_outputs + output, prior)
+                place = row * self.num_outputs + output
+                is_scaled = isinstance(scores, LogTimes) and scores.is_scaled
+                yield self._scaled_term(place, prior, scores.sign) if is_scaled else term(place, prior)
         if coordinates.cutpoints is not None:
             places = list(range(self.num_linear, self.dimension))
             density = coordinates.cutpoints.density
@@ -283,18 +306,26 @@ class Regression:
             return
         place = self.num_linear
         for prior in () if coordinates.scale is None else coordinates.scale.prior.priors:
-            yield _term(place, prior)
+            yield term(place, prior)
             place += 1
         for prior in coordinates.others.values():
             if prior.fixed is None:
-                yield _term(place, prior, on_line=True)
+                yield term(place, prior, on_line=True)
                 place += 1
+
+    def _scaled_term(self, place: int, prior: Prior, sign: float) -> tuple[Any, Any]:
+        """Return the prior of a coefficient that is in units of a scale, which it moves with."""
+
+        def density(vectors: Floats) -> Floats:
+            return prior.density(self.coefficients(vectors)[..., place]) - sign * vectors[..., -1]
+
+        return np.array([place, self.dimension - 1]), density
 
     # draws
 
     def positions(self, vectors: Floats, spreads: Mapping[str, Floats]) -> dict[str, Floats]:
         """Return vectors (..., dimension) as positions of the model, given the standard deviations (..., spreads)."""
-        axes, coordinates = vectors.shape[:-1], self._coordinates
+        axes, coordinates, vectors = vectors.shape[:-1], self._coordinates, self.coefficients(vectors)
         position: dict[str, Floats] = {}
         size = len(coordinates.names) * self.num_outputs
         if size:
@@ -316,22 +347,3 @@ class Regression:
             if group.prior.fixed is None:
                 position[f"{group.name}_sigma"] = np.log(spread)
         return {name: position[name] for name in coordinates.shapes}
-
-
-def _width(prior: Prior, *, on_line: bool = False) -> float:
-    low, high = (prior.quantile(probability) for probability in (0.16, 0.84))
-    return float(prior.to_line(np, high) - prior.to_line(np, low) if on_line else high - low) / 2
-
-
-def _term(place: int, prior: Prior, *, on_line: bool = False) -> tuple[Any, Any]:
-    """Return the log-density of one parameter, of which a positive one is moved by its logarithm."""
-
-    def of_vectors(vectors: Floats) -> Floats:
-        value = vectors[..., place]
-        return (
-            prior.density(prior.from_line(np, value)) + prior.log_jacobian(np, value)
-            if on_line
-            else prior.density(value)
-        )
-
-    return np.array([place]), of_vectors

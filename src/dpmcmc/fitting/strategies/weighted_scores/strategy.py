@@ -38,6 +38,7 @@ from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_pat
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
 from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import Bounded
+from dpmcmc.fitting.strategies.weighted_scores.told import carried
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.model import FormulaModel
 from dpmcmc.run.plan import parameters, surroundings
@@ -165,7 +166,8 @@ class WeightedScores:
         times = 1 / schedule.refinement.share
         every, found = self._steps(paid, moments), (last, asked.final_noise, rescaled.tails_of(tails(*look), times))
         bounds = best_bounds(every, *found)
-        point, refined = self._step(paid, moments, point, last, (bounds.bound, bounds.radius), spreads)
+        kept = carried(self.regression, [] if schedule.has_blocks else before)
+        point, refined = self._step(paid, moments, point, last, (bounds.bound, bounds.radius), spreads, kept)
         led = other_root(draws.Joined(refined, 0.0), before, bounds, moments.worth, times=times)
         misfit = partial(expected_misfit, led, refined, (bounds, every.radius), every.unit)
         bounds = best_bounds(every, *found, misfit)
@@ -210,6 +212,7 @@ class WeightedScores:
         last: Release,
         bounds: tuple[float, float],
         spreads: Spreads,
+        kept: Floats | float = 0.0,
     ) -> tuple[Floats, Release]:
         """Return where a step of the rows after the pilot's leads, with bounds, and its release as if of all rows."""
         rows = self.split.schedule.refinement
@@ -217,7 +220,7 @@ class WeightedScores:
         few = rescaled.moments_of(moments, rows.share)
         steps = Steps(self.regression, few, lambda asked: paid.run(program, asked), shares)
         own, radius = rescaled.release_of(last, rows.share), bounds[1] / np.sqrt(rows.share)
-        point, release = steps.bounded_step(point, own, spreads, bounds[0], radius)
+        point, release = steps.bounded_step(point, own, spreads, bounds[0], radius, kept)
         return point, rescaled.release_of(release, 1 / rows.share)
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -303,9 +306,8 @@ class WeightedScores:
         }
         jacobians = {label: value for label, value in jacobians.items() if np.any(value)}
         nothing, information = np.zeros((0, len(mean))), self._information(joined.release, bounds, moments)
-        whole, visible = (
-            grades.variances(joined, bend, information, known) for known in (nothing, self.regression.unseen)
-        )
+        known = nothing, self.regression.unseen
+        whole, visible = (grades.variances(joined, bend, information, each) for each in known)
         decided, is_of_prior = decided_by_prior(self.regression, drawn.vectors)
         shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
         moved = moved_to(joined, drawn.root, noise_before, self.regression)

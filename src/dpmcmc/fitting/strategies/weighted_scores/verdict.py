@@ -11,6 +11,7 @@ from dpmcmc.fitting.in_words import in_words
 from dpmcmc.fitting.strategies.weighted_scores.arrival import Moved
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias
 from dpmcmc.fitting.strategies.weighted_scores.draws import RARE, Joined
+from dpmcmc.fitting.strategies.weighted_scores.few_events import HARDLY_ANY, UNSURE
 from dpmcmc.fitting.strategies.weighted_scores.grades import (
     MARKED,
     NOT_SEEN,
@@ -37,6 +38,9 @@ FEW_ROWS = "Few rows may tell of it, and count for little: without privacy it ma
 
 SKEWED = "Hardly a record tells of it, beside the noise: it may be farther out than its interval says."
 """How levels are marked whose records know much more at one end of the interval than at the other."""
+
+HARDLY_EVENTS = "Hardly an event tells of it, beside the noise: it may be farther out than its interval says."
+"""How parameters are marked where the number of events is hardly known."""
 
 NOISY = 0.2
 """The share of its variance from privacy from which on that matters."""
@@ -77,6 +81,8 @@ class Checks(NamedTuple):
     """Coefficients of curves of which few rows may tell much more than they can."""
     skewed: Sequence[str] = ()
     """Levels whose records know much more at one end of the interval than at the other."""
+    events: float = 0.0
+    """How uncertain the logarithm of the number of events is, in times to an event."""
 
     @property
     def hold(self) -> bool:
@@ -140,6 +146,7 @@ def judge(
         *_of_targets(grades if checks.hold else {}),
         *_of_few_rows(few),
         *_of_rare(skewed),
+        *_of_events(checks.events),
         *_of_prior(decided),
     ]
     if not checks.hold:
@@ -147,6 +154,8 @@ def judge(
         grades |= {name: _also(grades[name], MISFITTING) for name in doubtful if not grades[name].reasons}
     if checks.clamped:
         grades = {name: _also(grade, CLAMPED) for name, grade in grades.items()}
+    if checks.events > UNSURE:
+        grades = {name: _also(grade, HARDLY_EVENTS) for name, grade in grades.items()}
     grades |= {name: _also(grades[name], FEW_ROWS) for name in few}
     grades |= {name: _also(grades[name], SKEWED) for name in skewed}
     if _is_nowhere(grades):
@@ -256,6 +265,17 @@ def _of_rare(levels: Sequence[str]) -> Iterator[Finding]:
             "fair",
             f"The outcome is so rare in a level that noise hides how rare: {', '.join(levels)} may be farther out than "
             "the interval says. Put levels together, or spend more.",
+        )
+
+
+def _of_events(unsure: float) -> Iterator[Finding]:
+    """Say that there are so few events, if any, that noise hides how many."""
+    if unsure > UNSURE:
+        yield (
+            "bad" if unsure > HARDLY_ANY else "fair",
+            "Events are so few, if there are any, that noise hides how many: what is told of rates and shapes is little "
+            "more than that events are rare, and may be farther out than the intervals say. Follow the records for "
+            "longer, or spend more.",
         )
 
 

@@ -1,0 +1,54 @@
+"""What is believed of noisy counts: bins that stand out of their noise, by themselves or with their neighbours."""
+
+import numpy as np
+
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.model.bounded_scores.spread import Spread
+
+SEEN, MOST = 4.0, 0.7
+"""Counts of less than so many standard deviations of their noise are not believed, and the share that should be."""
+
+
+def shares_of(counts: Floats, sd: float, lengths: Floats | None = None) -> Floats:
+    """Return the shares of bins whose counts stand out of their noise.
+
+    Where most of the records are in bins that do not, neighbours are counted together, as many as it takes; if none
+    stands out then, all are taken to be.
+
+    Args:
+        counts: by bins.
+        sd: of their noise.
+        lengths: how bins that are counted together share what they have, evenly unless stated.
+    """
+    number = len(counts)
+    lengths = np.ones(number) if lengths is None else lengths
+    believed = np.zeros(number)
+    for width in (2**power for power in range(number.bit_length())):
+        padding = np.zeros(-number % width)
+        together, long = (np.append(each, padding).reshape(-1, width).sum(axis=1) for each in (counts, lengths))
+        per_length = np.where(together > SEEN * np.sqrt(width) * sd, together / long, 0.0)
+        believed = np.repeat(per_length, width)[:number] * lengths
+        if believed.sum() > MOST * counts.sum():
+            break
+    return believed / believed.sum() if believed.any() else lengths / lengths.sum()
+
+
+def of_times(middles: Floats, counts: Floats, ends: Floats, sd: float) -> Spread:
+    """Return the histogram of times to an event: those with one first, then as many bins of those without.
+
+    Few have one, as a rule, in many bins. Their number is the sum of all, and when they were is said by bins together,
+    which share them as if the hazard were constant there.
+
+    Args:
+        middles: of the bins, logarithms of times.
+        counts: of the bins.
+        ends: how many have an event at the lower bound of times, and at the upper one.
+        sd: of the noise of each.
+    """
+    half = len(counts) // 2
+    own = counts.copy()
+    own[[0, half - 1]] += ends
+    lengths = np.exp(middles[:half] - middles[half - 1])
+    parts = [max(float(part.sum()), np.sqrt(half) * sd / 2) * shares_of(part, sd, lengths) for part in np.split(own, 2)]
+    total = sum(float(part.sum()) for part in parts)
+    return Spread(middles, np.concatenate(parts) / total, np.sqrt(half) * sd / total)
