@@ -109,6 +109,8 @@ class Schema:
         """Build a schema from plain values: a table ``columns``, and perhaps the other attributes."""
         others = [field.name for field in fields(cls) if field.name != "columns"]
         unknown = sorted(set(plain) - {"columns", *others})
+        if not plain:
+            raise InvalidArgument("the schema states no column yet; expected [columns.NAME] with a kind, for each one")
         columns = plain.get("columns")
         if unknown or not isinstance(columns, Mapping):
             raise InvalidArgument(

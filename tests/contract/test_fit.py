@@ -100,6 +100,9 @@ def test_models_in_one_charge(model, options, names) -> None:
 
 
 LONG = ("guided_walk", "minibatch_barker", "minibatch_penalty")
+RATIO = ("log_alpha", "energy_change")
+TOLD = dict.fromkeys(("dp_hmc", "dp_penalty", "guided_walk", "minibatch_penalty", "surrogate_hmc"), RATIO)
+"""What a sampler tells of each step beside whether it moved: a ratio, if it releases one."""
 
 
 @pytest.mark.parametrize(
@@ -109,6 +112,8 @@ def test_every_sampler_runs_and_spends_what_was_asked(sampler) -> None:
     posterior = dp.fit(MODEL, vault(), epsilon=2.0, sampler=sampler, **SMALL)
     assert np.all(np.isfinite(posterior.draws["position"]))
     assert posterior.certificate.epsilon <= 2.0 * (1 + 1e-6)
+    told = {"accepted"} if posterior.num_warmup == 0 else {"accepted", "diverging", *TOLD.get(sampler, ())}
+    assert set(posterior.to_arviz().sample_stats) == told, "what the steps of a chain tell, and nothing of others"
     if sampler != "minibatch_barker":  # its noise is part of the method: there is no use for all of a large budget
         assert posterior.certificate.epsilon >= 2.0 * 0.99
 

@@ -14,7 +14,7 @@ import typer
 from dpmcmc import accounting
 from dpmcmc.accounting import Adjacency
 from dpmcmc.cli.budget import account_now, confirm, explained
-from dpmcmc.cli.options import granted, ledger_url, names_options
+from dpmcmc.cli.options import granted, names_options
 from dpmcmc.cli.output import AsJson
 from dpmcmc.cli.result import show, show_plan
 from dpmcmc.errors import InvalidArgument, LedgerUnavailable, RunInterrupted, UnknownDataset
@@ -74,7 +74,6 @@ def fit(
     Exit codes: 2 wrong usage, 3 the budget does not suffice, 4 the result would be useless, 5 its verdict is bad.
     """
     folder = None if dry_run else _new_folder(output)
-    ledger = ledger_url(ledger)
     priors = _priors(prior)
     grant = granted(grant_epsilon, grant_delta)
     chosen = read_model(model)

@@ -8,7 +8,6 @@ import typer
 from dpmcmc import accounting
 from dpmcmc.accounting import Adjacency, Budget, Event
 from dpmcmc.cli.budget import largest_run, rounded_down
-from dpmcmc.cli.options import ledger_url
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.errors import InvalidArgument
 
@@ -35,7 +34,7 @@ def init(
 ) -> None:
     """Create a ledger, or add a dataset to an existing one."""
     budget = _budget(dataset, epsilon, delta)
-    ledger = accounting.Ledger.create(ledger_url(url))
+    ledger = accounting.Ledger.create(url)
     if dataset is not None and budget is not None:
         ledger.register(dataset, budget, adjacency, adaptive=adaptive)
     _show(ledger, dataset, json)
@@ -44,13 +43,13 @@ def init(
 @app.command()
 def show(url: Url, dataset: OneDataset = None, json: AsJson = False) -> None:
     """What each dataset may spend, what is spent, and how large one more run may be."""
-    _show(accounting.Ledger(ledger_url(url)), dataset, json)
+    _show(accounting.Ledger(url), dataset, json)
 
 
 @app.command()
 def history(url: Url, dataset: OneDataset = None, json: AsJson = False) -> None:
     """Every entry in one line: when, who, what, its epsilon, and what was spent in all after it."""
-    book = accounting.Ledger(ledger_url(url))
+    book = accounting.Ledger(url)
     entries = book.history(dataset)
     if json:
         print_json([entry.to_dict() for entry in entries])

@@ -10,7 +10,7 @@ from dpmcmc import accounting
 from dpmcmc.accounting import Adjacency, samplers
 from dpmcmc.accounting.samplers import Cost
 from dpmcmc.cli.budget import largest_run
-from dpmcmc.cli.options import ledger_url, names_options
+from dpmcmc.cli.options import names_options
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.cli.report import Open, open_page
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument, UnsupportedEvent
@@ -107,7 +107,7 @@ def formula(
     if (ledger is None) != (dataset is None):
         raise InvalidArgument("--ledger and --dataset go together: the account of a table in a ledger")
     if ledger is not None and dataset is not None:
-        account = accounting.Ledger(ledger_url(ledger)).account(dataset)
+        account = accounting.Ledger(ledger).account(dataset)
         delta = account.budget.delta if delta is None else delta
         adjacency, epsilon = account.adjacency, epsilon or [math.floor(100 * largest_run(account)) / 100]
         if epsilon == [0]:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpmcmc.accounting import Adjacency
-from dpmcmc.cli.options import granted, ledger_url, names_options
+from dpmcmc.cli.budget import account_now, charged_in_words
+from dpmcmc.cli.options import granted, names_options
 from dpmcmc.cli.output import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def audit(
         schema,
         epsilon=epsilon,
         delta=delta,
-        ledger=ledger_url(ledger),
+        ledger=ledger,
         dataset=dataset,
         budget=grant,
         adjacency=adjacency,
@@ -48,6 +49,11 @@ def audit(
         print_json(_plain(found))
         return
     _show(str(data), found)
+    from dpmcmc.enclave.sources.opening import name_of
+
+    account = account_now(ledger, dataset or name_of(data))
+    if account is not None:
+        typer.echo(charged_in_words(float(found.certificate.epsilon), account))
 
 
 def _show(data: str, found: "SchemaAudit") -> None:

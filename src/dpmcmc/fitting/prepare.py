@@ -152,6 +152,7 @@ class PreparedFit:
                 "quality": self._quality(drawn).to_plain(),
             },
             prior=prior_draws(self.model),
+            told=dict(drawn.told),
         )
 
     def _quality(self, drawn: Drawn) -> Quality:

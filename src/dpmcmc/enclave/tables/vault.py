@@ -159,7 +159,7 @@ def _name(source: Any) -> str:
 
 def _book(ledger: Payer | str, dataset: str, budget: Budget | None, adjacency: Adjacency, is_missing: bool) -> Payer:
     """Return the ledger that is charged, after making sure that it knows the table under this adjacency."""
-    if isinstance(ledger, str):
+    if isinstance(ledger, str | os.PathLike):
         ledger = Ledger(ledger) if budget is None else Ledger.create(ledger)
     if not isinstance(ledger, Ledger):
         return ledger

@@ -112,7 +112,8 @@ class PilotedChains:
     def _drawn(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
         watcher.stage("pilot")
         sampling, facts, reasons, bias = self._found(paid, seed)
-        vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted)
+        told: dict[str, np.ndarray] = {}
+        vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted, told)
         drawn = parameters(sampling.model, sampling.layout, vectors)
         error = self.expected_error * facts.clip_scale / USUAL_CLIP_SCALE  # noise is as long as the clips
         return Drawn(
@@ -130,6 +131,7 @@ class PilotedChains:
                 },
             },
             self._quality(drawn, reasons, error, bias),
+            {} if self.choice.recipe.is_iid else told,  # independent draws have no steps to speak of
         )
 
     def _quality(self, drawn: Mapping[str, np.ndarray], reasons: Sequence[str], error: float, bias: float) -> Quality:

@@ -140,7 +140,6 @@ def judge(
         *_of_targets(grades if checks.hold else {}),
         *_of_few_rows(few),
         *_of_rare(skewed),
-        *_of_prior(decided),
     ]
     if not checks.hold:
         doubtful = [name for name, value in jacobians.items() if _is_moved(checks, value, spreads.get(name, 0.0))]
@@ -153,6 +152,7 @@ def judge(
         rest_on_it = [name for name, jacobian in jacobians.items() if is_shape(jacobian, shapes)]
         grades |= {name: Grade("bad", (NOT_SEEN,), grades[name].shares) for name in rest_on_it}
     marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
+    findings += _of_prior([name for name in decided if name not in marked])
     findings += [("fair", f"{MARKED} {', '.join(marked)}; the prior decides there.")] * bool(marked)
     grades |= {name: of_group(name, grades) for name in spreads if name not in grades and "_sigma" in name}
     verdict = worst(verdict for verdict, _ in findings)
