@@ -268,5 +268,7 @@ def _missing(column: Column) -> str:
         return f"integrate: {law or ', '.join(f'{share:g}' for share in shares)}"
     if column.kind == "category":
         return f"{column.missing}: {column.levels[int(column.stand_in)]}"
-    stand_in = {0.0: "false", 1.0: "true"}[column.stand_in] if column.kind == "boolean" else column.in_words(column.stand_in)
+    stand_in = (
+        {0.0: "false", 1.0: "true"}[column.stand_in] if column.kind == "boolean" else column.in_words(column.stand_in)
+    )
     return f"{column.missing}: {stand_in}"

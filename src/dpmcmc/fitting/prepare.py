@@ -25,12 +25,12 @@ from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, cen
 from dpmcmc.fitting.strategies.chains import PilotedChains
 from dpmcmc.fitting.strategies.grouped_scores.choice import has_many_groups
 from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
+from dpmcmc.fitting.strategies.laplace import NAME as WEIGHTED
 from dpmcmc.fitting.strategies.sketch.strategy import NAME as SKETCH
 from dpmcmc.fitting.strategies.sketch.strategy import sketch_strategy
 from dpmcmc.fitting.strategies.strategy import Drawn, Strategy
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.strategy import DRAWS, WeightedScores
-from dpmcmc.fitting.strategies.weighted_scores.strategy import NAME as WEIGHTED
 from dpmcmc.fitting.whitening import Begin
 from dpmcmc.html import card, line
 from dpmcmc.model import FormulaModel, Model
@@ -240,9 +240,8 @@ def prepare_fit(
     stated = {name: validation.text(name, words) for name, words in about if words != ""}
     strategy = _strategy(model, data, name, budget, num_steps, num_chains, init, reading)
     if not even_if_useless:
-        error = strategy.expected_error
-        size, records = strategy.dimension, data.facts.size
-        refuse_useless(size, records, budget, strategy.name, error, strategy.remedy if error > 1 else "")
+        error, called, size = strategy.expected_error, strategy.name, strategy.dimension
+        refuse_useless(size, data.facts.size, budget, called, error, strategy.remedy if error > 1 else "")
     return PreparedFit(
         model=model,
         data=data,

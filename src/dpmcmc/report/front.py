@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from dpmcmc.model import FormulaModel
 from dpmcmc.model.formula.links import link_of
 from dpmcmc.report.chart import WIDTH, ticks, written
+from dpmcmc.report.parameters import Units
 
 ROW, MARGIN, MOST_LETTERS = 24, 14, 20
 """Units of a row, around it, and letters of a name that stand beside it."""
@@ -60,6 +61,11 @@ def found(table: pd.DataFrame, model: FormulaModel | None, verdict: str) -> str:
         return f"The coefficient of {parts[0]} is told from zero: its 90 % interval does not hold it."
     told_of = f"{all_or_some} are told from zero: {', '.join(parts)}{rest}"
     return f"Of the {_counted(len(slopes))} of {model.response}, {told_of}."
+
+
+def forests(units: Sequence[Units], model: FormulaModel | None) -> dict[str, Forest | None]:
+    """Return the forest plot in each of the units, by their key."""
+    return {each.key: forest(each.table, model) for each in units}
 
 
 def forest(table: pd.DataFrame, model: FormulaModel | None) -> Forest | None:

@@ -87,7 +87,7 @@ def days_since(first: date, written_as: str = "") -> Reading:
 
 
 def _day(written: str, written_as: str) -> date:
-    return datetime.strptime(written, written_as)  # noqa: DTZ007, the day is that of the text, wherever it was
+    return datetime.strptime(written, written_as)
 
 
 def truth(words: Mapping[str, float]) -> Reading:

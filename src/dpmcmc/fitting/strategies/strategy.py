@@ -28,7 +28,7 @@ class Drawn(NamedTuple):
     num_warmup: int
     settings: Mapping[str, Any]
     quality: Quality = Quality()
-    told: Mapping[str, np.ndarray] = {}  # noqa: RUF012, never written to
+    told: Mapping[str, np.ndarray] = {}
 
 
 class Strategy(Protocol):
