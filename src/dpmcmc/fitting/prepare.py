@@ -188,13 +188,13 @@ class PreparedFit:
         facts = self.data.facts
         if isinstance(self.model, FormulaModel):
             yield self.model.describe()
-        protected = "" if self._units == "records" else f" Protected is every {self.data.unit}."
+        protected = "" if self._units == "records" else f" The unit of protection is a {self.data.unit}."
         yield f"Data: {facts.size:,} {self._units}, {facts.adjacency.words} adjacency.{protected}"
         yield f"Run: {self.strategy.course}."
         epsilon = float(accountants.epsilon(self.event, self.budget.delta))
-        yield f"Price: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}, everything in it."
+        yield f"Total cost: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}."
         yield self.strategy.reason
-        yield f"The noise moves the posterior by about {self.expected_error:.2g} of its standard deviations."
+        yield f"Expected error from the privacy noise: about {self.expected_error:.2g} posterior standard deviations."
         if self.caution:
             yield f"Warning: {self.caution}."
 

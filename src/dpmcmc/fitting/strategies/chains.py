@@ -140,7 +140,7 @@ class PilotedChains:
         predicted = float(np.hypot(error, bias))
         if not predicted <= FAIR_ERROR:
             verdicts.append("fair" if predicted <= BAD_ERROR else "bad")
-            moves = [f"The noise of privacy moves the means by about {error:.2g}"] if error > bias else []
+            moves = [f"The privacy noise moves the means by about {error:.2g}"] if error > bias else []
             moves += [f"Clipped scores move the means by about {bias:.2g}"] if not bias <= error / 2 else []
             said += [f"{move} of the posterior's standard deviations." for move in moves]
         grades: dict[str, Grade] = {}

@@ -70,13 +70,13 @@ class CentredScores(PrivateLaplace):
         """What the run does, in words."""
         return (
             f"{PILOT_STEPS} private scoring steps for {self.dimension} parameters, {LAST} releases of centred scores, "
-            f"then {self.num_chains} x {self.num_steps} draws with NUTS from what they tell"
+            f"then {self.num_chains} x {self.num_steps} draws with NUTS from the released likelihood"
         )
 
     @property
     def reason(self) -> str:
         """Why this strategy was chosen, in words."""
-        return f"{self.questions.words}: the truth is their root whatever the bound."
+        return f"{self.questions.words}: if the model holds, bounding them causes no bias."
 
     @property
     def expected_error(self) -> float:

@@ -97,7 +97,7 @@ class WeightedScores(PrivateLaplace):
     @property
     def reason(self) -> str:
         """Why this strategy was chosen, in words."""
-        return "Scores are weighted by their predictors, not clipped: the truth is their root whatever the bound."
+        return "Scores are weighted by their predictors, not clipped: if the model holds, bounding them causes no bias."
 
     @property
     def expected_error(self) -> float:
