@@ -31,7 +31,7 @@ SHOWN = 6
 """Of so many offending parameters it is kept how far they are off and how wide, and whether they are marked."""
 
 MISFIT = (
-    "residuals do not have",
+    "residuals do not follow",
     "Residuals that the model",
     "does not hold",
     "not linear",
