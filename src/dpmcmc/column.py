@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from numbers import Integral
 from typing import Any, cast
 
 import numpy as np
@@ -310,9 +311,14 @@ def as_date(name: str, stated: Any) -> date:
     return found
 
 
+def _is_text(each: Any) -> bool:
+    """Return whether something is a text or a whole number, NumPy's own among them; true and false are neither."""
+    return isinstance(each, str) or (isinstance(each, Integral) and not isinstance(each, bool))
+
+
 def _texts(name: str, stated: Any) -> tuple[str, ...]:
     """Return a list of texts, and of whole numbers as their digits, after refusing others."""
-    if not isinstance(stated, list | tuple) or not all(type(each) in (str, int) for each in cast(Any, stated)):
+    if not isinstance(stated, list | tuple) or not all(map(_is_text, cast(Sequence[Any], stated))):
         validation.refuse(name, cast(Any, stated), "must be a list of texts")
     texts = tuple(str(each) for each in cast(Sequence[Any], stated))
     if any(each != each.strip() or not each for each in texts):

@@ -132,7 +132,7 @@ def open_vault(
         ledger = _book(ledger, dataset, budget, relation, is_missing)
         budget = None
     elif budget is None:
-        raise InvalidArgument("say what pays: ledger= with a ledger or its URL, or budget= with a Budget")
+        raise InvalidArgument("state the budget: ledger= with a ledger or its URL, or budget= with a Budget")
     records, bounds = read()
     return PrivateData(
         records,

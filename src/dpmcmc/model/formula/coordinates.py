@@ -135,10 +135,8 @@ class Coordinates:
         if self.scale is not None:
             others[self.scale.name] = position[self.scale.name]
         effects = {name: self.spread(name, position) * position[name] for name in self.groups}
-        coefficients = position.get("coefficients")
-        if self.monotone:
-            coefficients = to_coefficients(jnp, self.monotone, coefficients)
-        return Natural(coefficients, effects, others)
+        own = position.get("coefficients")
+        return Natural(to_coefficients(jnp, self.monotone, own) if self.monotone else own, effects, others)
 
     def spread(self, name: str, position: Position) -> jax.Array:
         """Return the standard deviation of the effects of groups."""
