@@ -176,4 +176,5 @@ def what_counts(column: Column, decimal: str = "") -> str:
         )
         return f"the dates that count lie between {column.lower} and {column.upper}, and {written}"
     mark = ", with a decimal comma" if decimal == "," else ""
+    mark += "; a text such as NA is unknown"
     return f"the numbers that count lie between {column.bounds[0]:g} and {column.bounds[1]:g}{mark}"

@@ -31,20 +31,24 @@ Population: TypeAlias = Annotated[int, typer.Option(help="Records in all.")]
 def page(
     context: typer.Context,
     show: Open = False,
-    output: Annotated[Path, typer.Option(help="The page to write.")] = Path("plan.html"),
+    output: Annotated[
+        Path | None, typer.Option(help="Write a page to try budgets on (with --open: plan.html, unless stated).")
+    ] = None,
 ) -> None:
     """What a budget buys: how many steps, how much noise, how good a posterior. With --open, a page to try it on."""
     if context.invoked_subcommand is not None:
         return
-    if not show:
+    if not show and output is None:
         typer.echo(context.get_help())
         return
+    output = output or Path("plan.html")
     from dpmcmc.planner import write_planner  # JAX takes a second to load; the other commands do without
 
     with typer.progressbar(length=1000, label="computing") as bar:
         write_planner(output, tick=lambda share: bar.update(round(1000 * share) - bar.pos))
     typer.echo(f"wrote {output}")
-    open_page(output)
+    if show:
+        open_page(output)
 
 
 @app.command()
