@@ -313,7 +313,7 @@ def as_date(name: str, stated: Any) -> date:
 
 def _is_text(each: Any) -> bool:
     """Return whether something is a text or a whole number, NumPy's own among them; true and false are neither."""
-    return isinstance(each, str) or (isinstance(each, Integral) and type(each) is not bool)
+    return isinstance(each, str) or (isinstance(each, Integral | int) and not isinstance(each, bool))
 
 
 def _texts(name: str, stated: Any) -> tuple[str, ...]:

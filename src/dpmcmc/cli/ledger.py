@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The ledger of privacy budgets.", no_args_is_help=True)
 
 Url: TypeAlias = Annotated[str, typer.Argument(help="A file, sqlite:///FILE or postgresql://USER@HOST/DATABASE")]
-OneDataset: TypeAlias = Annotated[str | None, typer.Option("--dataset", help="Only this dataset.")]
+OneDataset: TypeAlias = Annotated[str | None, typer.Option("--dataset", help="Show only this dataset.")]
 
 
 @app.command()
@@ -28,7 +28,7 @@ def init(
     delta: Annotated[float | None, typer.Option(help="The dataset's delta, for all time.")] = None,
     adjacency: Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")] = Adjacency.REPLACE_ONE,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="Keep the total by a filter: it holds however runs are chosen.")
+        bool, typer.Option("--adaptive", help="Use a privacy filter: the total holds however runs are chosen.")
     ] = False,
     json: AsJson = False,
 ) -> None:

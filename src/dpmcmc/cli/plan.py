@@ -24,7 +24,7 @@ Relation: TypeAlias = Annotated[Adjacency, typer.Option(help="Which data sets co
 NoiseRatio: TypeAlias = Annotated[float, typer.Option(help="Noise multiplier of the log-likelihood ratio.")]
 HideRatio: TypeAlias = Annotated[bool, typer.Option("--hide-ratio", help="Release only the accept decisions: cheaper.")]
 BatchSize: TypeAlias = Annotated[int, typer.Option(help="Records per batch.")]
-Population: TypeAlias = Annotated[int, typer.Option(help="Records in all.")]
+Population: TypeAlias = Annotated[int, typer.Option(help="Number of records.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -60,7 +60,7 @@ def fit(
     sampler: Annotated[str, typer.Option(help="A sampler by its name (`dpmcmc plan samplers`).")] = "private_laplace",
     chains: Chains = 2,
     adjacency: Relation = Adjacency.REPLACE_ONE,
-    passes: Annotated[int | None, typer.Option(help="How many times all rows may be read at most.", min=1)] = None,
+    passes: Annotated[int | None, typer.Option(help="Largest number of passes over all rows.", min=1)] = None,
     json: AsJson = False,
 ) -> None:
     """What `dpmcmc fit` would do with a budget, from the numbers of records and parameters alone."""
@@ -102,9 +102,9 @@ def formula(
     delta: Annotated[float | None, typer.Option(help="Strictly between 0 and 1; or --ledger.")] = None,
     ledger: Annotated[str | None, typer.Option(help="Plan with what is left there, with --dataset.")] = None,
     dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger.")] = None,
-    family: Annotated[str | None, typer.Option(help="Left out where the response says it.")] = None,
+    family: Annotated[str | None, typer.Option(help="Optional if the response implies it.")] = None,
     adjacency: Relation = Adjacency.REPLACE_ONE,
-    passes: Annotated[int | None, typer.Option(help="How many times all rows may be read at most.", min=1)] = None,
+    passes: Annotated[int | None, typer.Option(help="Largest number of passes over all rows.", min=1)] = None,
     json: AsJson = False,
 ) -> None:
     """Is a table large enough for a formula, at which epsilon? No row is read, and nothing is charged."""

@@ -20,7 +20,7 @@ def audit(
     data: Annotated[Path, typer.Option(help="The table: CSV, Parquet, Arrow, or a folder of Parquet.")],
     ledger: Annotated[str, typer.Option(help="Ledger to charge: a file, sqlite:///FILE or postgresql://...")],
     epsilon: Annotated[float, typer.Option(help="What the audit may spend; 0.1 is enough for most tables.")],
-    delta: Annotated[float | None, typer.Option(help="At which delta (default: that of the budget).")] = None,
+    delta: Annotated[float | None, typer.Option(help="Delta (default: that of the budget).")] = None,
     dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger, if not the file's.")] = None,
     grant_epsilon: Annotated[float | None, typer.Option(help="Grant the table this budget if it has none.")] = None,
     grant_delta: Annotated[float | None, typer.Option(help="The delta of that budget.")] = None,
