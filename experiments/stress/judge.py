@@ -31,12 +31,12 @@ SHOWN = 6
 """Of so many offending parameters it is kept how far they are off and how wide, and whether they are marked."""
 
 MISFIT = (
-    "residuals do not have",
+    "residuals do not follow",
     "Residuals that the model",
     "does not hold",
     "not linear",
-    "did not arrive",
-    "lie at a bound",
+    "did not converge",
+    "stated bounds",
 )
 """What reasons speak of that say that a model does not hold."""
 
@@ -91,7 +91,7 @@ def judged(
     """Return what a result is, beside the means and standard deviations that it should have."""
     flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in draws.items()}
     values = compared(problem, flat)
-    decided = " ".join(reason for reason in quality.reasons if reason.startswith("The prior decides"))
+    decided = " ".join(reason for reason in quality.reasons if reason.startswith("The prior dominates"))
     marked, offending, missed, off, widths, errors = set(), set(), set(), {}, {}, {}
     inside = 0
     for name, each in values.items():

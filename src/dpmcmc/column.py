@@ -1,9 +1,11 @@
 """One column of a table, as its owner states it."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
+from numbers import Integral
 from typing import Any, cast
 
 import numpy as np
@@ -52,6 +54,7 @@ class Column:
             probability that a boolean is true.
         sd: with ``integrate``, the standard deviation of a number, before it is cut off.
         probabilities: with ``integrate``, those of the categories, in their order.
+        format: how texts write the days of a column of dates, as in ``%d/%m/%Y``; unless stated, 2024-02-29.
         unit: in what it is measured, for people.
         description: what it means, for people.
     """
@@ -67,6 +70,7 @@ class Column:
     mean: float | None = None
     sd: float | None = None
     probabilities: tuple[float, ...] = ()
+    format: str = ""
     unit: str = ""
     description: str = ""
 
@@ -93,6 +97,7 @@ class Column:
             self._check_categories()
         elif self.categories != ():
             raise InvalidArgument(f"categories are for kind='category', not for kind={self.kind!r}")
+        self._check_format()
         self._check_words()
         self._check_missing()
 
@@ -106,8 +111,16 @@ class Column:
         """What the column may hold, for people."""
         if self.kind == "category":
             return f"category: {', '.join(self.levels)}"
-        lower, upper = self.bounds
-        return self.kind if self.kind == "boolean" else f"{self.kind}, {lower:g} to {upper:g} {self.unit}".rstrip()
+        return self.kind if self.kind == "boolean" else f"{self.kind}, {self.range_in_words} {self.unit}".rstrip()
+
+    @property
+    def range_in_words(self) -> str:
+        """The bounds of numbers and dates, for people."""
+        return f"{self.in_words(self.bounds[0])} to {self.in_words(self.bounds[1])}"
+
+    def in_words(self, stored: float) -> str:
+        """Return a number as it is, and of a column of dates the day that is stored under it."""
+        return (self.lower + timedelta(stored)).isoformat() if isinstance(self.lower, date) else f"{stored:g}"
 
     @property
     def words(self) -> dict[str, float]:
@@ -181,6 +194,19 @@ class Column:
             )
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
+
+    def _check_format(self) -> None:
+        if self.format == "":
+            return
+        if self.kind != "date":
+            raise InvalidArgument(f"format is for kind='date', not for kind={self.kind!r}")
+        stated = self.format if isinstance(cast(Any, self.format), str) else ""
+        parts = re.findall("%(.?)", stated)
+        days = sorted(part.lower() for part in parts if part in "dmyY")
+        if days != ["d", "m", "y"] or not set(parts) <= set("dmyYHMSf%"):
+            validation.refuse(
+                "format", self.format, "must have %d, %m and %Y once each, as in %d/%m/%Y, and perhaps %H:%M:%S"
+            )
 
     def _check_categories(self) -> None:
         texts = _texts("categories", self.categories)
@@ -285,9 +311,14 @@ def as_date(name: str, stated: Any) -> date:
     return found
 
 
+def _is_text(each: Any) -> bool:
+    """Return whether something is a text or a whole number, NumPy's own among them; true and false are neither."""
+    return isinstance(each, str) or (isinstance(each, Integral | int) and not isinstance(each, bool))
+
+
 def _texts(name: str, stated: Any) -> tuple[str, ...]:
     """Return a list of texts, and of whole numbers as their digits, after refusing others."""
-    if not isinstance(stated, list | tuple) or not all(type(each) in (str, int) for each in cast(Any, stated)):
+    if not isinstance(stated, list | tuple) or not all(map(_is_text, cast(Sequence[Any], stated))):
         validation.refuse(name, cast(Any, stated), "must be a list of texts")
     texts = tuple(str(each) for each in cast(Sequence[Any], stated))
     if any(each != each.strip() or not each for each in texts):

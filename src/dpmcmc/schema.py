@@ -52,6 +52,8 @@ class Schema:
             validation.text("name of a column", name)
             if not isinstance(cast(Any, column), Column):
                 validation.refuse(f"columns[{name!r}]", column, "must be a Column")
+        made = [f"{name}_missing" for name in self.columns if self.columns[name].missing == "indicator"]
+        made += [] if self.person is None else [PRESENT]
         if self.person is not None:
             validation.text("person", self.person)
         rows = validation.integer("max_rows_per_person", self.max_rows_per_person, at_least=1)
@@ -65,8 +67,6 @@ class Schema:
             validation.choice("delimiter", self.delimiter, DELIMITERS)
         if self.decimal != "":
             validation.choice("decimal", self.decimal, (".", ","))
-        made = [f"{name}_missing" for name in self.columns if self.columns[name].missing == "indicator"]
-        made += [] if self.person is None else [PRESENT]
         for name in self.columns:
             if name in made or missing_cells.is_hidden(name):
                 raise InvalidArgument(f"column {name!r} has the name of a column that is made here; rename it")
@@ -109,6 +109,8 @@ class Schema:
         """Build a schema from plain values: a table ``columns``, and perhaps the other attributes."""
         others = [field.name for field in fields(cls) if field.name != "columns"]
         unknown = sorted(set(plain) - {"columns", *others})
+        if not plain:
+            raise InvalidArgument("the schema states no column yet; expected [columns.NAME] with a kind, for each one")
         columns = plain.get("columns")
         if unknown or not isinstance(columns, Mapping):
             raise InvalidArgument(

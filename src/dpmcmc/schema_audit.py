@@ -170,5 +170,11 @@ def what_counts(column: Column, decimal: str = "") -> str:
         return f"the categories stated are {', '.join(column.categories)}"
     if column.kind == "boolean":
         return f"{column.words_for(True)} count as true; {column.words_for(False)} as false"
+    if column.kind == "date":
+        written = (
+            f"are written as {column.format}" if column.format else "begin like 2024-02-29 (or state their format)"
+        )
+        return f"the dates that count lie between {column.lower} and {column.upper}, and {written}"
     mark = ", with a decimal comma" if decimal == "," else ""
+    mark += "; a text such as NA is unknown"
     return f"the numbers that count lie between {column.bounds[0]:g} and {column.bounds[1]:g}{mark}"

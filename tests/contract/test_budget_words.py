@@ -11,6 +11,7 @@ import typer
 import dpmcmc as dp
 from dpmcmc import errors
 from dpmcmc.accounting import Gaussian, epsilon, noise_for
+from dpmcmc.accounting.ledger.connection import ledger_url
 from dpmcmc.cli import options
 from dpmcmc.cli.budget import confirm, explained, largest_run, room_in_words, rounded_down
 from dpmcmc.cli.main import run
@@ -100,10 +101,11 @@ def test_show_says_how_large_one_more_run_may_be(ledger, monkeypatch, capsys):
         ("sqlite:///ledger.db", "sqlite:///ledger.db"),
         ("sqlite:/ledger.db", "sqlite:/ledger.db"),  # a slip: refused, not a file of that name
         ("postgresql://server/books", "postgresql://server/books"),
+        ("postgres//user:secret@server/books", "postgres//user:secret@server/books"),  # a slip too
     ],
 )
 def test_a_path_is_an_sqlite_file(stated, url):
-    assert options.ledger_url(stated) == url
+    assert ledger_url(stated) == url
 
 
 @pytest.mark.parametrize(

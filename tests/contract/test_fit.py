@@ -92,7 +92,7 @@ def test_models_in_one_charge(model, options, names) -> None:
     assert posterior.certificate.delta == 1e-6
     if model is FORMULA:
         assert posterior.settings["pilot"]["steps"] == 8
-        assert "the truth is their root" in posterior.settings["chosen"]
+        assert "bounding them causes no bias" in posterior.settings["chosen"]
     else:
         assert posterior.settings["pilot"]["approach_steps"] == 6
         assert posterior.settings["pilot"]["clip_scale"] in CLIP_SCALES
@@ -100,6 +100,8 @@ def test_models_in_one_charge(model, options, names) -> None:
 
 
 LONG = ("guided_walk", "minibatch_barker", "minibatch_penalty")
+TOLD = {"minibatch_penalty": ("log_alpha", "energy_change")}
+"""What steps tell beside whether they moved, of samplers that release a ratio; the tests of others release a bit."""
 
 
 @pytest.mark.parametrize(
@@ -109,6 +111,8 @@ def test_every_sampler_runs_and_spends_what_was_asked(sampler) -> None:
     posterior = dp.fit(MODEL, vault(), epsilon=2.0, sampler=sampler, **SMALL)
     assert np.all(np.isfinite(posterior.draws["position"]))
     assert posterior.certificate.epsilon <= 2.0 * (1 + 1e-6)
+    told = {"accepted"} if posterior.num_warmup == 0 else {"accepted", "diverging", *TOLD.get(sampler, ())}
+    assert set(posterior.to_arviz().sample_stats) == told, "what the steps of a chain tell, and nothing of others"
     if sampler != "minibatch_barker":  # its noise is part of the method: there is no use for all of a large budget
         assert posterior.certificate.epsilon >= 2.0 * 0.99
 
@@ -122,7 +126,7 @@ def test_a_prepared_fit_charges_nothing_and_knows_its_price() -> None:
         "family bernoulli",
         "4,000 records",
         "8 private scoring steps",
-        "the truth is their root whatever the bound",
+        "bounding them causes no bias",
         "epsilon = 1.999 at delta = 1e-06",
     ):
         assert part in words
@@ -153,7 +157,7 @@ def test_persons(tmp_path) -> None:
     assert data.facts.size == TABLE["patient"].nunique()
     unit = "person (patient, of whom at most 3 rows count)"
     words = prepare_fit(FORMULA, data, family="bernoulli", epsilon=4.0).describe()
-    assert f"{data.facts.size:,} persons, replace-one adjacency. Protected is every {unit}." in words
+    assert f"{data.facts.size:,} persons, replace-one adjacency. The unit of protection is a {unit}." in words
     posterior = dp.fit(FORMULA, data, family="bernoulli", epsilon=4.0, **SMALL)
     assert set(posterior.draws) == {"intercept", "age", "smoker"}
     assert np.abs(posterior["smoker"].mean() - 0.8) < 1.0
@@ -332,7 +336,7 @@ def test_the_command_goes_from_a_table_to_a_run_folder(command, tmp_path) -> Non
     assert code == 0
     for part in (
         "age ~ normal(0, 1)",
-        "Price: epsilon = 1.999 ",
+        "Total cost: epsilon = 1.999 ",
         "privacy",
         "intercept",
         "1e-06)-differentially private",
@@ -364,7 +368,7 @@ def test_a_dry_run_leaves_no_trace(command, tmp_path) -> None:
     before = sorted(tmp_path.iterdir())
     code, out, _ = command("model.py:readmission", *RUN, *OUTPUT, "--dry-run")
     assert code == 0
-    assert "Price: epsilon = 1.999 at delta = 1e-06" in out
+    assert "Total cost: epsilon = 1.999 at delta = 1e-06" in out
     assert "It fits.\nNothing was charged." in out
     assert sorted(tmp_path.iterdir()) == before
     dp.Ledger.create("sqlite:///ledger.db").register("patients", dp.Budget(4.0, 1e-6), "replace_one")

@@ -88,12 +88,15 @@ def test_what_was_found_is_told_in_a_sentence() -> None:
     model = dp.from_formula("ill ~ age + visits + beds", SCHEMA, family="bernoulli")
     numbers = {"intercept": (1.0, 2.0), "age": (0.1, 0.2), "visits": (-0.3, -0.1), "beds": (-0.1, 0.1)}
     assert front.found(table(**numbers), model, "good") == (
-        "Of the 3 coefficients of ill, 2 are told from zero: age (positive), visits (negative); the other one is not."
+        "Of the 3 coefficients of ill, 2 clearly differ from zero: age (positive), visits (negative); the other one "
+        "does not."
     )
     told = front.found(table(**numbers | {"beds": (0.1, 0.3)}), model, "fair")
-    assert told == "Of the 3 coefficients of ill, all 3 are told from zero: age, beds (positive), visits (negative)."
+    assert (
+        told == "Of the 3 coefficients of ill, all 3 clearly differ from zero: age, beds (positive), visits (negative)."
+    )
     none = front.found(table(**dict.fromkeys(numbers, (-1.0, 1.0))), model, "good")
-    assert none.startswith("Of the 3 coefficients of ill, none is told from zero")
+    assert none.startswith("Of the 3 coefficients of ill, none clearly differs from zero")
     assert "not to be relied on" in front.found(table(**numbers), model, "bad")
 
 

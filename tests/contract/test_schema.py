@@ -166,7 +166,7 @@ def test_columns_that_are_refused(facts, words):
 @pytest.mark.parametrize(
     ("plain", "words"),
     [
-        ({}, "has the table columns"),
+        ({}, "states no column yet"),
         ({"columns": 3}, "has the table columns"),
         ({"columns": {}}, "at least one"),
         ({"columns": {"x": AGE}, "persn": "p"}, "it has no persn"),

@@ -111,6 +111,19 @@ def test_check_shows_what_is_stated(command, tmp_path):
     assert err.startswith("dpmcmc: column 'a': lower=2.0 must be < upper=1.0")
 
 
+def test_dates_are_shown_as_dates(command):
+    command("new", "--columns", "admitted:date:2023-01-01:2024-12-31:format=%d.%m.%Y", "--output", "s.toml")
+    code, out, _ = command("check", "s.toml")
+    assert code == 0
+    words = " ".join(out.replace("│", " ").split())
+    assert "2023-01-01 to" in words
+    assert "%d.%m.%Y" in words
+    assert "none: 2024-01-01" in words
+    code, _, err = command("new", "--columns", "admitted:date:2023-01-01:2024-12-31:format=%d.%m")
+    assert code == 2
+    assert "format='%d.%m' must have %d, %m and %Y once each" in err
+
+
 # A guess, from public data alone.
 
 PUBLIC = pd.DataFrame(

@@ -62,6 +62,13 @@ def test_what_is_not_filled_in_is_no_statement(command):
             Schema.read(_write(uncommented(out)))
 
 
+def test_a_skeleton_that_is_all_comments_says_so(command):
+    Path("a.csv").write_text("age,ward\n34,north\n")
+    _, out, _ = command("--from-header", "a.csv")
+    with pytest.raises(InvalidArgument, match="states no column yet"):
+        Schema.read(_write(out))
+
+
 def test_semicolons_and_decimal_commas_are_stated(command):
     Path("a.csv").write_text("alter;kosten\n34;1,5\n")
     _, out, _ = command("--from-header", "a.csv", "--delimiter", ";", "--decimal", ",")

@@ -63,7 +63,7 @@ def test_both_ways_to_write_it_are_one_model() -> None:
     first, second = model("Surv(entered, months, died) ~ age"), model("months | cens(died) + trunc(entered) ~ age")
     position = first.sample_prior(jax.random.key(1))
     assert first.log_likelihood(position, record) == second.log_likelihood(position, record)
-    assert "died says whether the event was seen then; else months is censored" in first.describe()
+    assert "died says whether the event was observed; otherwise months is censored" in first.describe()
     assert first.predictor_columns == ("age",)
 
 

@@ -647,6 +647,8 @@ def test_nothing_in_a_model_depends_on_a_table():
         ("readmitted ~ age + (1|clinic)", "bernoulli", "'clinic', which is no column"),
         ("readmitted ~ age +", "bernoulli", r"cannot be read: Operator `\+`"),
         ("readmitted ~ age + bmi)", "bernoulli", "cannot be read"),
+        ("readmitted ~ log(body mass)", "bernoulli", "cannot be read: .*Names with spaces or signs .* go in backticks"),
+        ("readmitted ~ body mass", "bernoulli", "cannot be read: .*Names with spaces or signs .* go in backticks"),
         ("readmitted age", "bernoulli", "must have one ~"),
         ("readmitted ~ age ~ bmi", "bernoulli", "must have one ~"),
         ("readmitted ~ ", "bernoulli", "must have terms"),

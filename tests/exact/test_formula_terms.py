@@ -109,6 +109,20 @@ def test_cells_of_dates() -> None:
     assert all(np.isnan(reading(cell)) for cell in ("31.12.2023", "", None, 7, "2023-13-01"))
 
 
+def test_cells_of_dates_in_a_stated_form() -> None:
+    reading = cells.days_since(date(2023, 1, 1), "%d/%m/%Y")
+    assert [reading(cell) for cell in ("01/02/2023", " 1/2/2023", date(2024, 1, 1), b"02/01/2023")] == [31, 31, 365, 1]
+    assert all(np.isnan(reading(cell)) for cell in ("2023-02-01", "13/13/2023", "01/02/2023 10:00", "", None, 7))
+
+
+@pytest.mark.parametrize("written_as", ["%d/%m", "%Y-%j", "%d/%d/%Y", "%d/%m/%Y %Z", "day", "%d/%m/%Y%"])
+def test_forms_of_dates_that_are_none_are_refused(written_as) -> None:
+    with pytest.raises(InvalidArgument, match="format="):
+        Column(kind="date", lower="2023-01-01", upper="2023-01-31", format=written_as)
+    with pytest.raises(InvalidArgument, match="format is for kind='date'"):
+        Column(kind="boolean", format="%d/%m/%Y")
+
+
 def test_dates_of_a_schema() -> None:
     assert Schema.from_dict(
         {"columns": {"day": {"kind": "date", "lower": "2023-01-01", "upper": "2023-01-31"}}}

@@ -209,7 +209,7 @@ def test_records_may_not_be_tracers(book):
 
 @pytest.mark.parametrize("payers", [{}, {"dataset": "people"}, {"budget": 3.0}, {"ledger": object()}])
 def test_somebody_must_pay(payers):
-    with pytest.raises(InvalidArgument, match="say what pays"):
+    with pytest.raises(InvalidArgument, match="state the budget"):
         PrivateData(np.zeros(3), **payers)
 
 

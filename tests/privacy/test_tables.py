@@ -289,7 +289,7 @@ def test_what_pays_is_checked_before_a_row_is_read(tmp_path):
         from_table(nowhere, schema=SCHEMA, ledger=ledger, adjacency="add_or_remove_one", capacity=9)
     with pytest.raises(InvalidArgument, match="capacity=None must be stated"):
         from_table(nowhere, schema=SCHEMA, ledger=ledger, adjacency="add_or_remove_one")
-    with pytest.raises(InvalidArgument, match="say what pays"):
+    with pytest.raises(InvalidArgument, match="state the budget"):
         from_table(nowhere, schema=SCHEMA)
     with pytest.raises(InvalidArgument, match="dataset=None must be the name"):
         from_table(FRAME, schema=SCHEMA, ledger=ledger)

@@ -117,6 +117,6 @@ def choose_payer(
         book.register("records", budget, adjacency)
         return book, "records"
     raise InvalidArgument(
-        "say what pays: ledger= with the dataset= name in it, or budget= alone (a Budget); "
+        "state the budget: ledger= with the dataset= name in it, or budget= alone (a Budget); "
         "for simulated data use PrivateData.without_guarantee"
     )

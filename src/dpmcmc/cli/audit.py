@@ -24,7 +24,8 @@ def audit(
     formula: Annotated[str | None, typer.Option(help='A formula, "y ~ a + b", with --schema.')] = None,
     schema: Annotated[Path | None, typer.Option(help="Schema file (TOML): bounds and categories.")] = None,
     family: Annotated[
-        str | None, typer.Option(help="Of a formula: gaussian, poisson, ...; left out where the response says it.")
+        str | None,
+        typer.Option(help="Family of a formula: gaussian, poisson, ...; optional if the response implies it."),
     ] = None,
     epsilon: Annotated[float, typer.Option(help="What one release claims.")] = 1.0,
     delta: Annotated[float, typer.Option(help="At which delta.")] = 1e-6,

@@ -18,7 +18,7 @@ Delta: TypeAlias = Annotated[float, typer.Option(help="Strictly between 0 and 1.
 Relation: TypeAlias = Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")]
 NoiseMultiplier: TypeAlias = Annotated[float, typer.Option(help="Noise sd over the l2 sensitivity.")]
 BatchSize: TypeAlias = Annotated[int, typer.Option(help="Records per batch.")]
-Population: TypeAlias = Annotated[int, typer.Option(help="Records in all.")]
+Population: TypeAlias = Annotated[int, typer.Option(help="Number of records.")]
 
 
 @app.command()

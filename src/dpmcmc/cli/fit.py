@@ -14,7 +14,7 @@ import typer
 from dpmcmc import accounting
 from dpmcmc.accounting import Adjacency
 from dpmcmc.cli.budget import account_now, confirm, explained
-from dpmcmc.cli.options import granted, ledger_url, names_options
+from dpmcmc.cli.options import granted, names_options
 from dpmcmc.cli.output import AsJson
 from dpmcmc.cli.result import show, show_plan
 from dpmcmc.errors import InvalidArgument, LedgerUnavailable, RunInterrupted, UnknownDataset
@@ -33,17 +33,17 @@ def fit(
     ],
     schema: Annotated[Path, typer.Option(help="Schema file (TOML): bounds and categories (`dpmcmc schema new`).")],
     ledger: Annotated[str, typer.Option(help="Ledger to charge: a file, sqlite:///FILE or postgresql://...")],
-    epsilon: Annotated[float, typer.Option(help="What this run may spend.")],
-    delta: Annotated[float | None, typer.Option(help="At which delta (default: that of the budget).")] = None,
+    epsilon: Annotated[float, typer.Option(help="Epsilon that this run may spend.")],
+    delta: Annotated[float | None, typer.Option(help="Delta (default: that of the budget).")] = None,
     family: Annotated[
-        str | None, typer.Option(help="Of a formula: gaussian, gamma, poisson, ... (docs/formulas.md).")
+        str | None, typer.Option(help="Family of a formula: gaussian, gamma, poisson, ... (docs/formulas.md).")
     ] = None,
-    prior: Annotated[list[str] | None, typer.Option(help='Of a formula: "age=normal(0, 1)"; may be repeated.')] = None,
+    prior: Annotated[list[str] | None, typer.Option(help='For formulas: "age=normal(0, 1)"; may be repeated.')] = None,
     sampler: Annotated[str, typer.Option(help="auto, or a sampler by its name (`dpmcmc plan samplers`).")] = "auto",
     chains: Annotated[int, typer.Option(help="Chains; each is charged.")] = 2,
     steps: Annotated[int | None, typer.Option(help="Steps per chain (default: depends on the sampler).")] = None,
     passes: Annotated[
-        int | None, typer.Option(help="Of a formula: how many times all rows may be read at most.")
+        int | None, typer.Option(help="For formulas: the largest number of passes over all rows.")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="A Dask scheduler whose workers hold the rows: tcp://HOST:PORT or tls://...")
@@ -58,15 +58,18 @@ def fit(
         typer.Option(help="Under add_or_remove_one: a stated number of rows, never below the true one."),
     ] = None,
     rows_keep_place: Annotated[
-        bool, typer.Option("--rows-keep-place", help="State that no value of a row decides where rows stand.")
+        bool,
+        typer.Option("--rows-keep-place", help="State that the order of the rows does not depend on their values."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done and what it costs.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done and what it would cost; charge nothing.")
+    ] = False,
     even_if_useless: Annotated[
         bool, typer.Option("--even-if-useless", help="Run even if the expected error is above 1 posterior SD.")
     ] = False,
     purpose: Annotated[str, typer.Option(help="What the result is for; published with the run.")] = "",
     contact: Annotated[str, typer.Option(help="Whom readers of the report may ask; published with the run.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Spend without asking; asked on a terminal only.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Spend without asking (only a terminal is asked).")] = False,
     json: AsJson = False,
 ) -> None:
     """Fit a model to private rows under a budget, and write a run folder that may be published.
@@ -74,7 +77,6 @@ def fit(
     Exit codes: 2 wrong usage, 3 the budget does not suffice, 4 the result would be useless, 5 its verdict is bad.
     """
     folder = None if dry_run else _new_folder(output)
-    ledger = ledger_url(ledger)
     priors = _priors(prior)
     grant = granted(grant_epsilon, grant_delta)
     chosen = read_model(model)

@@ -8,7 +8,6 @@ import typer
 from dpmcmc import accounting
 from dpmcmc.accounting import Adjacency, Budget, Event
 from dpmcmc.cli.budget import largest_run, rounded_down
-from dpmcmc.cli.options import ledger_url
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.errors import InvalidArgument
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The ledger of privacy budgets.", no_args_is_help=True)
 
 Url: TypeAlias = Annotated[str, typer.Argument(help="A file, sqlite:///FILE or postgresql://USER@HOST/DATABASE")]
-OneDataset: TypeAlias = Annotated[str | None, typer.Option("--dataset", help="Only this dataset.")]
+OneDataset: TypeAlias = Annotated[str | None, typer.Option("--dataset", help="Show only this dataset.")]
 
 
 @app.command()
@@ -29,13 +28,13 @@ def init(
     delta: Annotated[float | None, typer.Option(help="The dataset's delta, for all time.")] = None,
     adjacency: Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")] = Adjacency.REPLACE_ONE,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="Keep the total by a filter: it holds however runs are chosen.")
+        bool, typer.Option("--adaptive", help="Use a privacy filter: the total holds however runs are chosen.")
     ] = False,
     json: AsJson = False,
 ) -> None:
     """Create a ledger, or add a dataset to an existing one."""
     budget = _budget(dataset, epsilon, delta)
-    ledger = accounting.Ledger.create(ledger_url(url))
+    ledger = accounting.Ledger.create(url)
     if dataset is not None and budget is not None:
         ledger.register(dataset, budget, adjacency, adaptive=adaptive)
     _show(ledger, dataset, json)
@@ -44,13 +43,13 @@ def init(
 @app.command()
 def show(url: Url, dataset: OneDataset = None, json: AsJson = False) -> None:
     """What each dataset may spend, what is spent, and how large one more run may be."""
-    _show(accounting.Ledger(ledger_url(url)), dataset, json)
+    _show(accounting.Ledger(url), dataset, json)
 
 
 @app.command()
 def history(url: Url, dataset: OneDataset = None, json: AsJson = False) -> None:
     """Every entry in one line: when, who, what, its epsilon, and what was spent in all after it."""
-    book = accounting.Ledger(ledger_url(url))
+    book = accounting.Ledger(url)
     entries = book.history(dataset)
     if json:
         print_json([entry.to_dict() for entry in entries])

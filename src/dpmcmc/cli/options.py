@@ -31,8 +31,6 @@ OPTIONS = {
 }
 """The options of the shell by the arguments that they become."""
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # of two letters or more: C: is a drive
-
 _FIRST_ARGUMENT = re.compile(r"^(epsilon|delta)=")
 
 _ARGUMENT = re.compile(rf"(?<![\w.'-])({'|'.join(OPTIONS)})=(True|None )?")
@@ -48,11 +46,6 @@ def exit_code(error: DpmcmcError) -> int:
     if isinstance(error, BudgetExceeded):
         return EXIT_BUDGET
     return EXIT_USELESS if isinstance(error, BudgetUnreachable) else EXIT_REFUSED
-
-
-def ledger_url(stated: str) -> str:
-    """Return the URL of a ledger; a path is that of an SQLite file."""
-    return stated if _SCHEME.match(stated) else f"sqlite:///{stated}"
 
 
 def granted(epsilon: float | None, delta: float | None) -> Budget | None:

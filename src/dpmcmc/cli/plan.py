@@ -10,7 +10,7 @@ from dpmcmc import accounting
 from dpmcmc.accounting import Adjacency, samplers
 from dpmcmc.accounting.samplers import Cost
 from dpmcmc.cli.budget import largest_run
-from dpmcmc.cli.options import ledger_url, names_options
+from dpmcmc.cli.options import names_options
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.cli.report import Open, open_page
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument, UnsupportedEvent
@@ -24,27 +24,31 @@ Relation: TypeAlias = Annotated[Adjacency, typer.Option(help="Which data sets co
 NoiseRatio: TypeAlias = Annotated[float, typer.Option(help="Noise multiplier of the log-likelihood ratio.")]
 HideRatio: TypeAlias = Annotated[bool, typer.Option("--hide-ratio", help="Release only the accept decisions: cheaper.")]
 BatchSize: TypeAlias = Annotated[int, typer.Option(help="Records per batch.")]
-Population: TypeAlias = Annotated[int, typer.Option(help="Records in all.")]
+Population: TypeAlias = Annotated[int, typer.Option(help="Number of records.")]
 
 
 @app.callback(invoke_without_command=True)
 def page(
     context: typer.Context,
     show: Open = False,
-    output: Annotated[Path, typer.Option(help="The page to write.")] = Path("plan.html"),
+    output: Annotated[
+        Path | None, typer.Option(help="Write a page to try budgets on (with --open: plan.html, unless stated).")
+    ] = None,
 ) -> None:
     """What a budget buys: how many steps, how much noise, how good a posterior. With --open, a page to try it on."""
     if context.invoked_subcommand is not None:
         return
-    if not show:
+    if not show and output is None:
         typer.echo(context.get_help())
         return
+    output = output or Path("plan.html")
     from dpmcmc.planner import write_planner  # JAX takes a second to load; the other commands do without
 
     with typer.progressbar(length=1000, label="computing") as bar:
         write_planner(output, tick=lambda share: bar.update(round(1000 * share) - bar.pos))
     typer.echo(f"wrote {output}")
-    open_page(output)
+    if show:
+        open_page(output)
 
 
 @app.command()
@@ -56,7 +60,7 @@ def fit(
     sampler: Annotated[str, typer.Option(help="A sampler by its name (`dpmcmc plan samplers`).")] = "private_laplace",
     chains: Chains = 2,
     adjacency: Relation = Adjacency.REPLACE_ONE,
-    passes: Annotated[int | None, typer.Option(help="How many times all rows may be read at most.", min=1)] = None,
+    passes: Annotated[int | None, typer.Option(help="Largest number of passes over all rows.", min=1)] = None,
     json: AsJson = False,
 ) -> None:
     """What `dpmcmc fit` would do with a budget, from the numbers of records and parameters alone."""
@@ -98,16 +102,16 @@ def formula(
     delta: Annotated[float | None, typer.Option(help="Strictly between 0 and 1; or --ledger.")] = None,
     ledger: Annotated[str | None, typer.Option(help="Plan with what is left there, with --dataset.")] = None,
     dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger.")] = None,
-    family: Annotated[str | None, typer.Option(help="Left out where the response says it.")] = None,
+    family: Annotated[str | None, typer.Option(help="Optional if the response implies it.")] = None,
     adjacency: Relation = Adjacency.REPLACE_ONE,
-    passes: Annotated[int | None, typer.Option(help="How many times all rows may be read at most.", min=1)] = None,
+    passes: Annotated[int | None, typer.Option(help="Largest number of passes over all rows.", min=1)] = None,
     json: AsJson = False,
 ) -> None:
     """Is a table large enough for a formula, at which epsilon? No row is read, and nothing is charged."""
     if (ledger is None) != (dataset is None):
         raise InvalidArgument("--ledger and --dataset go together: the account of a table in a ledger")
     if ledger is not None and dataset is not None:
-        account = accounting.Ledger(ledger_url(ledger)).account(dataset)
+        account = accounting.Ledger(ledger).account(dataset)
         delta = account.budget.delta if delta is None else delta
         adjacency, epsilon = account.adjacency, epsilon or [math.floor(100 * largest_run(account)) / 100]
         if epsilon == [0]:

@@ -12,7 +12,7 @@ def predict(
     kind: Annotated[
         str, typer.Option(help="mean, the expected response; or response, what a record would show.")
     ] = "mean",
-    prob: Annotated[float, typer.Option(help="How much the intervals hold.")] = 0.9,
+    prob: Annotated[float, typer.Option(help="Probability that the intervals hold.")] = 0.9,
     output: Annotated[
         Path | None, typer.Option(help="A CSV or Parquet file for the rows with their predictions.")
     ] = None,

@@ -15,12 +15,14 @@ from dpmcmc.errors import InvalidArgument
 def reproduce(
     targets: Annotated[list[str] | None, typer.Argument(help="A figure, dp-hmc/figure-1, or a paper, dp-hmc.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All figures and tables of all papers.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="At reduced size: does it run. Into a folder apart.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run at reduced size, into a separate folder, to see that it works.")
+    ] = False,
     show: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run again what an earlier run has finished.")] = False,
     finished: Annotated[bool, typer.Option("--finished", help="Run nothing: show what is finished so far.")] = False,
     workers: Annotated[int | None, typer.Option(help="Processes (default: one per core).", min=1)] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after so many minutes.", min=0.0)] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes.", min=0.0)] = None,
     together: Annotated[
         int, typer.Option(help="Repeats of one setting that go into one program: for an accelerator.", min=1)
     ] = 1,

@@ -13,10 +13,10 @@ from dpmcmc.errors import InvalidArgument, ResumeRefused
 def resume(
     folder: Annotated[Path, typer.Argument(help="The run folder, --output of `dpmcmc fit`.")],
     stop: Annotated[
-        bool, typer.Option("--stop", help="Finish it where it is, and give back what was not used.")
+        bool, typer.Option("--stop", help="Finish now: keep what was drawn, refund what was not used.")
     ] = False,
     scheduler: Annotated[
-        str | None, typer.Option(help="The Dask scheduler, where it has another address than when the run was begun.")
+        str | None, typer.Option(help="The Dask scheduler, if its address has changed since the run began.")
     ] = None,
 ) -> None:
     """Resume an interrupted run, stopped by Ctrl-C or otherwise; it is not charged again."""

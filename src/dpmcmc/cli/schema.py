@@ -49,8 +49,9 @@ def new(
     columns: Annotated[
         str | None,
         typer.Option(
-            help="name:number:LOWER:UPPER, name:integer:LOWER:UPPER, name:boolean or name:category:A|B|C, with commas "
-            "between; further facts as :missing=indicator:fill=25:unit=kg, or :true=ja:false=nein."
+            help="name:number:LOWER:UPPER, name:integer:LOWER:UPPER, name:date:FIRST:LAST, name:boolean or "
+            "name:category:A|B|C, with commas between; further facts as :missing=indicator:fill=25:unit=kg, "
+            ":true=ja:false=nein or :format=%d/%m/%Y."
         ),
     ] = None,
     from_header: Annotated[
@@ -257,8 +258,7 @@ def _range(column: Column) -> str:
         return ", ".join(column.levels)
     if column.kind == "boolean":
         return f"{column.words_for(False)} or {column.words_for(True)}"
-    lower, upper = column.bounds
-    return f"{lower:g} to {upper:g}"
+    return column.range_in_words + (f", written as {column.format}" if column.format else "")
 
 
 def _missing(column: Column) -> str:
@@ -268,5 +268,7 @@ def _missing(column: Column) -> str:
         return f"integrate: {law or ', '.join(f'{share:g}' for share in shares)}"
     if column.kind == "category":
         return f"{column.missing}: {column.levels[int(column.stand_in)]}"
-    stand_in = {0.0: "false", 1.0: "true"}[column.stand_in] if column.kind == "boolean" else f"{column.stand_in:g}"
+    stand_in = (
+        {0.0: "false", 1.0: "true"}[column.stand_in] if column.kind == "boolean" else column.in_words(column.stand_in)
+    )
     return f"{column.missing}: {stand_in}"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpmcmc.accounting import Adjacency
-from dpmcmc.cli.options import granted, ledger_url, names_options
+from dpmcmc.cli.budget import account_now, charged_in_words
+from dpmcmc.cli.options import granted, names_options
 from dpmcmc.cli.output import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def audit(
     data: Annotated[Path, typer.Option(help="The table: CSV, Parquet, Arrow, or a folder of Parquet.")],
     ledger: Annotated[str, typer.Option(help="Ledger to charge: a file, sqlite:///FILE or postgresql://...")],
     epsilon: Annotated[float, typer.Option(help="What the audit may spend; 0.1 is enough for most tables.")],
-    delta: Annotated[float | None, typer.Option(help="At which delta (default: that of the budget).")] = None,
+    delta: Annotated[float | None, typer.Option(help="Delta (default: that of the budget).")] = None,
     dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger, if not the file's.")] = None,
     grant_epsilon: Annotated[float | None, typer.Option(help="Grant the table this budget if it has none.")] = None,
     grant_delta: Annotated[float | None, typer.Option(help="The delta of that budget.")] = None,
@@ -38,7 +39,7 @@ def audit(
         schema,
         epsilon=epsilon,
         delta=delta,
-        ledger=ledger_url(ledger),
+        ledger=ledger,
         dataset=dataset,
         budget=grant,
         adjacency=adjacency,
@@ -48,6 +49,11 @@ def audit(
         print_json(_plain(found))
         return
     _show(str(data), found)
+    from dpmcmc.enclave.sources.opening import name_of
+
+    account = account_now(ledger, dataset or name_of(data))
+    if account is not None:
+        typer.echo(charged_in_words(float(found.certificate.epsilon), account))
 
 
 def _show(data: str, found: "SchemaAudit") -> None:

@@ -13,7 +13,9 @@ HEADER = """\
 # row: delete this file then. For each column that a model needs take away the "# " in front, state its kind, and its
 # bounds or categories from the data dictionary, never from private rows. Columns that stay comments are never read.
 # `dpmcmc schema check` reads this file. Kinds:
-#   number, integer: lower, upper    date: lower, upper as "2024-01-31"    boolean    category: categories
+#   number, integer: lower, upper         date: lower, upper as "2024-01-31"; format = "%d/%m/%Y" if written so
+#   category: categories = ["a", "b"]     boolean: true = ["ja"], false = ["nein"] if written so
+# Where cells may be empty say what they become: missing = "fill" or "indicator" with fill = 0, or missing = "category"
 """
 BOUNDS = '# lower = "?"\n# upper = "?"'
 PARTS = {"boolean": "", "category": "# categories = []"}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpmcmc import accounting
-from dpmcmc.cli.options import ledger_url
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.errors import InvalidArgument
 
@@ -37,7 +36,7 @@ def verify(
     booked = None
     if ledger is not None:
         named = run if run is not None else _run_beside(file)
-        booked = verification.hold_against(found.certificate, accounting.Ledger(ledger_url(ledger)), named)
+        booked = verification.hold_against(found.certificate, accounting.Ledger(ledger), named)
     if json:
         print_json(_plain(found, booked))
         return

@@ -75,8 +75,15 @@ class Quality:
     @property
     def words(self) -> str:
         """The verdict and its reasons in a few lines."""
-        marked = [f"{name}: {' '.join(grade.reasons)}" for name, grade in self.parameters.items() if grade.reasons]
-        return "\n".join([f"Quality: {self.verdict}.", *self.reasons, *marked])
+        marked: dict[str, list[str]] = {}
+        for name, grade in self.parameters.items():
+            if grade.reasons:
+                marked.setdefault(" ".join(grade.reasons), []).append(name)
+        lines = [f"{', '.join(names)}: {reason}" for reason, names in marked.items()]
+        return "\n".join([f"Quality: {self.verdict}.", *self.reasons, *lines])
+
+    def __str__(self) -> str:
+        return self.words
 
 
 def worst(verdicts: Iterable[str]) -> str:

@@ -30,4 +30,7 @@ def traced_at(contribution: Any, queries: Sequence[Any], record: Any) -> Any:
 
 @lru_cache(maxsize=TRACES_KEPT)
 def _trace(contribution: Any, structure: Any, shapes: tuple[Any, ...], _: Any) -> Any:
-    return jax.make_jaxpr(contribution)(*jax.tree.unflatten(structure, shapes))
+    def called(*arguments: Any) -> Any:  # it has a name: JAX would write out one that has none, with all that it holds
+        return contribution(*arguments)
+
+    return jax.make_jaxpr(called)(*jax.tree.unflatten(structure, shapes))

@@ -10,6 +10,7 @@ from dpmcmc.accounting import Adjacency
 from dpmcmc.enclave import PrivateData
 from dpmcmc.fitting.whitening import GaussianApproximation
 from dpmcmc.model import Model
+from dpmcmc.model.reads import sources_of
 from dpmcmc.run.program import Layout, log_likelihood
 
 FLATTEST = 1e-6
@@ -53,9 +54,5 @@ def public_curvature(model: Model, layout: Layout, data: PrivateData) -> PublicC
         return None
     position = jax.ShapeDtypeStruct((layout.dimension,), jnp.float32)
     traced = jax.make_jaxpr(jax.hessian(log_likelihood(model, layout)))(position, facts.record).jaxpr
-    needed = set(map(id, traced.outvars))
-    for equation in reversed(traced.eqns):
-        if any(id(variable) in needed for variable in equation.outvars):
-            needed.update(map(id, equation.invars))
-    is_read = any(id(variable) in needed for variable in traced.invars[1:])
+    is_read = any(sources_of(traced, len(traced.invars) - 1))
     return None if is_read else PublicCurvature(model, layout, facts.record, facts.size)

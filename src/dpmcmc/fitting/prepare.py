@@ -26,12 +26,12 @@ from dpmcmc.fitting.strategies.chains import PilotedChains
 from dpmcmc.fitting.strategies.fallback import quiet_numbers
 from dpmcmc.fitting.strategies.grouped_scores.choice import has_many_groups
 from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
+from dpmcmc.fitting.strategies.laplace import NAME as WEIGHTED
 from dpmcmc.fitting.strategies.sketch.strategy import NAME as SKETCH
 from dpmcmc.fitting.strategies.sketch.strategy import sketch_strategy
 from dpmcmc.fitting.strategies.strategy import Drawn, Strategy
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.strategy import DRAWS, WeightedScores
-from dpmcmc.fitting.strategies.weighted_scores.strategy import NAME as WEIGHTED
 from dpmcmc.fitting.whitening import Begin
 from dpmcmc.html import card, line
 from dpmcmc.model import FormulaModel, Model
@@ -154,6 +154,7 @@ class PreparedFit:
                 "quality": self._quality(drawn).to_plain(),
             },
             prior=prior_draws(self.model),
+            told=dict(drawn.told),
         )
 
     def _quality(self, drawn: Drawn) -> Quality:
@@ -189,13 +190,13 @@ class PreparedFit:
         facts = self.data.facts
         if isinstance(self.model, FormulaModel):
             yield self.model.describe()
-        protected = "" if self._units == "records" else f" Protected is every {self.data.unit}."
+        protected = "" if self._units == "records" else f" The unit of protection is a {self.data.unit}."
         yield f"Data: {facts.size:,} {self._units}, {facts.adjacency.words} adjacency.{protected}"
         yield f"Run: {self.strategy.course}."
         epsilon = float(accountants.epsilon(self.event, self.budget.delta))
-        yield f"Price: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}, everything in it."
+        yield f"Total cost: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}."
         yield self.strategy.reason
-        yield f"The noise moves the posterior by about {self.expected_error:.2g} of its standard deviations."
+        yield f"Expected error from the privacy noise: about {self.expected_error:.2g} posterior standard deviations."
         if self.caution:
             yield f"Warning: {self.caution}."
 
@@ -241,9 +242,8 @@ def prepare_fit(
     stated = {name: validation.text(name, words) for name, words in about if words != ""}
     strategy = _strategy(model, data, name, budget, num_steps, num_chains, init, reading)
     if not even_if_useless:
-        error = strategy.expected_error
-        size, records = strategy.dimension, data.facts.size
-        refuse_useless(size, records, budget, strategy.name, error, strategy.remedy if error > 1 else "")
+        error, called, size = strategy.expected_error, strategy.name, strategy.dimension
+        refuse_useless(size, data.facts.size, budget, called, error, strategy.remedy if error > 1 else "")
     return PreparedFit(
         model=model,
         data=data,

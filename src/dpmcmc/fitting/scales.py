@@ -9,8 +9,8 @@ import numpy as np
 from dpmcmc.enclave import PrivateData
 from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.missing_cells import is_hidden
 from dpmcmc.model import Model
+from dpmcmc.model.synthetic import uniform_records
 from dpmcmc.run.program import Layout, log_likelihood
 
 NUM_RECORDS = 512
@@ -27,7 +27,6 @@ class Scales(NamedTuple):
 
 def synthetic_records(data: PrivateData, key: jax.Array, num_records: int = NUM_RECORDS, *, whole: bool = False) -> Any:
     """Return records drawn uniformly from the stated bounds: whole numbers where the schema says so, or everywhere."""
-    leaves, structure = jax.tree.flatten(data.facts.record)
     names = leaf_names(data.facts.record)
     unbounded = [name for name in names if name not in data.facts.bounds]
     if unbounded:
@@ -37,18 +36,8 @@ def synthetic_records(data: PrivateData, key: jax.Array, num_records: int = NUM_
         )
     columns = {} if data.schema is None else data.schema.columns
     numbers = {name for name in names if name not in columns or columns[name].kind == "number"}
-    keys = jax.random.split(key, len(leaves))
-    return jax.tree.unflatten(
-        structure,
-        [
-            jnp.zeros((num_records, *leaf.shape), leaf.dtype)  # no cell is missing
-            if is_hidden(name)
-            else _uniform(
-                one, (num_records, *leaf.shape), leaf.dtype, data.facts.bounds[name], whole or name not in numbers
-            )
-            for one, leaf, name in zip(keys, leaves, names, strict=True)
-        ],
-    )
+    is_whole = [whole or name not in numbers for name in names]
+    return uniform_records(key, data.facts.record, [data.facts.bounds[name] for name in names], is_whole, num_records)
 
 
 def typical_scales(model: Model, data: PrivateData, layout: Layout, start: jax.Array, key: jax.Array) -> Scales:
@@ -68,10 +57,3 @@ def typical_scales(model: Model, data: PrivateData, layout: Layout, start: jax.A
         "the log-likelihood has no finite, non-zero gradient and Hessian at the start, for records anywhere in the "
         "stated bounds: check the model, the bounds and init=; nothing was charged"
     )
-
-
-def _uniform(key: jax.Array, shape: tuple[int, ...], kind: Any, bounds: tuple[float, float], whole: bool) -> jax.Array:
-    lower, upper = bounds
-    if jnp.issubdtype(kind, jnp.floating) and not whole:
-        return jax.random.uniform(key, shape, kind, lower, upper)
-    return jax.random.randint(key, shape, int(np.ceil(lower)), int(np.floor(upper)) + 1).astype(kind)

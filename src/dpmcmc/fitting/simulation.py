@@ -42,7 +42,7 @@ class Noisy(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Stage:
+class SimulatedOracle:
     """An oracle for one step of one chain on the posterior N(centre, I)."""
 
     key: jax.Array
@@ -106,11 +106,11 @@ def _repeat(
     def chain(start: jax.Array, own_key: jax.Array) -> jax.Array:
         def step(state: Any, one: jax.Array) -> tuple[Any, jax.Array]:
             of_kernel, of_oracle = jax.random.split(one)
-            state, _ = kernel.step(of_kernel, state, Stage(of_oracle, centre, facts.clips_moved))
+            state, _ = kernel.step(of_kernel, state, SimulatedOracle(of_oracle, centre, facts.clips_moved))
             return state, state.position
 
         of_init, of_chain = jax.random.split(own_key)
-        first = kernel.init(of_init, start, Stage(of_init, centre, facts.clips_moved))
+        first = kernel.init(of_init, start, SimulatedOracle(of_init, centre, facts.clips_moved))
         return jax.lax.scan(step, first, jax.random.split(of_chain, num_steps))[1]
 
     starts = jax.random.normal(of_start, (num_chains, facts.dimension))

@@ -25,7 +25,7 @@ def find_reads(sites: Sites, names: Sequence[str], position: Any, record: Any) -
         return [(law, found[name]["value"]) for law, name in zip(laws, names, strict=True)]
 
     traced, shapes = jax.make_jaxpr(of_record, return_shape=True)(position, record)
-    sources = _sources(traced.jaxpr, len(jax.tree.leaves(record)))
+    sources = sources_of(traced.jaxpr, len(jax.tree.leaves(record)))
     start, reads = 0, {}
     for name, (law, response) in zip(names, shapes, strict=True):
         ends = start + len(jax.tree.leaves(law)), start + len(jax.tree.leaves(law)) + len(jax.tree.leaves(response))
@@ -56,7 +56,7 @@ def as_rows(record: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[None], record)
 
 
-def _sources(jaxpr: Any, num_leaves: int) -> list[frozenset[int]]:
+def sources_of(jaxpr: Any, num_leaves: int) -> list[frozenset[int]]:
     """Return for each result of a jaxpr from which of its last arguments it is computed."""
     sources: dict[Any, frozenset[int]] = {}
     for place, variable in enumerate(jaxpr.invars[len(jaxpr.invars) - num_leaves :]):

@@ -1,11 +1,13 @@
 """Synthetic records: rows to try a model on, from the shapes, types and stated bounds of a record."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from dpmcmc.missing_cells import is_hidden
 
 INSIDE = (0.05, 0.95)
 """Where numbers without stated bounds are drawn: within the supports of most distributions."""
@@ -24,6 +26,34 @@ def tables(record: Any, bounds: Mapping[str, tuple[float, float]], number: int) 
             for name, (_, leaf) in zip(names, paths, strict=True)
         ]
         yield jax.tree.unflatten(structure, leaves)
+
+
+def uniform_records(
+    key: jax.Array, record: Any, bounds: Sequence[tuple[float, float]], is_whole: Sequence[bool], number: int
+) -> Any:
+    """Return random rows, each leaf uniform within its bounds, and no cell missing.
+
+    Args:
+        key: of the random numbers.
+        record: shapes and types of one row.
+        bounds: those of its leaves, in their order.
+        is_whole: which of the leaves are whole numbers.
+        number: of the rows.
+    """
+    paths, structure = jax.tree_util.tree_flatten_with_path(record)
+    leaves: list[jax.Array] = []
+    for one, (path, leaf), limits, whole in zip(
+        jax.random.split(key, len(paths)), paths, bounds, is_whole, strict=True
+    ):
+        shape = (number, *leaf.shape)
+        if is_hidden(jax.tree_util.keystr(path, simple=True, separator=".")):
+            leaves.append(jnp.zeros(shape, leaf.dtype))
+        elif jnp.issubdtype(leaf.dtype, jnp.floating) and not whole:
+            leaves.append(jax.random.uniform(one, shape, leaf.dtype, *limits))
+        else:
+            least, most = int(np.ceil(limits[0])), int(np.floor(limits[1]))
+            leaves.append(jax.random.randint(one, shape, least, most + 1).astype(leaf.dtype))
+    return jax.tree.unflatten(structure, leaves)
 
 
 def blank(record: Any, number: int) -> Any:

@@ -31,7 +31,7 @@ from dpmcmc.fitting.budget_split import event_after, least_error, noise_after, p
 from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.fitting.recipes import Recipe
 from dpmcmc.fitting.strategies.centred_scores.questions import usual_variance
-from dpmcmc.fitting.strategies.centred_scores.strategy import NAME as WEIGHTED
+from dpmcmc.fitting.strategies.laplace import NAME as WEIGHTED
 from dpmcmc.fitting.strategies.weighted_scores.budget import Split
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import chosen, predicted_error
 

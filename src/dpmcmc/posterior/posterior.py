@@ -69,7 +69,7 @@ class Posterior(Predictive):
 
     def __repr__(self) -> str:
         marked = sum(1 for grade in self.quality.parameters.values() if grade.verdict != "good")
-        notes = f", {marked} of {len(self._columns())} numbers marked" if marked else ""
+        notes = f", {marked} of {len(self._columns())} parameters marked" if marked else ""
         why = f" {self.quality.reasons[0]}" if self.quality.reasons else ""
         return (
             "\n".join(
@@ -98,7 +98,7 @@ class Posterior(Predictive):
     def _made(self) -> str:
         chains, steps = self.is_accepted.shape
         if self.is_independent:
-            return f"{chains * steps:,} independent draws of {len(self._columns())} numbers"
+            return f"{chains * steps:,} independent draws of {len(self._columns())} parameters"
         return (
             f"{chains} chains of {steps} steps, {self.num_warmup} of them warm-up, {self.acceptance_rate:.0%} accepted"
         )

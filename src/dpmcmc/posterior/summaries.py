@@ -31,7 +31,9 @@ def summary(
     posterior: "Posterior", prob: float, exponentiate: bool, var_names: Names, per: Mapping[str, float] | None = None
 ) -> SummaryTable:
     """Return a row for each number; `Posterior.summary` says what the arguments are."""
-    columns = diagnostics.coordinates({name: posterior[name] for name in posterior.draws})
+    drawn = {name: posterior[name] for name in posterior.draws}
+    quality, is_independent = posterior.quality, posterior.is_independent
+    columns = diagnostics.coordinates(drawn)
     names = _chosen(posterior, list(columns), var_names)
     effects = _effects(posterior) if exponentiate else set[str]()
     units = _units(per or {}, names)
@@ -41,14 +43,14 @@ def summary(
         values = columns[name].astype(float) * units.get(name, 1.0)
         kept[_per(name, units)] = np.exp(values) if name in effects else values
     table = summarise_draws(np.stack([each.reshape(-1) for each in kept.values()], axis=1), prob, list(kept))
-    grades = posterior.quality.parameters
-    if posterior.is_independent:
+    grades = quality.parameters
+    if is_independent:
         for source in SOURCES:
             table[source] = [grades[name].shares.get(source, np.nan) if name in grades else np.nan for name in names]
     else:
         judged = diagnostics.summarise(kept)
         table["ess_bulk"], table["r_hat"] = judged["ess_bulk"], judged["r_hat"]
-    overall = "bad" if posterior.quality.verdict == "bad" else "good"
+    overall = "bad" if quality.verdict == "bad" else "good"
     table["verdict"] = [worst((overall, grades[name].verdict if name in grades else "good")) for name in names]
     return titled(table, title)
 

@@ -11,9 +11,13 @@ from markupsafe import Markup, escape
 from dpmcmc.model import FormulaModel
 from dpmcmc.model.formula.links import link_of
 from dpmcmc.report.chart import WIDTH, ticks, written
+from dpmcmc.report.parameters import Units
 
-ROW, MARGIN, MOST_LETTERS = 24, 14, 20
-"""Units of a row, around it, and letters of a name that stand beside it."""
+ROW, MARGIN, MOST_LETTERS, LETTER = 24, 14, 28, 8.4
+"""Units of a row, around it, letters of a name that stand beside it, and units of a letter."""
+
+AXIS = 230
+"""Units that the axis has at least, however long the names are."""
 
 MOST_ROWS, MOST_NAMED = 60, 4
 
@@ -37,9 +41,9 @@ class Forest(NamedTuple):
 
 
 def found(table: pd.DataFrame, model: FormulaModel | None, verdict: str) -> str:
-    """Say in one sentence which coefficients are told from zero, and in which direction."""
+    """Say in one sentence which coefficients differ from zero, and in which direction."""
     if verdict == "bad":
-        return "The result is not to be relied on: read nothing off the estimates."
+        return "Do not rely on this result or on any of its estimates."
     if model is None:
         return f"The posterior of {len(table)} {'number' if len(table) == 1 else 'numbers'} was estimated."
     slopes = [name for name in model.coordinates.read_names if name in table.index and name != "intercept"]
@@ -52,14 +56,20 @@ def found(table: pd.DataFrame, model: FormulaModel | None, verdict: str) -> str:
     parts = [f"{_listed(names)} ({sign})" for names, sign in ((above, "positive"), (below, "negative")) if names]
     if not parts:
         return (
-            f"Of the {_counted(len(slopes))} of {model.response}, none is told from zero: all 90 % intervals hold it."
+            f"Of the {_counted(len(slopes))} of {model.response}, none clearly differs from zero: all 90 % intervals "
+            "contain it."
         )
     all_or_some = f"all {told}" if told == len(slopes) else str(told)
-    rest = "" if told == len(slopes) else f"; the other {_are(len(slopes) - told)} not"
+    rest = "" if told == len(slopes) else f"; the other {_do(len(slopes) - told)} not"
     if len(slopes) == 1:
-        return f"The coefficient of {parts[0]} is told from zero: its 90 % interval does not hold it."
-    told_of = f"{all_or_some} are told from zero: {', '.join(parts)}{rest}"
+        return f"The coefficient of {parts[0]} clearly differs from zero: its 90 % interval does not contain it."
+    told_of = f"{all_or_some} clearly differ from zero: {', '.join(parts)}{rest}"
     return f"Of the {_counted(len(slopes))} of {model.response}, {told_of}."
+
+
+def forests(units: Sequence[Units], model: FormulaModel | None) -> dict[str, Forest | None]:
+    """Return the forest plot in each of the units, by their key."""
+    return {each.key: forest(each.table, model) for each in units}
 
 
 def forest(table: pd.DataFrame, model: FormulaModel | None) -> Forest | None:
@@ -81,19 +91,21 @@ def _rows(table: pd.DataFrame, names: Sequence[str]) -> list[Row]:
 
 def _forest(rows: Sequence[Row], what: str, is_log: bool) -> Markup:
     """Draw a line for each interval and a point for its mean; ratios on a logarithmic axis, around one."""
-    left = 8.0 * max(min(len(name), MOST_LETTERS) for name, *_ in rows) + 10
+    left = LETTER * max(min(len(name), MOST_LETTERS) for name, *_ in rows) + 10
+    width = max(WIDTH, round(left) + AXIS)
     low, high = min(0.0, *(row.low for row in rows)), max(0.0, *(row.high for row in rows))
     pad = 0.04 * (high - low) or 0.5
     low, high = low - pad, high + pad
 
     def at(value: float) -> float:
-        return left + (value - low) / (high - low) * (WIDTH - left - MARGIN)
+        return left + (value - low) / (high - low) * (width - left - MARGIN)
 
     height = ROW * len(rows) + 34
     drawn = [f'<line class="even" x1="{at(0):.1f}" x2="{at(0):.1f}" y1="2" y2="{height - 28}"/>']
     for number, (name, lower, mean, upper) in enumerate(rows):
         y = ROW * (number + 0.5) + 4
-        shown = name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
+        half = MOST_LETTERS // 2  # levels of one column differ at their end
+        shown = name if len(name) <= MOST_LETTERS else f"{name[: half - 1]}…{name[-half:]}"
         values = [math.exp(min(one, 700.0)) if is_log else one for one in (mean, lower, upper)]
         hint = f"{name}: {values[0]:.4g}, 90 % from {values[1]:.4g} to {values[2]:.4g}"
         drawn.append(
@@ -105,13 +117,13 @@ def _forest(rows: Sequence[Row], what: str, is_log: bool) -> Markup:
         )
         drawn.append(f'<circle class="mean" cx="{at(mean):.1f}" cy="{y:.1f}" r="3.5"/>')
     floor = height - 26
-    drawn.append(f'<line class="axis" x1="{left:.1f}" x2="{WIDTH - MARGIN}" y1="{floor}" y2="{floor}"/>')
+    drawn.append(f'<line class="axis" x1="{left:.1f}" x2="{width - MARGIN}" y1="{floor}" y2="{floor}"/>')
     for place, name in _ratio_ticks(low, high) if is_log else [(tick, written(tick)) for tick in ticks((low, high), 4)]:
         drawn.append(f'<text class="tick" x="{at(place):.1f}" y="{height - 8}" text-anchor="middle">{name}</text>')
     label = escape(
         f"Forest plot of {len(rows)} {what}. Lines are 90 % intervals, points means; the table has the numbers."
     )
-    size = f'viewBox="0 0 {WIDTH} {height}"'
+    size = f'viewBox="0 0 {width} {height}"'
     return Markup(  # noqa: S704  # every text in it is escaped, and the rest are numbers and our own names
         f'<svg class="chart forest" role="img" aria-label="{label}" {size}>{"".join(drawn)}</svg>'
     )
@@ -132,8 +144,8 @@ def _ratio_ticks(low: float, high: float) -> list[tuple[float, str]]:
     return [(math.log(ratio), written(ratio)) for ratio in inside[::every] if ratio > 0]
 
 
-def _are(number: int) -> str:
-    return "one is" if number == 1 else f"{number} are"
+def _do(number: int) -> str:
+    return "one does" if number == 1 else f"{number} do"
 
 
 def _counted(number: int) -> str:

@@ -71,53 +71,59 @@ def render_report(run: Run, *, known: Mapping[str, float] | None = None) -> str:
     """
     request: dict[str, Any] = dict(run.settings.get("request", {}))
     schema = Schema.from_dict(request["schema"]) if "schema" in request else None
-    model = _model(request, schema)
+    shown = {
+        **privacy.section(run.certificate, run.settings, schema),
+        "curve": pictures.curve(run.certificate),
+        **_made(run, request, schema),
+        **_found(run, _model(request, schema), known or {}),
+    }
+    return environment().get_template("report.html").render(shown)
+
+
+def _made(run: Run, request: Mapping[str, Any], schema: Schema | None) -> dict[str, Any]:
+    """Return what the page says of how the run was made, and of the table."""
+    return {
+        "title": request.get("formula") or f"Posterior of {', '.join(run.draws)}",
+        "certificate": run.certificate,
+        "is_private": math.isfinite(run.certificate.epsilon),
+        "request": request,
+        "dataset": str(run.settings.get("ledger", {}).get("dataset", "")),
+        "schema": schema,
+        "bounds": run.settings.get("facts", {}).get("bounds", {}),
+        "glance": _glance(run, schema),
+        "error_found": run.settings.get("error_found"),
+        "chosen": str(run.settings.get("chosen", "")),
+        "num_chains": len(run.is_accepted),
+        "settings": [_flat(stage) for stage in run.settings.get("stages", [])],
+        "pilot": _flat(run.settings.get("pilot", {})),
+        "citations": _citations(run),
+        "version": version("dpmcmc"),
+        "columns": [] if schema is None else [_column(schema, name) for name in schema.columns],
+        "downloads": _downloads(run),
+    }
+
+
+def _found(run: Run, model: FormulaModel | None, known: Mapping[str, float]) -> dict[str, Any]:
+    """Return what the page shows of the posterior: tables, pictures, predictions, and what they are worth."""
     drawn = {name: values[:, run.num_warmup :] for name, values in run.draws.items()}
-    certificate = run.certificate
-    chains = dict(list(coordinates(drawn).items())[:MOST_PICTURED])
-    shown = units(run, model, known or {})
-    return (
-        environment()
-        .get_template("report.html")
-        .render(
-            title=request.get("formula") or f"Posterior of {', '.join(run.draws)}",
-            certificate=certificate,
-            is_private=math.isfinite(certificate.epsilon),
-            plain_words=privacy.in_plain_words(certificate, privacy.whose_data(schema)),
-            released=privacy.released(certificate, _steps(run)),
-            curve=pictures.curve(certificate),
-            ledger=privacy.ledger_rows(run.settings["ledger"]) if "ledger" in run.settings else [],
-            request=request,
-            dataset=str(run.settings.get("ledger", {}).get("dataset", "")),
-            schema=schema,
-            columns=[] if schema is None else [_column(schema, name) for name in schema.columns],
-            bounds=run.settings.get("facts", {}).get("bounds", {}),
-            glance=_glance(run, schema),
-            headings=HEADINGS,
-            found=front.found(shown[0].table, model, run.quality.verdict),
-            forests={each.key: front.forest(each.table, model) for each in shown},
-            downloads=_downloads(run),
-            sources=SOURCES,
-            units=shown,
-            has_prior=bool(run.prior),
-            known=known or {},
-            has_classes=model is not None and bool(model.classes),
-            has_survival=model is not None and model.law.survival is not None,
-            error_found=run.settings.get("error_found"),
-            chosen=str(run.settings.get("chosen", "")),
-            predictions=[] if model is None else predictions(model, drawn),
-            traces={name: pictures.trace(name, values) for name, values in chains.items()},
-            ranks={name: pictures.ranks(name, values) for name, values in chains.items()},
-            num_chains=len(run.is_accepted),
-            quality=run.quality,
-            is_independent=run.is_independent,
-            worst=_largest(shown[0].table["r_hat"]) if "r_hat" in shown[0].table else math.nan,
-            settings=[_flat(stage) for stage in run.settings.get("stages", [])],
-            pilot=_flat(run.settings.get("pilot", {})),
-            citations=_citations(run),
-            version=version("dpmcmc"),
-        )
-    )
+    tables = units(run, model, known)
+    first = tables[0].table
+    return {
+        "units": tables,
+        "headings": HEADINGS,
+        "sources": SOURCES,
+        "known": known,
+        "has_prior": bool(run.prior),
+        "quality": run.quality,
+        "is_independent": run.is_independent,
+        "worst": _largest(first["r_hat"]) if "r_hat" in first else math.nan,
+        "found": front.found(first, model, run.quality.verdict),
+        "forests": front.forests(tables, model),
+        "has_classes": model is not None and bool(model.classes),
+        "has_survival": model is not None and model.law.survival is not None,
+        "predictions": [] if model is None else predictions(model, drawn),
+        **pictures.of_chains(dict(list(coordinates(drawn).items())[:MOST_PICTURED])),
+    }
 
 
 def short(value: float) -> str:
@@ -166,9 +172,8 @@ def certificate_epsilon(run: Run) -> str:
 def _column(schema: Schema, name: str) -> tuple[str, str, str, str]:
     """Return what was stated of a column: name, kind, values, what a missing value becomes."""
     column = schema.columns[name]
-    lower, upper = column.bounds
     values = {"category": ", ".join(column.levels), "boolean": "false, true"}.get(
-        column.kind, f"{lower:g} to {upper:g} {column.unit}".strip()
+        column.kind, f"{column.range_in_words} {column.unit}".strip()
     )
     stands = {"none": "none expected", "category": "a category of its own", "integrate": "integrated over"}.get(
         column.missing, f"{column.fill}" + (", and marked" if column.missing == "indicator" else "")
@@ -183,19 +188,6 @@ def _flat(stage: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _rounded(value: Any) -> str:
     return re.sub(r"\d+\.\d{4,}(e-?\d+)?", lambda found: f"{float(found[0]):.4g}", str(value))
-
-
-_STEPS = {"pilot_release": "pilot steps", "final_release": "final scores", "refinement": "refinement"}
-"""What the releases of a fit are called on the page, by their names in the settings."""
-
-
-def _steps(run: Run) -> dict[str, float]:
-    """Return the noise multipliers of the steps of a fit by name."""
-    pilot: dict[str, Any] = run.settings.get("pilot", {})
-    noises = {
-        words: re.search(r"noise_multiplier=([\d.e+-]+)", str(pilot.get(name, ""))) for name, words in _STEPS.items()
-    }
-    return {words: float(noise[1]) for words, noise in noises.items() if noise}
 
 
 def _downloads(run: Run) -> list[tuple[str, str]]:

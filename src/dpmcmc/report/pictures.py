@@ -1,6 +1,7 @@
 """The pictures of a run: its privacy curve, and of every number its density, its traces and its ranks."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from markupsafe import Markup
@@ -74,6 +75,14 @@ def prior_and_posterior(name: str, prior: tuple[float, float, float], posterior:
     wide, narrow = prior[2] - prior[0], posterior[2] - posterior[0]
     share = f"{narrow / wide:.2g} times as wide as the prior's" if wide > 0 else ""
     return chart.svg(f"Prior and posterior of {name}", f"The posterior's 90 % interval is {share}.")
+
+
+def of_chains(chains: Mapping[str, np.ndarray]) -> dict[str, dict[str, Markup]]:
+    """Return the traces and the rank plots of some numbers, by name."""
+    return {
+        "traces": {name: trace(name, values) for name, values in chains.items()},
+        "ranks": {name: ranks(name, values) for name, values in chains.items()},
+    }
 
 
 def trace(name: str, values: np.ndarray) -> Markup:

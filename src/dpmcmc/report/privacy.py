@@ -1,6 +1,8 @@
 """What a result costs in privacy, in words that need no mathematics."""
 
 import math
+import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -45,6 +47,27 @@ class Released(NamedTuple):
     times: int
     share: float = math.nan
     """Of the budget: of the sum of mean privacy losses, where every release has one."""
+
+
+_STEPS = {"pilot_release": "pilot steps", "final_release": "final scores", "refinement": "refinement"}
+"""What the releases of a fit are called on the page, by their names in the settings."""
+
+
+def section(certificate: Certificate, settings: Mapping[str, Any], schema: Schema | None) -> dict[str, Any]:
+    """Return what the page says of privacy: in plain words, what was released, and the ledger."""
+    return {
+        "plain_words": in_plain_words(certificate, whose_data(schema)),
+        "released": released(certificate, _steps(settings.get("pilot", {}))),
+        "ledger": ledger_rows(settings["ledger"]) if "ledger" in settings else [],
+    }
+
+
+def _steps(pilot: Mapping[str, Any]) -> dict[str, float]:
+    """Return the noise multipliers of the steps of a fit by name."""
+    noises = {
+        words: re.search(r"noise_multiplier=([\d.e+-]+)", str(pilot.get(name, ""))) for name, words in _STEPS.items()
+    }
+    return {words: float(noise[1]) for words, noise in noises.items() if noise}
 
 
 def released(certificate: Certificate, steps: dict[str, float] | None = None) -> list[Released]:

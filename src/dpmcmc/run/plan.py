@@ -153,6 +153,13 @@ def parameters(model: Model, layout: Layout, vectors: np.ndarray) -> dict[str, n
     return {name: np.asarray(leaf) for name, leaf in by_name(constrained).items()}
 
 
+def parameters_at(model: Model, layout: Layout, positions: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return positions of the model, by leaf with the draws along the first axis, as people read them."""
+    parts = [np.asarray(leaf, np.float32).reshape(len(leaf), -1) for _, leaf in sorted(positions.items())]
+    named = parameters(model, layout, np.concatenate(parts, axis=1)[None])
+    return {name: values[0] for name, values in named.items()}
+
+
 @lru_cache(maxsize=KEPT)
 def _constrain(model: Model, layout: Layout) -> Callable[[Any], Any]:
     return jax.jit(jax.vmap(jax.vmap(lambda vector: model.constrain(layout.unravel(vector)))))
@@ -211,15 +218,11 @@ def settings(plan: Plan, data: PrivateData, entry: Mapping[str, str]) -> dict[st
 def surroundings(data: PrivateData, entry: Mapping[str, str]) -> dict[str, Any]:
     """Return what is public of the data of a run, and what their ledger has, after it, with the entry that paid."""
     facts, account = data.facts, data.account
-    stated = {name: [float(bound) for bound in bounds] for name, bounds in facts.bounds.items()}
+    shown = {name: [float(one) for one in bounds] for name, bounds in facts.bounds.items() if not is_hidden(name)}
     ledger = {} if account is None else {"ledger": {**_ledger(account), **entry}}
     return {
         "data": repr(data),
-        "facts": {
-            "size": facts.size,
-            "adjacency": facts.adjacency.value,
-            "bounds": {name: bounds for name, bounds in stated.items() if not is_hidden(name)},
-        },
+        "facts": {"size": facts.size, "adjacency": facts.adjacency.value, "bounds": shown},
         **ledger,
     }
 

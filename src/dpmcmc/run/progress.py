@@ -67,7 +67,9 @@ class Watcher:
     def _pace(self, now: float) -> str:
         timed = self._done - self._before
         speed = f"{timed / max(now - self._started, 1e-9):.3g} steps/s, " if timed else ""
-        return f"{speed}{self._accepted / self._done:.0%} accepted, {self._done / self._total:.0%} of {self._price}"
+        share = self._accepted / self._done  # all of them: independent draws, or a sampler that has no accept test
+        accepted = f"{share:.0%} accepted, " if share < 1 else ""
+        return f"{speed}{accepted}{self._done / self._total:.0%} of {self._price}"
 
 
 @contextmanager

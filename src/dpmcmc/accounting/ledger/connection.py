@@ -5,6 +5,7 @@ writers of the same dataset out until it ends, and once it has ended it survives
 """
 
 import os
+import re
 import sqlite3
 import weakref
 from collections.abc import Callable, Generator
@@ -24,6 +25,7 @@ from dpmcmc.validation import positive, refuse
 
 _WRITE = "dpmcmc_write"
 _DAY = 86_400.0
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")  # of two letters or more: C: is a drive
 
 
 @dataclass(frozen=True)
@@ -124,10 +126,10 @@ def _parse(url: object) -> URL:
     """Return the parts of a URL of one of the two known kinds. No message repeats the URL: it may hold a password."""
     parsed = None
     with suppress(ArgumentError, ValueError):
-        parsed = make_url(url) if isinstance(url, str) else None
+        parsed = make_url(ledger_url(os.fspath(url))) if isinstance(url, str | os.PathLike) else None
     if parsed is None or "@" in (parsed.host or ""):
         raise InvalidArgument(
-            "url must read sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE, "
+            "url must be a file, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE, "
             "with @ / : ? in the user or password written as %40 %2F %3A %3F"
         )
     if parsed.drivername == "sqlite":
@@ -135,6 +137,12 @@ def _parse(url: object) -> URL:
     if parsed.drivername in ("postgresql", "postgresql+psycopg"):
         return parsed.set(drivername="postgresql+psycopg")
     raise InvalidArgument(f"url={parsed.drivername + '://...'!r} must start with sqlite:/// or postgresql://")
+
+
+def ledger_url(stated: str) -> str:
+    """Return the URL of a ledger: a path is that of an SQLite file. What may be a slip in a URL is left as it is."""
+    is_path = stated and not _SCHEME.match(stated) and "//" not in stated and "@" not in stated
+    return f"sqlite:///{stated}" if is_path else stated
 
 
 def _check_sqlite(parsed: URL) -> URL:

@@ -42,8 +42,8 @@ class Ledger:
     Threads may share a ledger; another process opens its own, with the same URL.
 
     Args:
-        url: ``sqlite:///FILE``, or ``postgresql://USER:PASSWORD@HOST/DATABASE`` for a team. The ledger must be there
-            already: `Ledger.create` makes one, and so does ``dpmcmc ledger init``.
+        url: a file, which is the same as ``sqlite:///FILE``, or ``postgresql://USER:PASSWORD@HOST/DATABASE`` for a
+            team. The ledger must exist already: `Ledger.create` makes one, and so does ``dpmcmc ledger init``.
         timeout: how many seconds to wait for other users of the ledger, and for the server.
     """
 

@@ -6,7 +6,7 @@ would tell something about a row.
 
 import math
 from collections.abc import Callable, Mapping
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -65,19 +65,29 @@ def number_with_comma(cell: Any) -> float:
     return math.nan if "." in written else number(written.replace(",", "."))
 
 
-def days_since(first: date) -> Reading:
-    """Return the reading of a column of dates: days since the first one, of a date, a time or a text that begins so."""
+def days_since(first: date, written_as: str = "") -> Reading:
+    """Return the reading of a column of dates: days since the first one, of a date, a time or a text.
+
+    Args:
+        first: the day that is zero.
+        written_as: how texts write a day, for `datetime.strptime`; unless stated, they begin like 2024-02-29.
+    """
 
     def days(cell: Any) -> float:
         if isinstance(cell, date):  # a datetime is one too
             return float(cell.toordinal() - first.toordinal())
         written = text(cell) or ""
         try:
-            return float(date.fromisoformat(written[:10]).toordinal() - first.toordinal())
+            day = _day(written, written_as) if written_as else date.fromisoformat(written[:10])
+            return float(day.toordinal() - first.toordinal())
         except ValueError:
             return math.nan
 
     return days
+
+
+def _day(written: str, written_as: str) -> date:
+    return datetime.strptime(written, written_as)
 
 
 def truth(words: Mapping[str, float]) -> Reading:

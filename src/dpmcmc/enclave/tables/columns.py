@@ -70,7 +70,7 @@ def numbers(name: str, kept: Any, column: Column, decimal: str = "") -> np.ndarr
         kind = kept.type.value_type if arrow(".types").is_dictionary(kept.type) else kept.type
         if arrow(".types").is_temporal(kind):
             return _days(kept.cast(kind), column.lower)
-        return read(kept, cells.days_since(column.lower))
+        return read(kept, cells.days_since(column.lower, column.format))
     kind = value_type(name, kept.type)
     types = arrow(".types")
     if column.kind == "category":

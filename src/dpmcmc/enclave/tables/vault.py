@@ -132,7 +132,7 @@ def open_vault(
         ledger = _book(ledger, dataset, budget, relation, is_missing)
         budget = None
     elif budget is None:
-        raise InvalidArgument("say what pays: ledger= with a ledger or its URL, or budget= with a Budget")
+        raise InvalidArgument("state the budget: ledger= with a ledger or its URL, or budget= with a Budget")
     records, bounds = read()
     return PrivateData(
         records,
@@ -159,7 +159,7 @@ def _name(source: Any) -> str:
 
 def _book(ledger: Payer | str, dataset: str, budget: Budget | None, adjacency: Adjacency, is_missing: bool) -> Payer:
     """Return the ledger that is charged, after making sure that it knows the table under this adjacency."""
-    if isinstance(ledger, str):
+    if isinstance(ledger, str | os.PathLike):
         ledger = Ledger(ledger) if budget is None else Ledger.create(ledger)
     if not isinstance(ledger, Ledger):
         return ledger

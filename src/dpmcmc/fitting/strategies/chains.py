@@ -112,7 +112,8 @@ class PilotedChains:
     def _drawn(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
         watcher.stage("pilot")
         sampling, facts, reasons, bias = self._found(paid, seed)
-        vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted)
+        told: dict[str, np.ndarray] = {}
+        vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted, told)
         drawn = parameters(sampling.model, sampling.layout, vectors)
         error = self.expected_error * facts.clip_scale / USUAL_CLIP_SCALE  # noise is as long as the clips
         return Drawn(
@@ -130,6 +131,7 @@ class PilotedChains:
                 },
             },
             self._quality(drawn, reasons, error, bias),
+            {} if self.choice.recipe.is_iid else told,  # independent draws have no steps to speak of
         )
 
     def _quality(self, drawn: Mapping[str, np.ndarray], reasons: Sequence[str], error: float, bias: float) -> Quality:
@@ -138,7 +140,7 @@ class PilotedChains:
         predicted = float(np.hypot(error, bias))
         if not predicted <= FAIR_ERROR:
             verdicts.append("fair" if predicted <= BAD_ERROR else "bad")
-            moves = [f"The noise of privacy moves the means by about {error:.2g}"] if error > bias else []
+            moves = [f"The privacy noise moves the means by about {error:.2g}"] if error > bias else []
             moves += [f"Clipped scores move the means by about {bias:.2g}"] if not bias <= error / 2 else []
             said += [f"{move} of the posterior's standard deviations." for move in moves]
         grades: dict[str, Grade] = {}

@@ -12,13 +12,23 @@ from dpmcmc.run.progress import Watcher
 
 
 class Drawn(NamedTuple):
-    """Draws by parameter (chain, step, ...), whether each step moved, how many are warm-up, and how it was made."""
+    """Draws of a posterior.
+
+    Attributes:
+        draws: by parameter, (chain, step, ...).
+        is_accepted: whether each step moved.
+        num_warmup: how many steps are warm-up.
+        settings: how they were made.
+        quality: what they are worth.
+        told: what else the steps of a chain tell, under ArviZ's names for ``sample_stats``.
+    """
 
     draws: Mapping[str, np.ndarray]
     is_accepted: np.ndarray
     num_warmup: int
     settings: Mapping[str, Any]
     quality: Quality = Quality()
+    told: Mapping[str, np.ndarray] = {}
 
 
 class Strategy(Protocol):

@@ -65,13 +65,13 @@ def from_formula(
     parsed = parse_all(formula, tuple(Schema.read(schema).columns))
     transform = read_transform(parsed.response, columns)
     of = _family(family, parsed, transform, columns)
-    design, read = build_design(parsed.terms, parsed.has_intercept, columns)
     offsets = tuple(read_expression(text, columns) for text in parsed.offsets)
+    design, read = build_design(parsed.terms, parsed.has_intercept, columns)
     response = read_response(transform, parsed, of, columns, has_constant=design.constant is not None)
     of_groups = (name for group in parsed.groups for name in group.columns)
     used = {*read, *of_groups, *(name for offset in offsets for name in offset.columns)}
     _check(parsed, transform, of, used)
-    coordinates = _coordinates(parsed, columns, design, response, of, offsets, as_texts(priors))
+    coordinates = _coordinates(parsed, columns, design, response, of, offsets, as_texts(priors) if priors else {})
     beside = {
         name for name in (response.trials, response.weights, response.event, response.entry) if isinstance(name, str)
     }
@@ -164,23 +164,24 @@ def _coordinates(
     """Choose the priors and put the parameters together."""
     ordered, has_classes = of.response == "order", of.response == "classes"
     skipped = 1 if ordered else 0
-    names, terms = design.names[skipped:], design.terms[skipped:]
+    names, terms, steps_of, sds = design.names[skipped:], design.terms[skipped:], design.steps, design.sds
     groups = {group.name: read_groups(group, columns) for group in parsed.groups}
     others = {**of.others, **({"cutpoints": CUTPOINTS} if ordered else {})}
-    others |= {f"{written}{SHARE}": "dirichlet(1)" for written in design.steps}
+    others |= {f"{written}{SHARE}": "dirichlet(1)" for written in steps_of}
     wanted = {without_slash(key.replace(" ", "") if key not in names else key): text for key, text in stated.items()}
     of_scale = [f"{of.scale}:{name}" for name in names] if parsed.scale is not None else []
-    of_steps = {name: written for written, steps in design.steps.items() for name in steps}
+    of_steps = {name: written for written, steps in steps_of.items() for name in steps}
     read = tuple(dict.fromkeys(of_steps.get(name, name) for name in names))
     of_terms = [term for name, term in zip(names, terms, strict=True) if name not in of_steps]
     _check_names(wanted, read, of_terms, [*others, *groups, *of_scale])
-    wanted = to_scaled(wanted, design, response, columns, {name: each.half for name, each in groups.items()})
-    intercept = default(of.intercept, response)
+    if wanted:
+        wanted = to_scaled(wanted, design, response, columns, {name: each.half for name, each in groups.items()})
     defaults = {name: default(prior, response) for name, prior in of.others.items()}
+    intercept = default(of.intercept, response)
     slope = read_prior("slopes", of.coefficients).arguments[1]
 
     def usual(name: str) -> str:
-        own = design.sds.get(name)
+        own = sds.get(name)
         return f"normal(0, {slope * own:.4g})" if own is not None else of.coefficients
 
     chosen = choose(names, terms, wanted, lambda name: intercept if name == "intercept" else usual(name))

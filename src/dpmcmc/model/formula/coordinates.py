@@ -135,8 +135,8 @@ class Coordinates:
         if self.scale is not None:
             others[self.scale.name] = position[self.scale.name]
         effects = {name: self.spread(name, position) * position[name] for name in self.groups}
-        coefficients = position.get("coefficients")
-        return Natural(to_coefficients(jnp, self.monotone, coefficients), effects, others)
+        own = position.get("coefficients")
+        return Natural(to_coefficients(jnp, self.monotone, own) if self.monotone else own, effects, others)
 
     def spread(self, name: str, position: Position) -> jax.Array:
         """Return the standard deviation of the effects of groups."""
@@ -256,7 +256,7 @@ class Coordinates:
             inverse = jnp.asarray(np.linalg.inv(self.design.to_unscaled) / half, jnp.float32)
             scaled = jnp.matmul(inverse, shifted, precision=_EXACT)
             own = scaled[1:] if self.drops_intercept else scaled
-            position["coefficients"] = with_shares(self.monotone, own, shares)
+            position["coefficients"] = with_shares(self.monotone, own, shares) if self.monotone else own
             cutpoints = cutpoints - scaled[0] if self.drops_intercept else cutpoints
         if self.cutpoints is not None:
             position["cutpoints"] = _from_cutpoints(cutpoints)

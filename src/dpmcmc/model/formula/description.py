@@ -45,9 +45,9 @@ def _lines(
     if response.trials is not None:
         yield f"  The number of trials is {response.trials}."
     if response.event:
-        yield f"  {response.event} says whether the event was seen then; else {response.name} is censored."
+        yield f"  {response.event} says whether the event was observed; otherwise {response.name} is censored."
     if response.entry:
-        yield f"  A row is under observation from {response.entry} on: what came before it could not have been seen."
+        yield f"  A row is under observation from {response.entry} on (left truncation)."
     if response.weights is not None:
         yield f"  Rows are weighted by {response.weights}."
     if response.required:
@@ -55,11 +55,11 @@ def _lines(
     blocks = [block for block in coordinates.design.blocks if not block.block.term.level]
     scaled = [f"{block.block.term.label}: {block.words}" for block in blocks if block.words]
     if scaled:
-        yield "Predictors are scaled to [-1, 1] by the bounds of the schema, never by the data:"
+        yield "Predictors are scaled to [-1, 1] by the bounds in the schema, never by the data:"
         yield from (f"  {line}" for line in dict.fromkeys(scaled))
     for term in coordinates.monotone:
         yield f"{term.name} is monotonic: its steps to {', '.join(term.levels)} have one sign and share an effect;"
-        yield "  results have the average step, and the share of each in all of them."
+        yield "  results show the average step and the share of each step."
     references = {
         category.name: category.levels[0]
         for block in coordinates.design.blocks
@@ -90,7 +90,7 @@ def _notes(columns: Columns, names: Sequence[str]) -> Iterator[str]:
     for name in names:
         column = columns[name]
         if column.missing == "integrate":
-            law = {"category": "probabilities", "boolean": "probability"}.get(column.kind, "normal law")
-            yield f"Where {name} is missing, the likelihood of a row is its mean over the {law} that the schema states."
+            law = {"category": "probabilities", "boolean": "probability"}.get(column.kind, "normal distribution")
+            yield f"Rows in which {name} is missing: the likelihood is averaged over the {law} stated in the schema."
         if column.missing == "indicator" and f"{name}_missing" not in names:
             yield f"Note: missing values of {name} count as {column.fill}; {name}_missing is not in the formula."

@@ -28,7 +28,7 @@ def _constrained(coordinates: Coordinates, positions: Arrays) -> Iterator[tuple[
         cutpoints = positions["cutpoints"][:, :1] + np.concatenate([np.zeros((len(gaps), 1)), gaps], axis=1)
     if coordinates.names:
         values = np.moveaxis(positions["coefficients"], 1, 0)
-        natural = to_coefficients(np, coordinates.monotone, values)
+        natural = to_coefficients(np, coordinates.monotone, values) if coordinates.monotone else values
         original = np.tensordot(coordinates.to_original, natural, (1, 0))  # (column, draw, ...)
         for name, own in list(coordinates.readable(np, original, values)):
             yield from _by_class(coordinates, name, own)

@@ -168,9 +168,10 @@ def _terms(formula: str, right: str) -> list[Any]:
 
     try:
         found: Any = DefaultFormulaParser().get_terms(right.strip() or "0")
-    except FormulaicError as error:
-        message = " ".join(_COLOUR.sub("", str(error)).split())
-        raise InvalidArgument(f"formula={formula!r} cannot be read: {message}") from error
+    except (FormulaicError, SyntaxError) as error:  # formulaic gives what is in parentheses to Python's own parser
+        message = " ".join(_COLOUR.sub("", getattr(error, "msg", str(error))).split())
+        hint = "" if "`" in formula else ". Names with spaces or signs in them go in backticks, as in `length of stay`"
+        raise InvalidArgument(f"formula={formula!r} cannot be read: {message.rstrip('.')}{hint}") from error
     terms: list[Any] = list(found)
     if not right.strip() or any(not hasattr(term, "factors") for term in terms):
         validation.refuse(

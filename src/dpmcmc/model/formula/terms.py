@@ -107,7 +107,7 @@ class Block:
 
 def read_terms(factors: Sequence[str], columns: Columns) -> list[Term]:
     """Read the factors of a term: one term, or as many as splines and the like have columns."""
-    bases = [read_basis(factor, columns) for factor in factors]
+    bases = [read_basis(factor, columns) if _is_call(factor) else None for factor in factors]
     choices = [
         [(factor, 1.0)]
         if basis is None
@@ -165,9 +165,14 @@ def _reader(columns: Columns, name: str) -> Callable[[Record], jax.Array]:
     return lambda record: columns.number(name, record)
 
 
+def _is_call(factor: str) -> bool:
+    """Return whether a factor may be a function of columns rather than a column."""
+    return "(" in factor
+
+
 def _category(factor: str, columns: Columns) -> Category | None:
     """Return a factor as a category, or None if it is a number."""
-    calendar = read_calendar(factor, columns)
+    calendar = read_calendar(factor, columns) if _is_call(factor) else None
     if calendar is not None:
         return calendar
     if factor.startswith("C(") and factor.endswith(")"):

@@ -1,16 +1,15 @@
 """NumPyro models with an observed site by centred scores, as a strategy of `fit`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dpmcmc.accounting import Budget, Event
+from dpmcmc.accounting import Budget
 from dpmcmc.diagnostics.quality import both, judge_chains
 from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.enclave import PrivateData, Session
-from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.centred_scores import draws, laws
 from dpmcmc.fitting.strategies.centred_scores.last import Last, last_releases
@@ -20,7 +19,7 @@ from dpmcmc.fitting.strategies.centred_scores.questions import LAST, PILOT_STEPS
 from dpmcmc.fitting.strategies.centred_scores.shown import hidden_directions
 from dpmcmc.fitting.strategies.centred_scores.simulation import is_one_term, simulated
 from dpmcmc.fitting.strategies.centred_scores.steps import Found, Prior, Steps
-from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
+from dpmcmc.fitting.strategies.laplace import NAME, PrivateLaplace
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import grades, verdict
 from dpmcmc.fitting.strategies.weighted_scores.arrival import Moved, distance
@@ -33,8 +32,6 @@ from dpmcmc.model.observed import Observed
 from dpmcmc.run.plan import by_name, prior_draws, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
-
-NAME = "private_laplace"
 
 TOO_WIDE = 4.0
 """The predicted error up to which a wide result is fair, if all else is in order."""
@@ -56,7 +53,7 @@ def centred_questions(
 
 
 @dataclass(frozen=True, eq=False)
-class CentredScores:
+class CentredScores(PrivateLaplace):
     """A fit of a NumPyro model with an observed site."""
 
     model: Model
@@ -69,37 +66,17 @@ class CentredScores:
     num_chains: int
 
     @property
-    def name(self) -> str:
-        """What `fit` calls it."""
-        return NAME
-
-    @property
-    def what(self) -> str:
-        """The run in a few words, for the ledger."""
-        return f"pilot and {NAME}"
-
-    @property
-    def dimension(self) -> int:
-        """How many parameters there are."""
-        return self.layout.dimension
-
-    @property
-    def event(self) -> Event:
-        """Everything that the run releases."""
-        return self.questions.event
-
-    @property
     def course(self) -> str:
         """What the run does, in words."""
         return (
             f"{PILOT_STEPS} private scoring steps for {self.dimension} parameters, {LAST} releases of centred scores, "
-            f"then {self.num_chains} x {self.num_steps} draws with NUTS from what they tell"
+            f"then {self.num_chains} x {self.num_steps} draws with NUTS from the released likelihood"
         )
 
     @property
     def reason(self) -> str:
         """Why this strategy was chosen, in words."""
-        return f"{self.questions.words}: the truth is their root whatever the bound."
+        return f"{self.questions.words}: if the model holds, bounding them causes no bias."
 
     @property
     def expected_error(self) -> float:
@@ -110,18 +87,6 @@ class CentredScores:
     def remedy(self) -> str:
         """What would make a useless run useful, in words."""
         return self.questions.remedy
-
-    def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
-        """Run, to the end: what costs is over in a moment. If the releases cannot be used, draws are from the prior."""
-        del is_interrupted
-        try:
-            drawn = self._drawn(paid, seed, watcher)
-        except DpmcmcError:
-            raise  # the vault's own refusals are no matter of numbers
-        except NUMERICAL as error:
-            drawn = prior_draws_instead(self.model, self._shape, self._settings(paid, {}), error, seed, self.begin)
-        watcher.update(self.num_steps, 1.0)
-        return drawn
 
     def _drawn(self, paid: Session, seed: int, watcher: Watcher) -> Drawn:
         prior = Prior(Points(self.model, self.data, self.layout), np.asarray(self.begin.scales, float))
@@ -138,15 +103,11 @@ class CentredScores:
         fits = self.questions.fits(paid, joined.release.point)  # line 5
         care = draws.USUAL if last.chart is None else draws.ALONG_CURVES
         moved = last.from_end(prior)
-        drawn = draws.draw(self.model, self.layout, joined.release, moved, self._shape, seed, care)  # line 6
+        drawn = draws.draw(self.model, self.layout, joined.release, moved, self.shape, seed, care)  # line 6
         if not np.isfinite(drawn.vectors).all():
             raise ValueError("draws are not finite")
         length = distance(joined, drawn.move, last.releases[-2].score_variance)
         return self._result(paid, joined, drawn, prior, last, radius, loss, fits, Moved(length))
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return self.num_chains, self.num_steps
 
     def _last(self, paid: Session, prior: Prior, found: Found, radius: float) -> Last:
         """Make the last releases."""

@@ -1,16 +1,14 @@
 """Regressions with many groups, as a strategy of `fit`: histograms, a pilot, two large releases, draws."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dpmcmc.accounting import Budget, Event
+from dpmcmc.accounting import Budget
 from dpmcmc.enclave import PrivateData, Session
-from dpmcmc.errors import DpmcmcError
-from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.grouped_scores import posterior, verdict
 from dpmcmc.fitting.strategies.grouped_scores.bounds import PILOT_BOUND, best_radii, middle_of
 from dpmcmc.fitting.strategies.grouped_scores.budget import LAST, PILOT_STEPS, Split
@@ -21,6 +19,7 @@ from dpmcmc.fitting.strategies.grouped_scores.questions import FINAL_SHARES, PIL
 from dpmcmc.fitting.strategies.grouped_scores.release import Radii, Release
 from dpmcmc.fitting.strategies.grouped_scores.releases import ScoresOfGroups
 from dpmcmc.fitting.strategies.grouped_scores.steps import moved, next_spreads
+from dpmcmc.fitting.strategies.laplace import NAME, PrivateLaplace
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores.draws import RARE
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point as Where
@@ -29,18 +28,16 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
 from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns
 from dpmcmc.fitting.strategies.weighted_scores.start import start
 from dpmcmc.model import FormulaModel
-from dpmcmc.run.plan import parameters, surroundings
+from dpmcmc.run.plan import parameters_at, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
-
-NAME = "private_laplace"
 
 Look = tuple[Floats, float, float, Floats]
 """The excess of residuals by bins, the sd of its noise, the number of records, and what is expected."""
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedScores:
+class GroupedScores(PrivateLaplace):
     """A fit of a formula with many groups."""
 
     model: FormulaModel
@@ -49,25 +46,10 @@ class GroupedScores:
     num_steps: int
     num_chains: int
 
-    @property
-    def name(self) -> str:
-        """What `fit` calls it."""
-        return NAME
-
-    @property
-    def what(self) -> str:
-        """The run in a few words, for the ledger."""
-        return f"pilot and {NAME}"
-
     @cached_property
     def layout(self) -> Layout:
         """How a position of the model is laid out."""
         return Layout.of(self.model.position)
-
-    @property
-    def dimension(self) -> int:
-        """How many parameters there are."""
-        return self.layout.dimension
 
     @cached_property
     def grouped(self) -> Grouped:
@@ -86,11 +68,6 @@ class GroupedScores:
     def questions(self) -> Questions:
         """The releases."""
         return Questions(self.grouped, self.data, self.split)
-
-    @property
-    def event(self) -> Event:
-        """Everything that the run releases."""
-        return self.questions.event
 
     @property
     def course(self) -> str:
@@ -120,21 +97,9 @@ class GroupedScores:
         """What would make a useless run useful, in words."""
         return self.split.remedy()
 
-    def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
-        """Run, to the end. If the releases cannot be used, draws are from the prior."""
-        del is_interrupted
-        try:
-            drawn = self._drawn(paid, np.random.default_rng(seed))
-        except DpmcmcError:
-            raise  # the vault's own refusals are no matter of numbers
-        except NUMERICAL as error:
-            settings = self._settings(paid, {})
-            drawn = prior_draws_instead(self.model, (self.num_chains, self.num_steps), settings, error, seed)
-        watcher.update(self.num_steps, 1.0)
-        return drawn
-
-    def _drawn(self, paid: Session, rng: np.random.Generator) -> Drawn:
-        grouped, asked = self.grouped, self.questions
+    def _drawn(self, paid: Session, seed: int, watcher: Watcher) -> Drawn:
+        grouped, asked, rng = self.grouped, self.questions, np.random.default_rng(seed)
+        watcher.stage("histograms, and a pilot for the groups")
         response, columns, counts = paid.run(asked.histograms)
         histograms = asked.histograms.histograms
         moments = histograms.moments(response, columns)
@@ -236,8 +201,5 @@ class GroupedScores:
     def _named(self, effects: Floats, common: Floats, spreads: Floats) -> dict[str, np.ndarray]:
         """Return draws as people read them."""
         by_name = {group.name: spreads[:, place, None] for place, group in enumerate(self.grouped.spreads)}
-        position = self.grouped.whole.positions(self.grouped.vectors(effects, common), by_name)
-        flat = np.concatenate(
-            [np.asarray(position[name], np.float32).reshape(len(common), -1) for name in sorted(position)], axis=1
-        )
-        return {name: values[0] for name, values in parameters(self.model, self.layout, flat[None]).items()}
+        positions = self.grouped.whole.positions(self.grouped.vectors(effects, common), by_name)
+        return parameters_at(self.model, self.layout, positions)

@@ -86,7 +86,7 @@ def judge(
     marked = [label for label, one in grades.items() if NOT_SEEN in one.reasons]
     if marked:
         some = ", ".join(marked[:FEW]) + (f" and {len(marked) - FEW} others" if len(marked) > FEW else "")
-        findings.append(("fair", f"{MARKED} {some}; the prior decides there, for groups what the others are like."))
+        findings.append(("fair", f"{MARKED} {some}; the prior dominates there (for groups, what the others are like)."))
     for label in own:
         if label not in grades:
             grades[label] = Grade("good", (), {})

@@ -84,7 +84,7 @@ def beside_prior(
     marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
     reasons = [reason for reason in quality.reasons if not reason.startswith(MARKED)]
     if marked:
-        reasons.append(f"{MARKED} {', '.join(marked)}; the prior decides there.")
+        reasons.append(f"{MARKED} {', '.join(marked)}; the prior dominates there.")
     verdicts = [quality.verdict] if len(reasons) > bool(marked) or quality.verdict == "bad" else []
     return Quality(worst([*verdicts, *(["fair"] if marked else [])]), tuple(reasons), grades, quality.predicted_error)
 

@@ -330,8 +330,10 @@ class Regression:
         size = len(coordinates.names) * self.num_outputs
         if size:
             linear = vectors[..., :size].reshape(*axes, -1, *coordinates.outputs)
-            moved = to_values(np, coordinates.monotone, np.moveaxis(linear, len(axes), 0))
-            position["coefficients"] = np.moveaxis(moved, 0, len(axes))
+            if coordinates.monotone:
+                moved = to_values(np, coordinates.monotone, np.moveaxis(linear, len(axes), 0))
+                linear = np.moveaxis(moved, 0, len(axes))
+            position["coefficients"] = linear
         if coordinates.cutpoints is not None:
             position["cutpoints"] = vectors[..., self.num_linear :]
         else:

@@ -1,17 +1,16 @@
 """Regressions by weighted scores, as a strategy of `fit`: histograms, a pilot, a few large releases, draws."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from dpmcmc.accounting import Budget, Event
+from dpmcmc.accounting import Budget
 from dpmcmc.enclave import PrivateData, Session
-from dpmcmc.errors import DpmcmcError
 from dpmcmc.fitting.budget_split import noise_of_share
-from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
+from dpmcmc.fitting.strategies.laplace import NAME, PrivateLaplace
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import draws, grades, rescaled, verdict
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
@@ -41,11 +40,10 @@ from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import Bounded
 from dpmcmc.fitting.strategies.weighted_scores.told import carried
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.model import FormulaModel
-from dpmcmc.run.plan import parameters, surroundings
+from dpmcmc.run.plan import parameters_at, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
 
-NAME = "private_laplace"
 DRAWS = 1000
 """Draws of each chain unless stated."""
 
@@ -61,7 +59,7 @@ further away from where it leads."""
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedScores:
+class WeightedScores(PrivateLaplace):
     """A weighted fit of a formula."""
 
     model: FormulaModel
@@ -72,25 +70,10 @@ class WeightedScores:
     split: Split
     """How the budget is divided, and which rows are asked when."""
 
-    @property
-    def name(self) -> str:
-        """What `fit` calls it."""
-        return NAME
-
-    @property
-    def what(self) -> str:
-        """The run in a few words, for the ledger."""
-        return f"pilot and {NAME}"
-
     @cached_property
     def layout(self) -> Layout:
         """How a position of the model is laid out."""
         return Layout.of(self.model.position)
-
-    @property
-    def dimension(self) -> int:
-        """How many parameters there are."""
-        return self.layout.dimension
 
     @cached_property
     def regression(self) -> Regression:
@@ -101,11 +84,6 @@ class WeightedScores:
     def questions(self) -> Questions:
         """The releases."""
         return Questions(self.regression, self.data, self.budget, self.split)
-
-    @property
-    def event(self) -> Event:
-        """Everything that the run releases."""
-        return self.questions.event
 
     @property
     def course(self) -> str:
@@ -121,7 +99,7 @@ class WeightedScores:
     @property
     def reason(self) -> str:
         """Why this strategy was chosen, in words."""
-        return "Scores are weighted by their predictors, not clipped: the truth is their root whatever the bound."
+        return "Scores are weighted by their predictors, not clipped: if the model holds, bounding them causes no bias."
 
     @property
     def expected_error(self) -> float:
@@ -133,21 +111,9 @@ class WeightedScores:
         """What would make a useless run useful, in words."""
         return remedy(self.split, self.budget, self.data.facts.size)
 
-    def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
-        """Run, to the end: what costs is over in a moment. If the releases cannot be used, draws are from the prior."""
-        del is_interrupted
-        try:
-            drawn = self._drawn(paid, np.random.default_rng(seed), watcher)
-        except DpmcmcError:
-            raise  # the vault's own refusals are no matter of numbers
-        except NUMERICAL as error:
-            settings = self._settings(paid, {})
-            drawn = prior_draws_instead(self.model, (self.num_chains, self.num_steps), settings, error, seed)
-        watcher.update(self.num_steps, 1.0)
-        return drawn
-
-    def _drawn(self, paid: Session, rng: np.random.Generator, watcher: Watcher) -> Drawn:
+    def _drawn(self, paid: Session, seed: int, watcher: Watcher) -> Drawn:
         asked, schedule, spreads = self.questions, self.split.schedule, Spreads(self.regression)
+        rng = np.random.default_rng(seed)
         watcher.stage("histograms of the columns")
         response, columns = paid.run(schedule.pilot.of(asked.histograms))  # line 1
         moments = asked.histograms.moments(response, columns)
@@ -344,8 +310,4 @@ class WeightedScores:
 
     def _named(self, vectors: Floats, spreads: Mapping[str, Floats]) -> dict[str, np.ndarray]:
         """Return vectors (draws, parameters) as people read them."""
-        position = self.regression.positions(vectors, spreads)
-        flat = np.concatenate(
-            [np.asarray(position[name], np.float32).reshape(len(vectors), -1) for name in sorted(position)], axis=1
-        )
-        return {name: values[0] for name, values in parameters(self.model, self.layout, flat[None]).items()}
+        return parameters_at(self.model, self.layout, self.regression.positions(vectors, spreads))

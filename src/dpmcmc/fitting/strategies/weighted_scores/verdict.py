@@ -30,13 +30,13 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 TOO_WIDE = 6.0
 """The predicted error up to which a wide result is fair, if all else is in order: its intervals hold as stated."""
 
-CLAMPED = "Responses that lie at their bounds move it."
+CLAMPED = "Responses at their bounds affect it."
 """How parameters are marked where responses were clamped."""
 
-FEW_ROWS = "Few rows may tell of it, and count for little: without privacy it may be much narrower."
+FEW_ROWS = "Few rows carry information about it, with little weight: without privacy it may be much narrower."
 """How coefficients of curves are marked whose columns are nearly dependent."""
 
-SKEWED = "Hardly a record tells of it, beside the noise: it may be farther out than its interval says."
+SKEWED = "Hardly any record carries information about it: it may lie further out than its interval says."
 """How levels are marked whose records know much more at one end of the interval than at the other."""
 
 HARDLY_EVENTS = "Hardly an event tells of it, beside the noise: it may be farther out than its interval says."
@@ -46,7 +46,7 @@ NOISY = 0.2
 """The share of its variance from privacy from which on that matters."""
 
 MISFITTING = (
-    "The model does not hold for all records: bounded scores may estimate something else than the likelihood would."
+    "The model does not hold for all records: bounded scores may estimate something other than the likelihood would."
 )
 """How other parameters are marked that bounds may have moved, where it is seen that the model does not hold."""
 
@@ -147,7 +147,6 @@ def judge(
         *_of_few_rows(few),
         *_of_rare(skewed),
         *_of_events(checks.events),
-        *_of_prior(decided),
     ]
     if not checks.hold:
         doubtful = [name for name, value in jacobians.items() if _is_moved(checks, value, spreads.get(name, 0.0))]
@@ -162,7 +161,8 @@ def judge(
         rest_on_it = [name for name, jacobian in jacobians.items() if is_shape(jacobian, shapes)]
         grades |= {name: Grade("bad", (NOT_SEEN,), grades[name].shares) for name in rest_on_it}
     marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
-    findings += [("fair", f"{MARKED} {', '.join(marked)}; the prior decides there.")] * bool(marked)
+    findings += _of_prior([name for name in decided if name not in marked])
+    findings += [("fair", f"{MARKED} {', '.join(marked)}; the prior dominates there.")] * bool(marked)
     grades |= {name: of_group(name, grades) for name in spreads if name not in grades and "_sigma" in name}
     verdict = worst(verdict for verdict, _ in findings)
     if verdict == "bad":
@@ -177,7 +177,7 @@ Finding = tuple[str, str]
 def _of_steps(joined: Joined, has_arrived: bool, share_kept: float) -> Iterator[Finding]:
     """Say whether the steps arrived, and whether what they rest on agrees."""
     if not has_arrived:
-        yield "bad", "The steps did not arrive: the result is far from where the last scores were released."
+        yield "bad", "The steps did not converge: the result is far from where the last scores were released."
     disagree = "Two releases of the scores disagree by more than their noise: the answers are not linear between them."
     if joined.is_alone:
         yield "fair", f"{disagree} The result rests on the last one alone."
@@ -195,17 +195,17 @@ def of_noise(error: float, errors: Mapping[str, float], too_wide: float) -> Iter
     if error <= BAD_ERROR:
         yield (
             verdict,
-            f"The noise of privacy moves the means by about {in_words(error)} of the posterior's standard deviations.",
+            f"The privacy noise moves the means by about {in_words(error)} posterior standard deviations.",
         )
     elif not np.isfinite(error):
-        yield verdict, "The noise of privacy moves the means by more than one of the posterior's standard deviations."
+        yield verdict, "The privacy noise moves the means by more than one posterior standard deviation."
     else:
         usual = np.hypot(1, np.median(list(errors.values())))
         name, most = max(((name, float(np.hypot(1, each))) for name, each in errors.items()), key=lambda each: each[1])
         also = f", that of {name} {in_words(most)} times" if most > UNLIKE * usual else ""
         yield (
             verdict,
-            f"The noise of privacy is larger than the posterior's own spread: intervals are about {in_words(usual)} "
+            f"The privacy noise is larger than the posterior's own spread: intervals are about {in_words(usual)} "
             f"times as wide as without privacy{also}.",
         )
 
@@ -215,28 +215,28 @@ def of_model(checks: Checks, error: float) -> Iterator[Finding]:
     if checks.clamped:
         yield (
             "fair",
-            f"About {in_words(checks.clamped)} responses lie at a bound that is stated for them: what they were beyond "
-            "it is lost, and the model does not hold for what was put in its place. State wider bounds.",
+            f"About {in_words(checks.clamped)} responses lie at one of their stated bounds: values beyond it were "
+            "clamped, and the model does not hold for clamped values. State wider bounds.",
         )
     if checks.unseen and FAIR_ERROR < error < np.inf and checks.hold:
         yield (
             "good",
-            f"Fewer than about {in_words(checks.unseen)} residuals that are far out would not be seen at this budget: "
-            "with some of them scores that bound what one record can do estimate something else than the likelihood "
+            f"Fewer than about {in_words(checks.unseen)} outlying residuals would go unnoticed at this budget; with "
+            "such outliers, scores that bound the influence of one record estimate something other than the likelihood "
             "would.",
         )
     if checks.are_residuals:
         yield (
             "fair",
-            "The residuals do not have the distribution of the model, they have heavier tails or more zeros, say: "
-            "scores that bound what one record can do then estimate something else than the likelihood would.",
+            "The residuals do not follow the distribution of the model (heavier tails or more zeros, for instance): "
+            "scores that bound the influence of one record then estimate something other than the likelihood would.",
         )
     elif not checks.hold:
         yield (
             "fair",
-            "The model does not hold for all records alike: scores with tighter bounds, which count records with "
-            "unusual predictors or large residuals for less, lead elsewhere than the noise explains. A term may be "
-            "missing, a square or an interaction, say, or the spread of the residuals may change with a predictor.",
+            "The model does not hold equally for all records: scores with tighter bounds, which give less weight to "
+            "records with unusual predictors or large residuals, lead to a result that differs by more than the noise. "
+            "A square or an interaction may be missing, or the residual spread may depend on a predictor.",
         )
 
 
@@ -252,9 +252,9 @@ def _of_few_rows(few: Sequence[str]) -> Iterator[Finding]:
     if few:
         yield (
             "fair",
-            "The columns of a curve are nearly dependent but in few rows, which count for little here: "
-            f"{', '.join(few)} may be much wider than without privacy. Look at the curve, with effects, rather than at "
-            "its coefficients.",
+            "The columns of a curve are nearly dependent except in a few rows, which have little weight here: "
+            f"{', '.join(few)} may be much wider than without privacy. Look at the curve (effects) rather than at its "
+            "coefficients.",
         )
 
 
@@ -263,8 +263,8 @@ def _of_rare(levels: Sequence[str]) -> Iterator[Finding]:
     if levels:
         yield (
             "fair",
-            f"The outcome is so rare in a level that noise hides how rare: {', '.join(levels)} may be farther out than "
-            "the interval says. Put levels together, or spend more.",
+            f"The outcome is so rare in a level that the noise hides how rare it is: {', '.join(levels)} may lie "
+            "further out than the interval says. Merge levels, or spend more.",
         )
 
 
@@ -284,9 +284,9 @@ def _of_prior(decided: Sequence[str]) -> Iterator[Finding]:
     if decided:
         yield (
             "fair",
-            f"The prior decides about {', '.join(decided)}: it moves the mean by more than half a standard deviation, "
-            "or is hardly wider than the posterior. A prior that is not stated is that of half the range of a column: "
-            "state wider priors, or narrower bounds where a column has wider ones than it needs.",
+            f"The prior dominates {', '.join(decided)}: it moves the mean by more than half a standard deviation, or "
+            "is hardly wider than the posterior. Default priors are scaled to half the range of a column: state wider "
+            "priors, or narrower bounds if a column's bounds are wider than they need to be.",
         )
 
 

@@ -43,7 +43,7 @@ def bound(response: Stated, region: Mapping[str, Interval]) -> Bound:
 
 FAMILY = Family(
     name="bernoulli",
-    words="yes with log-odds equal to the predictor",
+    words="yes or no; the linear predictor is the log-odds of yes",
     response="binary",
     log_density=log_density,
     mean=share,

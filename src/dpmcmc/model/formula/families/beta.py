@@ -86,7 +86,7 @@ def _scores(response: Stated) -> Beta:
 
 FAMILY = Family(
     name="beta",
-    words="a share with variance mean (1 - mean) / (1 + phi), the predictor is the log-odds of its mean",
+    words="a share with variance mean (1 - mean) / (1 + phi); the linear predictor is the log-odds of its mean",
     response="share",
     log_density=log_density,
     mean=lambda eta, _trials, _others: sigmoid(eta),

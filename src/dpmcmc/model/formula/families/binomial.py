@@ -144,7 +144,7 @@ def bound(response: Stated, region: Mapping[str, Interval]) -> Bound:
 
 FAMILY = Family(
     name="binomial",
-    words="a number of successes in some trials, each with log-odds equal to the predictor",
+    words="a number of successes in some trials, each with log-odds equal to the linear predictor",
     response="proportion",
     log_density=log_density,
     mean=share,

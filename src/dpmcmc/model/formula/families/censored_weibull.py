@@ -84,7 +84,7 @@ def _exponential(response: Stated) -> Exponential:
 WEIBULL = Family(
     name="weibull",
     words=(
-        "a Weibull time with this shape, the predictor is the logarithm of its scale, by which 63 % have had the event"
+        "a Weibull time with this shape; the linear predictor is the log of its scale, by which 63 % have had the event"
     ),
     response="survival",
     log_density=log_density_of(_log_hazard, _cumulative),
@@ -101,7 +101,7 @@ WEIBULL = Family(
 
 EXPONENTIAL = Family(
     name="exponential",
-    words="a time with a constant hazard, the predictor is the logarithm of its mean",
+    words="a time with a constant hazard; the linear predictor is the log of its mean",
     response="survival",
     log_density=log_density_of(_log_hazard, _cumulative),
     mean=rate,

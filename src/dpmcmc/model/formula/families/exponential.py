@@ -43,7 +43,7 @@ class Exponential(OneRow):
 
 FAMILY = Family(
     name="exponential",
-    words="an exponential number, the predictor is the logarithm of its mean",
+    words="an exponential number; the linear predictor is the log of its mean",
     response="positive",
     log_density=log_density,
     mean=rate,

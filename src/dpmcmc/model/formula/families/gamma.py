@@ -60,7 +60,7 @@ class Gamma(OneRow):
 
 FAMILY = Family(
     name="gamma",
-    words="a gamma number with variance mean^2 / shape, the predictor is the logarithm of its mean",
+    words="a gamma number with variance mean^2 / shape; the linear predictor is the log of its mean",
     response="positive",
     log_density=log_density,
     mean=rate,

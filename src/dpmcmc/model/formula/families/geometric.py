@@ -47,7 +47,7 @@ class Geometric(Counts):
 
 FAMILY = Family(
     name="geometric",
-    words="a geometric count, with variance mean + mean^2, the predictor is the logarithm of its mean",
+    words="a geometric count, with variance mean + mean^2; the linear predictor is the log of its mean",
     response="count",
     log_density=log_density,
     mean=rate,

@@ -16,7 +16,7 @@ def log_density(eta: jax.Array, y: jax.Array, trials: jax.Array, others: Others)
 
 FAMILY = Family(
     name="hurdle_gamma",
-    words="zero with probability hu, else a gamma number, the predictor is the logarithm of the latter's mean",
+    words="zero with probability hu, else a gamma number; the linear predictor is the log of the latter's mean",
     response="zero_or_positive",
     log_density=log_density,
     mean=lambda eta, _, others: (1 - others["hu"]) * jnp.exp(eta),

@@ -36,7 +36,7 @@ def _above_zero(key: jax.Array, eta: jax.Array, others: Others) -> jax.Array:
 
 FAMILY = Family(
     name="hurdle_negative_binomial",
-    words="zero with probability hu, else an overdispersed count that is not zero, the predictor is the logarithm of "
+    words="zero with probability hu, else an overdispersed count that is not zero; the linear predictor is the log of "
     "the mean that it would have with zeros",
     response="count",
     log_density=log_density,

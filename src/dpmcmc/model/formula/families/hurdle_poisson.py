@@ -16,8 +16,8 @@ def log_density(eta: jax.Array, y: jax.Array, trials: jax.Array, others: Others)
 
 FAMILY = Family(
     name="hurdle_poisson",
-    words="zero with probability hu, else a Poisson count that is not zero, the predictor is the logarithm of the mean "
-    "that it would have with zeros",
+    words="zero with probability hu, else a Poisson count that is not zero; the linear predictor is the log of the "
+    "mean that it would have with zeros",
     response="count",
     log_density=log_density,
     mean=lambda eta, _, others: (1 - others["hu"]) * jnp.exp(eta) / -jnp.expm1(-jnp.exp(eta)),

@@ -84,7 +84,7 @@ def _shape(response: Stated) -> str:
 
 FAMILY = Family(
     name="inverse_gaussian",
-    words="an inverse Gaussian number with variance mean^3 / shape, the predictor is the logarithm of its mean",
+    words="an inverse Gaussian number with variance mean^3 / shape; the linear predictor is the log of its mean",
     response="positive",
     log_density=log_density,
     mean=rate,

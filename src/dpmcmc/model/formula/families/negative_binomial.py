@@ -80,7 +80,7 @@ def bound(response: Stated, region: Mapping[str, Interval]) -> Bound:
 
 FAMILY = Family(
     name="negative_binomial",
-    words="a count with variance mean + mean^2 / concentration, the predictor is the logarithm of its mean",
+    words="a count with variance mean + mean^2 / concentration; the linear predictor is the log of its mean",
     response="count",
     log_density=log_density,
     mean=rate,

@@ -60,7 +60,7 @@ def bound(response: Stated, region: Mapping[str, Interval]) -> Bound:
 
 FAMILY = Family(
     name="poisson",
-    words="a Poisson count, the predictor is the logarithm of its mean",
+    words="a Poisson count; the linear predictor is the log of its mean",
     response="count",
     log_density=log_density,
     mean=rate,

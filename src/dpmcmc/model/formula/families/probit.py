@@ -44,7 +44,7 @@ class Probit(FiniteScores):
 
 FAMILY = Family(
     name="probit",
-    words="yes if a standard normal number is below the predictor",
+    words="yes or no; the linear predictor is the probit of the probability of yes",
     response="binary",
     log_density=log_density,
     mean=lambda eta, _trials, _others: of_jax.ndtr(eta),

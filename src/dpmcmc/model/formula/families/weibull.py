@@ -72,7 +72,7 @@ def _draw(key: jax.Array, eta: jax.Array, _: jax.Array, others: Others) -> jax.A
 
 FAMILY = Family(
     name="weibull",
-    words="a Weibull number with this shape, the predictor is the logarithm of its mean",
+    words="a Weibull number with this shape; the linear predictor is the log of its mean",
     response="positive",
     log_density=log_density,
     mean=rate,

@@ -19,8 +19,8 @@ def log_density(eta: jax.Array, y: jax.Array, trials: jax.Array, others: Others)
 
 FAMILY = Family(
     name="zero_inflated_negative_binomial",
-    words="zero with probability zi, else a count with variance mean + mean^2 / concentration, the predictor is the "
-    "logarithm of the latter's mean",
+    words="zero with probability zi, else a count with variance mean + mean^2 / concentration; the linear predictor "
+    "is the log of the latter's mean",
     response="count",
     log_density=log_density,
     mean=lambda eta, _, others: (1 - others["zi"]) * jnp.exp(eta),

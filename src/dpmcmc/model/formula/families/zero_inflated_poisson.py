@@ -17,7 +17,7 @@ def log_density(eta: jax.Array, y: jax.Array, trials: jax.Array, others: Others)
 
 FAMILY = Family(
     name="zero_inflated_poisson",
-    words="zero with probability zi, else a Poisson count, the predictor is the logarithm of the latter's mean",
+    words="zero with probability zi, else a Poisson count; the linear predictor is the log of the latter's mean",
     response="count",
     log_density=log_density,
     mean=lambda eta, _, others: (1 - others["zi"]) * jnp.exp(eta),
