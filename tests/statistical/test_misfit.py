@@ -19,7 +19,7 @@ from experiments.stress.emulated import Emulated
 from experiments.stress.problems import Problem
 from experiments.stress.reference import by_importance
 
-ELSEWHERE = "does not hold for all records alike"
+ELSEWHERE = "does not hold equally for all records"
 
 
 def bent(rng, columns, eta):
