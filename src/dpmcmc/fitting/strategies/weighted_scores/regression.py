@@ -291,8 +291,8 @@ class Regression:
         for row, prior in enumerate(coordinates.coefficients.priors):
             for output in range(self.num_outputs):
                 place = row * self.num_outputs + output
-                is_scaled = isinstance(scores, LogTimes) and scores.is_scaled
-                yield self._scaled_term(place, prior, scores.sign) if is_scaled else term_of(place, prior)
+                sign = scores.sign if isinstance(scores, LogTimes) and scores.is_scaled else None
+                yield term_of(place, prior) if sign is None else self._scaled_term(place, prior, sign)
         if coordinates.cutpoints is not None:
             places = list(range(self.num_linear, self.dimension))
             density = coordinates.cutpoints.density
