@@ -35,6 +35,7 @@ class Problem:
         sigma: of a number.
         concentration: of a count that is overdispersed.
         groups: levels of a random intercept, and its standard deviation.
+        group_slopes: the standard deviation of slopes of the first number by groups, should there be some.
         numbers: how many numeric predictors there are.
         trials: of a proportion.
         levels: of the category, should some of them be rare or empty; none without a category.
@@ -54,6 +55,7 @@ class Problem:
     sigma: float = 0.8
     concentration: float = 1.5
     groups: tuple[int, float] | None = None
+    group_slopes: float | None = None
     numbers: int = 4
     trials: int = 5
     levels: tuple[str, ...] = ("a", "b", "c")
@@ -68,7 +70,8 @@ class Problem:
         if self.censored is not None:
             response = f"Surv({'entry, ' if self.enters else ''}y, seen)"
         terms = [f"x{number}" for number in range(self.numbers)]
-        terms += [*(["ward"] if self.levels else []), *(["(1|site)"] if self.groups else [])]
+        effects = "(1|site)" if self.group_slopes is None else "(x0|site)"
+        terms += [*(["ward"] if self.levels else []), *([effects] if self.groups else [])]
         return f"{response} ~ {' + '.join(terms) or '1'}" + ("" if self.widening is None else "; sigma ~ x0")
 
     @property
@@ -151,7 +154,10 @@ class Problem:
             count, spread = self.groups
             site = rng.integers(0, count, self.size)
             columns["site"] = np.array([f"s{number}" for number in range(count)])[site]
-            eta = eta + spread * np.random.default_rng(seed + 10**6).standard_normal(count)[site]
+            effects = np.random.default_rng(seed + 10**6).standard_normal((2, count))
+            eta = eta + spread * effects[0, site]
+            if self.group_slopes is not None:
+                eta = eta + self.group_slopes * effects[1, site] * columns["x0"]
         if self.alter is not None:
             eta = self.alter(rng, columns, eta)
         if self.widening is not None:
@@ -418,6 +424,14 @@ PROBLEMS: Mapping[str, Problem] = {
     "lognormal censored": Problem("lognormal", censored=3.0),
     "piecewise_exponential censored": Problem("piecewise_exponential(0.5, 1.5)", censored=3.0),
     "weibull few events": Problem("weibull", constant=3.0, censored=6.0),
+    "lognormal few events": Problem("lognormal", constant=4.0, censored=6.0, sigma=1.0, numbers=2, levels=()),
+    "weibull hardly any event": Problem("weibull", constant=4.5, censored=6.0, numbers=2, levels=()),
+    "weibull heavy censoring": Problem("weibull", 50_000, constant=2.2, censored=3.0),
+    "lognormal heavy censoring": Problem("lognormal", 50_000, constant=2.2, censored=3.0, sigma=1.2),
+    "piecewise_exponential few events": Problem("piecewise_exponential(0.5, 1.5)", constant=-6.0, censored=3.0),
+    "bernoulli slopes of 8 sites": Problem(
+        "bernoulli", 12_000, groups=(8, 0.5), group_slopes=0.4, numbers=2, levels=()
+    ),
     "weibull late entry": Problem("weibull", censored=4.0, enters=True),
     "weibull with lognormal times": Problem("weibull", respond=_lognormal, censored=6.0, holds=False),
 }

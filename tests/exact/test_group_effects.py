@@ -10,6 +10,8 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.spread_evidence import log_evidence
 from dpmcmc.model.formula.parse import parse
+from experiments.stress.emulated import Emulated
+from experiments.stress.problems import PROBLEMS
 
 SCHEMA = dp.Schema(
     {
@@ -126,3 +128,19 @@ def test_one_decomposition_gives_the_evidence_of_every_spread(is_told):
     np.testing.assert_allclose(found - found[-1], expected - expected[-1], rtol=0, atol=1e-4)
     wrong = np.array([evidence_of(precision, tilt, effects, 0 * point, spread) for spread in grid])
     assert not np.allclose(found - found[-1], wrong - wrong[-1], atol=0.1)  # the control
+
+
+def test_privacys_share_of_an_effect_is_that_of_the_noise():
+    """What no data can see, all groups raised and the intercept lowered, is as wide without privacy.
+
+    The fits are emulated, with fixed seeds. Before, privacy was said to make 34 to 43 % of variances as wide as exact.
+    """
+    found = {}
+    for epsilon in (0.5, 8.0):
+        emulated = Emulated(PROBLEMS["bernoulli 5 sites"], epsilon)
+        grades = emulated.fit(emulated.records(0), 0).quality.parameters
+        effects = [grade.shares for name, grade in grades.items() if "site" in name or name == "intercept"]
+        assert all(sum(shares.values()) == pytest.approx(1.0) for shares in effects)
+        assert all(shares["privacy"] < 0.05 for shares in effects)
+        found[epsilon] = grades["x0"].shares["privacy"]
+    assert found[0.5] > 0.1 > found[8.0]  # the control: where data see all, noise makes much of it

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import dpmcmc as dp
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.seen_counts import of_times, shares_of
 from dpmcmc.model.bounded_scores.pieces import Pieces
 from dpmcmc.model.bounded_scores.survival import FROM_START
 from dpmcmc.model.formula.families import SURVIVAL
@@ -210,3 +213,59 @@ def test_a_fit_starts_near_the_truth(case) -> None:
     constant, found = own.start(spread, 1e-5)
     np.testing.assert_allclose(constant, [eta], atol=0.4)
     np.testing.assert_allclose(found, shapes, atol=0.4)
+
+
+# the distance of the location from the last time, in scales, as the predictor
+
+SCALED = ("weibull", "rare weibull", "lognormal")
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("case", SCALED)
+def test_scaled_scores_are_the_same_in_other_coordinates(case, entry):
+    _, scores, predictor, shapes, _, _ = CASES[case]
+    plain = scores(LAST, entry is not None)
+    scaled = plain.scaled()
+    rate = np.exp(plain.sign * shapes[0])
+    both = np.array([rate * (predictor - LAST), shapes[0]])
+    turn = np.array([[1 / rate, -plain.sign * both[0] / rate], [0.0, 1.0]])  # of location and shape, by these two
+    gram = np.array([[2.0, 0.3], [0.3, 1.0]])
+    for time, event in ((0.9, 1.0), (4.0, 1.0), (4.0, 0.0), (9.5, 0.0)):
+        row = jnp.asarray(response(np.array(time), event, entry), jnp.float32)
+        table = jnp.asarray(plain.table(np.array(shapes), 1.5), jnp.float32)
+        one = plain.at(jnp.array([predictor]), jnp.array(shapes), row, None, table)
+        other = scaled.at(jnp.array(both[:1]), jnp.array(both[1:]), row, None, table)
+        np.testing.assert_allclose(other.score, turn.T @ np.asarray(one.score), rtol=2e-3, atol=2e-4)
+        np.testing.assert_allclose(other.slope, turn.T @ np.asarray(one.slope) @ turn, rtol=5e-3, atol=5e-4)
+        assert float(other.longest(gram)) == pytest.approx(float(one.longest(turn @ gram @ turn.T)), rel=1e-3)
+        assert not np.allclose(other.score, one.score, rtol=2e-3, atol=2e-4)  # the control
+
+
+@pytest.mark.parametrize("family", ["weibull", "lognormal"])
+def test_the_prior_of_scaled_coefficients_is_that_of_the_formula(family):
+    columns = {"t": dp.Column(kind="number", lower=0, upper=10), "x": dp.Column(kind="number", lower=-1, upper=1)}
+    schema = dp.Schema({**columns, "seen": dp.Column(kind="boolean")})
+    model = dp.from_formula("Surv(t, seen) ~ x", schema, family=family)
+    scaled, plain = Regression.of(model), Regression.of(model, may_scale=False)
+    vectors = np.random.default_rng(1).normal(size=(20, 3)) * [2.0, 0.5, 0.4]
+    logs = vectors[:, -1] * (1 if family == "lognormal" else -1)  # of the scale, in which two coefficients are
+    expected = plain.log_prior(scaled.coefficients(vectors)) + 2 * logs
+    np.testing.assert_allclose(scaled.log_prior(vectors), expected, rtol=1e-9, atol=1e-9)
+    gradient, bend = scaled.prior_at(vectors[0])
+    for way in np.eye(3):
+        ends = scaled.log_prior(vectors[0] + 1e-3 * np.array([way, -way]))
+        assert gradient @ way == pytest.approx((ends[0] - ends[1]) / 2e-3, abs=1e-3)
+        middle = scaled.log_prior(vectors[:1])[0]
+        assert way @ bend @ way == pytest.approx(-(ends.sum() - 2 * middle) / 1e-6, rel=0.02, abs=0.02)
+
+
+def test_events_are_counted_together_where_each_bin_is_within_its_noise():
+    rng, half, sd = np.random.default_rng(3), 32, 10.0
+    middles = np.linspace(-9, 2.3, half)
+    events = 200 * np.exp(middles) / np.exp(middles).sum()
+    counts = np.concatenate([events, np.full(half, 600.0)]) + sd * rng.standard_normal(2 * half)
+    found = of_times(np.tile(middles, 2), counts, np.zeros(2), sd)
+    assert found.shares.sum() == pytest.approx(1.0)
+    assert found.shares[:half].sum() == pytest.approx(200 / 19_400, abs=4 * found.noise)
+    assert found.shares[:half] @ middles / found.shares[:half].sum() > 0.0  # late, as they are
+    assert shares_of(counts, sd)[:half].sum() < 0.75 * 200 / 19_400  # the control: bins by themselves

@@ -1,7 +1,7 @@
 """If paid releases cannot be used, the result is draws from the prior, with a verdict that says so."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ NUMERICAL = (np.linalg.LinAlgError, ValueError, OverflowError, FloatingPointErro
 
 
 @contextmanager
-def quiet_numbers() -> Iterator[None]:
+def quiet_numbers() -> Generator[None]:
     """Let numbers overflow without a word: noise makes such, a verdict says what a result is worth, and no warning."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", LinAlgWarning)

@@ -9,11 +9,12 @@ from dpmcmc.model.formula.priors import Prior
 
 
 def width_of(prior: Prior, *, on_line: bool = False) -> float:
+    """Return half of what the middle two thirds span; of a positive one on the line of its logarithm, if asked."""
     low, high = (prior.quantile(probability) for probability in (0.16, 0.84))
     return float(prior.to_line(np, high) - prior.to_line(np, low) if on_line else high - low) / 2
 
 
-def term(place: int, prior: Prior, *, on_line: bool = False) -> tuple[Any, Any]:
+def term_of(place: int, prior: Prior, *, on_line: bool = False) -> tuple[Any, Any]:
     """Return the log-density of one parameter, of which a positive one is moved by its logarithm."""
 
     def of_vectors(vectors: Floats) -> Floats:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.fitting.strategies.weighted_scores.prior_terms import term, width_of
+from dpmcmc.fitting.strategies.weighted_scores.prior_terms import term_of, width_of
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, Scores
 from dpmcmc.model import FormulaModel
 from dpmcmc.model.bounded_scores.log_times import LogTimes
@@ -291,8 +291,8 @@ class Regression:
         for row, prior in enumerate(coordinates.coefficients.priors):
             for output in range(self.num_outputs):
                 place = row * self.num_outputs + output
-                is_scaled = isinstance(scores, LogTimes) and scores.is_scaled
-                yield self._scaled_term(place, prior, scores.sign) if is_scaled else term(place, prior)
+                sign = scores.sign if isinstance(scores, LogTimes) and scores.is_scaled else None
+                yield term_of(place, prior) if sign is None else self._scaled_term(place, prior, sign)
         if coordinates.cutpoints is not None:
             places = list(range(self.num_linear, self.dimension))
             density = coordinates.cutpoints.density
@@ -306,11 +306,11 @@ class Regression:
             return
         place = self.num_linear
         for prior in () if coordinates.scale is None else coordinates.scale.prior.priors:
-            yield term(place, prior)
+            yield term_of(place, prior)
             place += 1
         for prior in coordinates.others.values():
             if prior.fixed is None:
-                yield term(place, prior, on_line=True)
+                yield term_of(place, prior, on_line=True)
                 place += 1
 
     def _scaled_term(self, place: int, prior: Prior, sign: float) -> tuple[Any, Any]:

@@ -273,9 +273,9 @@ def _of_events(unsure: float) -> Iterator[Finding]:
     if unsure > UNSURE:
         yield (
             "bad" if unsure > HARDLY_ANY else "fair",
-            "Events are so few, if there are any, that noise hides how many: what is told of rates and shapes is little "
-            "more than that events are rare, and may be farther out than the intervals say. Follow the records for "
-            "longer, or spend more.",
+            "Events are so few, if there are any, that noise hides how many: what is told of rates and shapes is "
+            "little more than that events are rare, and may be farther out than the intervals say. Follow the records "
+            "for longer, or spend more.",
         )
 
 
