@@ -97,7 +97,7 @@ def test_what_was_found_is_told_in_a_sentence() -> None:
     )
     none = front.found(table(**dict.fromkeys(numbers, (-1.0, 1.0))), model, "good")
     assert none.startswith("Of the 3 coefficients of ill, none clearly differs from zero")
-    assert "not to be relied on" in front.found(table(**numbers), model, "bad")
+    assert "Do not rely on" in front.found(table(**numbers), model, "bad")
 
 
 def test_ratios_are_drawn_where_they_mean_something() -> None:
