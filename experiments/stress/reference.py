@@ -103,6 +103,7 @@ def exact(emulated: Emulated, records: Any, noises: Mapping[str, float] | None =
 def _found(emulated: Emulated, records: Any) -> "tuple[Density, Sampled]":
     model, layout, problem = emulated.model, emulated.layout, emulated.problem
     spreads = getattr(problem, "spreads", {}) or _spreads(layout)
+    spreads = spreads if len(spreads) == 1 else {}  # several are NUTS's
     density = _density(model, layout, tuple(sorted(spreads.items())))
     table, start = density.table(records), density.start(problem)
     if isinstance(problem, ModelProblem) and problem.compared is not None:

@@ -1,7 +1,7 @@
 """Times to an event where few are seen, or none, or no row reaches a piece: fits are right, or say that they are not.
 
 Fits are emulated with fixed seeds, so that they fail by chance no more. When the seeds were chosen, of 24 fits of the
-lognormal law with some 100 events one was marked and none was wrong; before, 5 of 18 were.
+lognormal law with some 100 events one was bad and none was wrong; before, 5 of 18 were.
 """
 
 import numpy as np
