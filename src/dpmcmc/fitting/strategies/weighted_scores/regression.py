@@ -236,8 +236,6 @@ class Regression:
             values.insert(0, own[0] if columns is None else columns[np.array(self._coordinates.scale.places)] @ own)
         return xp.stack([xp.asarray(value, vector.dtype) for value in values]) if values else xp.zeros(0)
 
-    # the prior, on the host
-
     def log_prior(self, vectors: Floats) -> Floats:
         """Return the log-density of the prior without random intercepts, for vectors (..., dimension)."""
         return sum((term(vectors) for _, term in self._prior_terms), start=np.zeros(vectors.shape[:-1]))
