@@ -126,7 +126,7 @@ def test_a_piece_that_nobody_reaches_is_marked_alone():
 def test_events_beyond_the_stated_times_are_told(family, is_beyond):
     """Times that are censored at the bound are not: that is where they were left."""
     drawn = fitted(Table(family, weibull(2.5, 1.0), at(1e6 if is_beyond else 10.0)), 2.0)
-    assert any("lie at a bound" in reason for reason in drawn.quality.reasons) == is_beyond
+    assert any("stated bounds" in reason for reason in drawn.quality.reasons) == is_beyond
     assert any(CLAMPED in grade.reasons for grade in drawn.quality.parameters.values()) == is_beyond
 
 

@@ -24,14 +24,11 @@ PROBE_SHARE, RESIDUALS_SHARE, OTHER_SHARE = 0.06, 0.06, 0.05
 """What of the budget, in mean privacy loss, goes into histograms, into the last step of the pilot, with long bounds,
 into the two looks at residuals, and into scores with other bounds at the end. The last releases have what is left."""
 
-PILOT_SHARES = (0.05, 0.07, 0.09, 0.12, 0.16)
+PILOT_SHARES = (0.1, 0.12, 0.14, 0.16)
 """What the pilot's steps may have: the least that leads near the root, if any does."""
 
 PILOT_SLOPE, PROBE_SLOPE, FINAL_SLOPE, OTHER_SLOPE, MOST_SLOPE = 0.55, 0.2, 0.15, 0.1, 0.5
 """What of a release's share its slope has: more where there are few records, up to the last."""
-
-SURE_SLOPE, LEAST_SLOPE = 0.03, 0.05
-"""Where that noise would be less than this a slope has a smaller share, but not less than the second number."""
 
 SEEN_SLOPE = 0.25
 """The noise of the slope's eigenvalues, which are about one, that is aimed at; with twice that they are not seen."""
@@ -124,9 +121,8 @@ class Split:
 
     def _shares(self, budget: Budget, size: float, whole: float, slope: float, times: int) -> tuple[float, float]:
         """Return the shares of scores and slopes: the latter's as large as lets them be seen, if that can be."""
-        noise = self.slope_noise(budget, size, whole * slope, times)
-        least = float(np.clip(slope * (noise / SURE_SLOPE) ** 2, min(LEAST_SLOPE, slope), slope))
-        kept = float(np.clip(slope * (noise / SEEN_SLOPE) ** 2, least, max(slope, MOST_SLOPE)))
+        wanted = slope * (self.slope_noise(budget, size, whole * slope, times) / SEEN_SLOPE) ** 2
+        kept = float(np.clip(wanted, slope, max(slope, MOST_SLOPE)))
         return whole * (1 - kept), whole * kept
 
     def slope_noise(self, budget: Budget, size: float, share: float, times: int = 1) -> float:
