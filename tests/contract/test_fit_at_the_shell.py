@@ -133,7 +133,7 @@ def test_a_dataset_without_a_budget_is_told_the_command(monkeypatch, capsys, tmp
     with pytest.raises(SystemExit) as stopped:
         run()
     assert stopped.value.code == 2
-    message = "`dpmcmc ledger init sqlite:///ledger.db --dataset visits --epsilon EPSILON --delta DELTA`"
+    message = "`dpmcmc ledger init ledger.db --dataset visits --epsilon EPSILON --delta DELTA`"
     assert message in capsys.readouterr().err
 
 
