@@ -110,7 +110,8 @@ def test_runs_are_counted_as_they_are_read(prepared) -> None:
     for each in prepared.values():
         schedule, asked = each.strategy.split.schedule, each.strategy.questions
         shares = [schedule.pilot.share] * (1 + schedule.shares.num_steps)
-        shares += [schedule.refinement.share] * (2 * schedule.has_blocks + 2 * (asked.residuals is not None) + 1)
+        refinements = 2 if schedule.has_blocks else 1
+        shares += [schedule.refinement.share] * (refinements + 2 * (asked.residuals is not None) + 1)
         assert schedule.reads == pytest.approx(sum(shares) + schedule.shares.num_final)
 
 
@@ -118,11 +119,13 @@ def test_runs_are_counted_as_they_are_read(prepared) -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
 def test_rows_in_memory_are_read_in_every_step_unless_stated(problem, size: float, epsilon: float) -> None:
     split, budget = _split(problem), Budget(epsilon, 1e-6)
-    assert one_pass.chosen(split, budget, int(size), 0, passes=None, is_in_memory=True) is split
+    every_time = one_pass.chosen(split, budget, int(size), 0, passes=None, is_in_memory=True)
+    assert not every_time.schedule.has_blocks
+    assert every_time.pilot_share <= split.pilot_share
     once = one_pass.chosen(split, budget, int(size), 0, passes=1, is_in_memory=True)
     assert once.schedule.has_blocks
     if size >= 1e6 and epsilon >= 2:
-        best = one_pass.predicted_error(split, budget, size)
+        best = one_pass.predicted_error(every_time, budget, size)
         assert one_pass.predicted_error(once, budget, size) <= 1.05 * best
 
 
@@ -166,3 +169,14 @@ def _split(problem):
     data = private_data(problem, 0)
     model = prepare_fit(problem.formula, data, family=problem.family, epsilon=4.0, delta=1e-6).model
     return usual_split(Regression.of(model), 2 if data.facts.adjacency is Adjacency.REPLACE_ONE else 1)
+
+
+def test_a_pilot_has_less_where_that_leads_near_and_all_shares_are_the_whole(problem) -> None:
+    split, budget = _split(problem), Budget(2.0, 1e-6)
+    few, many = (split.with_short_pilot(budget, size) for size in (3e3, 1e7))
+    assert many.pilot_share < few.pilot_share == split.pilot_share
+    for each in (few, many):
+        shares = each.schedule.shares
+        way = sum(shares.histograms) + shares.pilot + shares.refinement
+        assert way + shares.final + 2 * shares.look + shares.other == pytest.approx(1.0)
+        assert sum(each.pilot(budget, 1e5)) == pytest.approx(each.pilot_share)

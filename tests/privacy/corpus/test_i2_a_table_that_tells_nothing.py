@@ -81,19 +81,24 @@ def test_numpy_would_warn_and_does_not_while_a_fit_draws():
     """The control: what overflows says so outside, and nothing inside of what draws."""
     seen = []
 
+    class Ended(Exception):
+        """It has drawn."""
+
+    class Strategy:
+        def draw(self, *_):
+            seen.append(float(np.exp(np.float64(1e4))))
+            raise Ended
+
     class Overflows(prepare.PreparedFit):
+        strategy, seed = Strategy(), 0
+
         def __init__(self):
             pass
-
-        strategy = type("Strategy", (), {"draw": lambda *_: seen.append(float(np.exp(np.float64(1e4))))})()
-        seed = 0
-
-        def _posterior(self, _, drawn):
-            return drawn
 
     with pytest.warns(RuntimeWarning, match="overflow"):
         np.exp(np.float64(1e4))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Overflows().draw(None, None, lambda: False)
+        with pytest.raises(Ended):
+            Overflows().draw(None, None, lambda: False)
     assert seen == [np.inf]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from scipy import linalg, special
+from scipy import special
 
 from dpmcmc.fitting.strategies.weighted_scores.monotone_draws import Normal, with_effects
 from dpmcmc.fitting.strategies.weighted_scores.regression import Group, Regression
@@ -34,6 +34,9 @@ RARE = 1e-3
 
 LEAST_SEEN = 0.4
 """Directions that a released slope sees are at least so many noise levels steep in the slopes drawn around it."""
+
+FLAT = 1e-13
+"""Directions that are flatter than the steepest by this are not moved along."""
 
 CLIMBS, NEAR, FARTHEST = 30, 1e-4, 1.0
 """Steps to the mode, how short the last one is, and how far any moves shapes: it bends where they are large."""
@@ -236,7 +239,7 @@ class _Posterior:
         prior = self._quadratic(point)
         for _ in range(CLIMBS):
             precision, tilt = self._joined(prior, spreads)
-            moved = self.release.point + factor @ linalg.solve(precision, tilt, assume_a="pos")
+            moved = self.release.point + factor @ (np.linalg.pinv(precision, rcond=FLAT, hermitian=True) @ tilt)
             change = moved - point
             change = change * min(
                 1.0, FARTHEST / max(np.abs(change[self.regression.num_linear :]).max(initial=0.0), 1e-30)
