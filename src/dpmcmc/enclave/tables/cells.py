@@ -80,7 +80,7 @@ def days_since(first: date, written_as: str = "") -> Reading:
         try:
             day = _day(written, written_as) if written_as else date.fromisoformat(written[:10])
             return float(day.toordinal() - first.toordinal())
-        except ValueError:
+        except (ValueError, OverflowError):
             return math.nan
 
     return days
