@@ -115,6 +115,8 @@ class Bounds(NamedTuple):
     """By how much residuals that the model does not expect move the estimate."""
     misfit: float = MISFIT
     """How far the mean of what they take off scores was taken to be off zero."""
+    moved: float = float("inf")
+    """How far that would move a coefficient if all of it did, in standard deviations of the posterior."""
 
 
 def best_bounds(
@@ -261,6 +263,7 @@ def least_variance(
         best = int(np.flatnonzero(loss <= alike)[-1])  # where it is flat, the slope is best seen far out
         inefficiency = max(1.0, float(of_records[best]) * fisher)
         radius, variance = float(radii[best]), float(total[best]) * fisher
-        bounds = Bounds(bound, radius, variance, inefficiency, bias, off_zero)
+        moved = off_zero * float(lost[best, 0]) * np.sqrt(dimension) / unit
+        bounds = Bounds(bound, radius, variance, inefficiency, bias, off_zero, moved)
         choices.append((float(loss[best]), bounds))
     return min(choices, key=lambda each: each[0])[1]

@@ -154,7 +154,7 @@ class WeightedScores(PrivateLaplace):
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
         bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
         told = moments.clamped, *told_little(self.regression, moments, drawn.vectors)
-        checks = verdict.Checks(arrived, fits, root, bias, unseen, *told)
+        checks = verdict.Checks(arrived, fits, root, bias, unseen, *told, moved=bounds.moved)
         before_it, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
         noise = noise_of_step(before_it, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)

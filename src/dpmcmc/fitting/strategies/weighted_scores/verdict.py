@@ -50,6 +50,9 @@ MISFITTING = (
 )
 """How other parameters are marked that bounds may have moved, where it is seen that the model does not hold."""
 
+HIDDEN_MISFIT = 0.5
+"""Posterior standard deviations by which a misfit that is not seen may move a coefficient before it is said."""
+
 UNLIKE = 1.5
 """From so many times the usual width on the widest interval is named."""
 
@@ -83,6 +86,8 @@ class Checks(NamedTuple):
     """Levels whose records know much more at one end of the interval than at the other."""
     events: float = 0.0
     """How uncertain the logarithm of the number of events is, in times to an event."""
+    moved: float = 0.0
+    """How far a misfit that may be there unseen would move a coefficient, in standard deviations of the posterior."""
 
     @property
     def hold(self) -> bool:
@@ -224,6 +229,13 @@ def of_model(checks: Checks, error: float) -> Iterator[Finding]:
             f"Fewer than about {in_words(checks.unseen)} outlying residuals would go unnoticed at this budget; with "
             "such outliers, scores that bound the influence of one record estimate something other than the likelihood "
             "would.",
+        )
+    if checks.moved > HIDDEN_MISFIT and FAIR_ERROR < error < np.inf and checks.hold:
+        yield (
+            "good",
+            "The noise may hide that the model does not hold for all records (a missing square or interaction, for "
+            f"instance): that would move a coefficient by about {in_words(checks.moved)} posterior standard "
+            "deviations, or more where predictors are skewed.",
         )
     if checks.are_residuals:
         yield (
