@@ -77,15 +77,15 @@ class Certificate:
 
     Attributes:
         event: everything that was released.
-        adjacency: the relation under which the event is meant.
-        delta: the delta at which the owner of the data wants epsilon.
-        assumptions: further conditions in words, beside those that follow from the event.
+        adjacency: the relation under which the event holds.
+        delta: the delta at which epsilon is stated.
+        assumptions: further conditions in words, in addition to those that follow from the event.
         library_version: the version that made the certificate.
-        unit: what is protected, that is what two neighbouring data sets differ in, in words: a record, or a person with
-            all the rows that the person has.
-        format: the number of the format that it was written in.
-        paths: the ways by which the sums over records were computed, where others than the plain one were taken.
-        device: on what it was computed, in words; empty if that is not stated.
+        unit: what is protected, that is, what two neighbouring data sets differ in: a record, or a person with
+            all their rows.
+        format: the version of the file format.
+        paths: how the sums over records were computed, if not by the reference path.
+        device: the hardware that computed it, in words; empty if not stated.
     """
 
     event: Event
@@ -136,9 +136,9 @@ class Certificate:
 
     @property
     def advisory(self) -> str:
-        """What became known of the version that made it and weakens the claim, in words; empty if nothing did.
+        """Known problems of the version that wrote it which weaken its claim, in words; empty if there are none.
 
-        The format tells: version 0.2 was the first to write the second one.
+        The format identifies the version: 0.2 was the first to write format 2.
         """
         return _ADVISORY_OF_FORMAT_1 if self.format < 2 and math.isfinite(self.epsilon) else ""
 
@@ -158,7 +158,7 @@ class Certificate:
 
     @property
     def claim(self) -> str:
-        """The guarantee in a few words, for the places where a sentence is too long."""
+        """The guarantee in a few words, where a sentence would be too long."""
         if NonPrivate in self.event.held or not math.isfinite(self.epsilon):
             return self.statement
         change = _MEANING[self.adjacency].format(unit=self.unit)
@@ -211,7 +211,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, document: str) -> "Certificate":
-        """Read a certificate and check its epsilon by computing it again from its event.
+        """Read a certificate and check its epsilon by recomputing it from its event.
 
         Raises:
             InvalidArgument: if the text is no certificate, or claims less than its event costs.

@@ -29,7 +29,7 @@ def run_in_folder(
         prepared: the fit.
         output: the folder.
         command: where the data are, in plain values, for a command that resumes the run; kept in private.
-        progress: whether to show how it gets on.
+        progress: whether to show a progress bar.
     """
     folder = Path(output)
     if folder.exists():
@@ -52,20 +52,20 @@ def resume(
     stop: bool = False,
     progress: bool = True,
 ) -> Posterior:
-    """Go on with a run that was stopped: by Ctrl-C, by kill -9, by a loss of power. It is not charged again.
+    """Resume a run that was interrupted by Ctrl-C, kill -9 or a power failure. It is not charged again.
 
-    The draws are those that the run would have given had it not been stopped. A run that is finished is read.
+    The draws are the same as without the interruption. A finished run is read from its folder.
 
     Args:
         folder: the `output` of `fit`.
         data: the same records as before, with the same ledger.
-        model: the same model as before, if it was no formula; formulas and all settings are remembered.
-        init: the same start as before, if one was stated.
-        stop: finish the run where it is: what was drawn is kept, and what was not used is given back.
-        progress: whether to show how it gets on.
+        model: the same model as before, unless it was a formula; formulas and all settings are remembered.
+        init: the same starting point as before, if one was stated.
+        stop: finish the run now: draws so far are kept, and the unused budget is refunded.
+        progress: whether to show a progress bar.
 
     Raises:
-        ResumeRefused: something is not as it was, or the key of the run's noise is gone; nothing was released.
+        ResumeRefused: something has changed, or the run's noise key is gone; nothing was released.
     """
     place = Path(folder)
     if run_folder.is_finished(place):
