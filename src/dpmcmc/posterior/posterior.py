@@ -265,7 +265,7 @@ class Posterior(Predictive):
         """Return the posterior given both runs' records: the result of `earlier` becomes the prior of this one.
 
         For the same formula on the records of other persons, such as last year's; the same persons would be counted
-        twice. Post-processing: both have been paid for. Both are assumed normal in the sampler's coordinates: models with
+        twice. Post-processing: both have been paid for. Both are assumed normal in sampler coordinates, so models with
         random intercepts are refused. The certificate covers a person who is in both tables; anyone who
         is in only one is protected by that run's own.
 
