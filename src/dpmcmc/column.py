@@ -289,13 +289,13 @@ def _no_law(column: Column) -> str:
     """Say what is wrong with the law that is stated for missing values; nothing if it is none or fits."""
     stated = [name for name in ("mean", "sd", "probabilities") if getattr(column, name) not in (None, ())]
     if column.missing != "integrate":
-        return f"{', '.join(stated)}: only missing='integrate' has a law to integrate over" if stated else ""
+        return f"{', '.join(stated)}: only missing='integrate' has a distribution to integrate over" if stated else ""
     needed = {"category": ["probabilities"], "boolean": ["mean"], "date": []}.get(column.kind, ["mean", "sd"])
     if not needed:
-        return "missing='integrate' is not for dates; make a number of it"
+        return "missing='integrate' is not for dates; convert the column to a number"
     if stated != needed:
         of_what = {"category": "those of the categories, in order", "boolean": "the probability of true"}
-        what = of_what.get(column.kind, "a normal law that is cut off at the bounds")
+        what = of_what.get(column.kind, "a normal distribution truncated at the bounds")
         return f"missing='integrate' needs {' and '.join(needed)} for kind={column.kind!r}: {what}"
     return ""
 

@@ -83,8 +83,8 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
         """Fit a generalised linear model of all features."""
         if self.ledger is None or self.dataset is None:
             raise InvalidArgument(
-                "ledger= and dataset= must say what pays: every fit is charged there, those of a search or a "
-                "cross-validation too, and a budget that began anew with each would bound nothing"
+                "ledger= and dataset= must be given: every fit is charged there, including those of a search or a "
+                "cross-validation, and a budget that started afresh with each would bound nothing"
             )
         features = _features(self.bounds)
         frame = _frame(rows, self.bounds, features)
@@ -225,7 +225,7 @@ def _frame(rows: Any, bounds: Any, features: Schema) -> pd.DataFrame:
     """Return the rows under the names of the features. What is wrong with them is said of their shape alone."""
     if isinstance(bounds, Mapping):
         if not isinstance(rows, pd.DataFrame):
-            raise InvalidArgument("bounds names the features, and X is no DataFrame of pandas; give bounds in order")
+            raise InvalidArgument("bounds names the features, but X is not a pandas DataFrame; give bounds in order")
         return rows
     table = rows.to_numpy(dtype=object) if isinstance(rows, pd.DataFrame) else np.asarray(rows)
     if table.ndim != 2 or table.shape[1] != len(features.columns):

@@ -132,8 +132,8 @@ def test_a_search_spends_with_every_fit_until_the_book_refuses() -> None:
 @pytest.mark.parametrize(
     ("made", "rows", "target", "message"),
     [
-        (lambda: regressor(ledger=None), X, Y, "ledger= and dataset= must say what pays"),
-        (lambda: regressor(dataset=None), X, Y, "ledger= and dataset= must say what pays"),
+        (lambda: regressor(ledger=None), X, Y, "ledger= and dataset= must be given"),
+        (lambda: regressor(dataset=None), X, Y, "ledger= and dataset= must be given"),
         (lambda: regressor(bounds=None), X, Y, "bounds must state"),
         (lambda: regressor(bounds=()), X, Y, "bounds must state"),
         (lambda: regressor(bounds=((1, -1), (0, 1))), X, Y, "bounds of x0: lower=1.0 must be < upper=-1.0"),

@@ -38,20 +38,20 @@ _CURVE_EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0,
 
 _ALWAYS = (
     "the noise was drawn from a secret, unpredictable source of which nothing is kept",
-    "nothing but what the event lists was computed from the records and shown to anyone",
-    "settings were chosen without looking at the records, or the looking is in the event",
+    "no result computed from the records was shown to anyone except what the event lists",
+    "settings were chosen without looking at the records, or what was looked at is in the event",
 )
 _BY_KIND: Mapping[type[Event], str] = {
-    PoissonGaussian: "every batch was formed by independent coins, one for each {unit}, and its size stayed secret",
+    PoissonGaussian: "every batch was formed by independent coin tosses, one per {unit}, and its size stayed secret",
     FixedBatchGaussian: "every batch was drawn uniformly without replacement, and its members stayed secret",
     BarkerTest: "every batch was drawn uniformly without replacement, and its members stayed secret",
-    AcceptBit: "of the accept tests only the decisions were shown, not the noisy ratios or acceptance probabilities",
-    LogisticBit: "of the Barker tests only the decisions were shown, not the log-ratios or acceptance probabilities",
-    Selected: "how many runs were made stayed secret, their time included, and of the runs only the best was shown",
-    Parallel: "every {unit} stands in one place, whatever the others are; cells are public, and what left one was "
+    AcceptBit: "only the decisions of the accept tests were shown, not the noisy ratios or acceptance probabilities",
+    LogisticBit: "only the decisions of the Barker tests were shown, not the log-ratios or acceptance probabilities",
+    Selected: "the number of runs, and the time that they took, stayed secret, and only the best run was shown",
+    Parallel: "every {unit} has one place, whatever the others are; cells are public, and each release from one was "
     "computed from its own places and earlier releases",
-    Approximation: "samplers stay within the stated total variation of their ideal law; it is counted in delta",
-    RatioApproximation: "samplers stay within the stated factor of the probabilities of their ideal law; it is counted",
+    Approximation: "noise is within the stated total variation of its target distribution, counted in delta",
+    RatioApproximation: "noise is within the stated factor of its target probabilities, counted in epsilon",
 }
 _MEANING = {
     Adjacency.REPLACE_ONE: "any one {unit} is replaced by another",

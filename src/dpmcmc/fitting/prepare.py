@@ -79,7 +79,7 @@ class PreparedFit:
             ("budget", f"{self.budget}"),
             ("sampler", self.sampler),
             ("expected error", f"{self.expected_error:.2g} posterior standard deviations"),
-            ("charged", "nothing yet: run() pays, describe() says what it would do"),
+            ("charged", "nothing yet: run() charges the budget, describe() says what it would do"),
         ]
 
     @cached_property

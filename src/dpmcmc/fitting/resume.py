@@ -107,7 +107,7 @@ def _go_on(prepared: PreparedFit, journal: Journal, *, stop: bool, progress: boo
                 raise RunInterrupted(f"stopped after {done} of {prepared.num_steps} steps; {_how_to_go_on(folder)}")
             run_folder.put(posterior, folder)
     except (OSError, sqlite3.Error) as error:
-        raise RunInterrupted(f"stopped, for a file cannot be written: {error}; {_how_to_go_on(folder)}") from error
+        raise RunInterrupted(f"stopped, because a file cannot be written: {error}; {_how_to_go_on(folder)}") from error
     except EngineUnavailable as error:
         if journal.is_over:  # nothing was executed, and nothing is charged
             raise
@@ -120,6 +120,6 @@ def _go_on(prepared: PreparedFit, journal: Journal, *, stop: bool, progress: boo
 
 def _how_to_go_on(folder: Path) -> str:
     return (
-        f"`dpmcmc resume {folder}` goes on, and pays nothing further. With --stop it finishes here: what was drawn is "
-        "kept, and what was not used is given back. In Python, dpmcmc.resume(folder, data, stop=...)"
+        f"`dpmcmc resume {folder}` continues the run at no further charge. With --stop it finishes now: draws are "
+        "kept, and the unused budget is refunded. In Python, dpmcmc.resume(folder, data, stop=...)"
     )

@@ -196,6 +196,6 @@ def _prepared(
         )
     fit = prepare_fit(data=data, epsilon=budget.epsilon, delta=budget.delta, insecure_seed=insecure_seed, **options)
     if fit.model.sample_prior is None:
-        raise InvalidArgument(f"candidates[{name!r}] has a model whose prior cannot be drawn from; state sample_prior")
+        raise InvalidArgument(f"candidates[{name!r}] has a model whose prior cannot be sampled; state sample_prior")
     layout = Layout.of(jax.eval_shape(fit.model.sample_prior, jax.random.key(0)))
     return Candidate(fit, LogPredictive(fit.model, layout, mechanism, middle))

@@ -185,7 +185,7 @@ def _refuse_integrated(arguments: str | tuple[str, ...], schema: Any) -> None:
     if read:
         raise InvalidArgument(
             f"the model reads {', '.join(read)}, of which the schema says missing='integrate': formulas can do that, a "
-            "NumPyro model is not told which cells are missing. State missing='indicator' or 'fill' in the schema"
+            "NumPyro model does not know which cells are missing. State missing='indicator' or 'fill' in the schema"
         )
 
 
