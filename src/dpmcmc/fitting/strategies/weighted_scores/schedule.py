@@ -102,7 +102,7 @@ class Schedule:
         )
         times = {1: "once", 2: "twice"}[self.shares.num_final]
         return (
-            f"All rows are read {times}. Before that, {pilot} and {refinement} at public random positions are the pilot: "
+            f"All rows are read {times}. Before that, {pilot} and {refinement} at public random positions are a pilot: "
             f"{self.reads:.2g} reads per row on average"
         )
 
