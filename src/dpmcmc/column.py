@@ -36,27 +36,27 @@ class Column:
     """One column.
 
     Attributes:
-        kind: ``number``, ``integer`` (others are rounded to one), ``boolean``, ``category``, or ``date``, which a model
+        kind: ``number``, ``integer`` (other values are rounded), ``boolean``, ``category``, or ``date``, which a model
             reads as the days since `lower`.
-        lower: the lowest value that counts; whatever is lower is moved up to it. For numbers, integers and dates.
-        upper: the highest value that counts.
+        lower: the lower bound; smaller values are clamped to it. For numbers, integers and dates.
+        upper: the upper bound; larger values are clamped to it.
         categories: all values of a categorical column, in order; anything else counts as missing.
-        true: the words of a boolean column that mean true, in any case; unless stated, those of `WORDS`.
-        false: the words that mean false; stated together with `true`, and then no others count beside true and false.
-        missing: what a missing value becomes: ``none`` (the column has none; one that turns up all the same becomes
-            the middle of the bounds, false, or the first category, silently, since an error would tell), ``fill``
-            (the value `fill`), ``category`` (a category of its own), ``indicator`` (`fill`, and a further column,
-            named like this one with ``_missing``, that says so), ``integrate`` (formulas average the likelihood of the
-            row over the law that is stated here for the column). This is for predictors: where the response of a
-            formula is missing, the row contributes nothing, unless missing is a category of its own.
-        fill: the value that stands for a missing one: a number, true or false, or a category.
-        mean: with ``integrate``, the mean of a number, whose law is normal and cut off at the bounds, or the
+        true: the words of a boolean column that mean true, in upper or lower case (default: those of `WORDS`).
+        false: the words that mean false; stated together with `true`, and then no others count but true and false.
+        missing: what a missing value becomes: ``none`` (the column has none; any that occurs anyway becomes
+            the middle of the bounds, false, or the first category, silently, since an error would leak), ``fill``
+            (the value `fill`), ``category`` (a separate category), ``indicator`` (`fill`, and a further column,
+            this one's name with ``_missing``, that says so), ``integrate`` (formulas average the likelihood of the
+            row over the distribution stated here for the column). This applies to predictors: if the response of a
+            formula is missing, the row contributes nothing, unless missing is a separate category.
+        fill: the value that replaces a missing one: a number, true or false, or a category.
+        mean: with ``integrate``, the mean of a number, which is normal and truncated at the bounds, or the
             probability that a boolean is true.
-        sd: with ``integrate``, the standard deviation of a number, before it is cut off.
+        sd: with ``integrate``, the standard deviation of a number, before truncation.
         probabilities: with ``integrate``, those of the categories, in their order.
-        format: how texts write the days of a column of dates, as in ``%d/%m/%Y``; unless stated, 2024-02-29.
-        unit: in what it is measured, for people.
-        description: what it means, for people.
+        format: how dates are written, such as ``%d/%m/%Y`` (default: as in 2024-02-29).
+        unit: the unit of measurement, for readers.
+        description: what the column means, for readers.
     """
 
     kind: str
@@ -108,30 +108,30 @@ class Column:
 
     @property
     def values_in_words(self) -> str:
-        """What the column may hold, for people."""
+        """The values that the column may take, in words."""
         if self.kind == "category":
             return f"category: {', '.join(self.levels)}"
         return self.kind if self.kind == "boolean" else f"{self.kind}, {self.range_in_words} {self.unit}".rstrip()
 
     @property
     def range_in_words(self) -> str:
-        """The bounds of numbers and dates, for people."""
+        """The bounds of numbers and dates, in words."""
         return f"{self.in_words(self.bounds[0])} to {self.in_words(self.bounds[1])}"
 
     def in_words(self, stored: float) -> str:
-        """Return a number as it is, and of a column of dates the day that is stored under it."""
+        """Return a number as it is, or for a column of dates the day that it stands for."""
         return (self.lower + timedelta(stored)).isoformat() if isinstance(self.lower, date) else f"{stored:g}"
 
     @property
     def words(self) -> dict[str, float]:
-        """What each word of a boolean column means, in small letters."""
+        """What each word of a boolean column means, in lower case."""
         if not self.true:
             return dict(WORDS)
         stated = dict.fromkeys(self.true, 1.0) | dict.fromkeys(self.false, 0.0)
         return {"true": 1.0, "false": 0.0} | {word.lower(): value for word, value in stated.items()}
 
     def words_for(self, meaning: bool) -> str:
-        """Return the words of a boolean column that mean true, or false, with commas between."""
+        """Return the words of a boolean column that mean true, or false, separated by commas."""
         return ", ".join(word for word, value in self.words.items() if value == meaning and not word.endswith(".0"))
 
     @property
@@ -145,7 +145,7 @@ class Column:
 
     @property
     def stand_in(self) -> float:
-        """What a missing value is stored as: a number within the bounds, 0 or 1, or the code of a level."""
+        """The number that is stored for a missing value: one within the bounds, 0 or 1, or the code of a level."""
         if self.kind == "category":
             if self.missing == "category":
                 return float(len(self.categories))
@@ -289,13 +289,13 @@ def _no_law(column: Column) -> str:
     """Say what is wrong with the law that is stated for missing values; nothing if it is none or fits."""
     stated = [name for name in ("mean", "sd", "probabilities") if getattr(column, name) not in (None, ())]
     if column.missing != "integrate":
-        return f"{', '.join(stated)}: only missing='integrate' has a law to integrate over" if stated else ""
+        return f"{', '.join(stated)}: only missing='integrate' has a distribution to integrate over" if stated else ""
     needed = {"category": ["probabilities"], "boolean": ["mean"], "date": []}.get(column.kind, ["mean", "sd"])
     if not needed:
-        return "missing='integrate' is not for dates; make a number of it"
+        return "missing='integrate' is not for dates; convert the column to a number"
     if stated != needed:
         of_what = {"category": "those of the categories, in order", "boolean": "the probability of true"}
-        what = of_what.get(column.kind, "a normal law that is cut off at the bounds")
+        what = of_what.get(column.kind, "a normal distribution truncated at the bounds")
         return f"missing='integrate' needs {' and '.join(needed)} for kind={column.kind!r}: {what}"
     return ""
 

@@ -60,7 +60,7 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
         num_chains: chains, all of which are paid for.
         num_steps: steps of each chain; what suits the sampler unless stated.
         even_if_useless: run even if the result is expected to be off by more than a posterior standard deviation.
-        progress: whether to show how it gets on.
+        progress: whether to show a progress bar.
 
     Attributes:
         posterior_: the draws, with the certificate of what they cost.
@@ -83,8 +83,8 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
         """Fit a generalised linear model of all features."""
         if self.ledger is None or self.dataset is None:
             raise InvalidArgument(
-                "ledger= and dataset= must say what pays: every fit is charged there, those of a search or a "
-                "cross-validation too, and a budget that began anew with each would bound nothing"
+                "ledger= and dataset= must be given: every fit is charged there, including those of a search or a "
+                "cross-validation, and a budget that started afresh with each would bound nothing"
             )
         features = _features(self.bounds)
         frame = _frame(rows, self.bounds, features)
@@ -138,11 +138,11 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateBayesRegressor(RegressorMixin, PrivateBayes):  # pyright: ignore[reportUntypedBaseClass]
-    """A private Bayesian regression. `PrivateBayes` says what the other arguments are.
+    """A private Bayesian regression. See `PrivateBayes` for the other arguments.
 
     Args:
-        target_bounds: the lowest and highest value of ``y`` that counts; a row without a ``y`` contributes nothing.
-        family: one of `REGRESSIONS`: those of `dpmcmc.model.FAMILIES` that have a number or a count.
+        target_bounds: bounds of ``y``, to which values are clamped; a row without a ``y`` contributes nothing.
+        family: one of `REGRESSIONS`: the members of `dpmcmc.model.FAMILIES` with a numeric or count response.
     """
 
     target_bounds: tuple[float, float]
@@ -160,13 +160,13 @@ class PrivateBayesRegressor(RegressorMixin, PrivateBayes):  # pyright: ignore[re
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateBayesClassifier(ClassifierMixin, PrivateBayes):  # pyright: ignore[reportUntypedBaseClass]
-    """A private Bayesian classification: logistic for two classes, softmax for more.
+    """A private Bayesian classifier: logistic for two classes, softmax for more.
 
-    `PrivateBayes` says what the other arguments are.
+    See `PrivateBayes` for the other arguments.
 
     Args:
-        classes: all classes that ``y`` may hold, in the order of the columns of ``predict_proba``; a row with a label
-            that is none of them contributes nothing, silently, since an error would tell.
+        classes: all classes that ``y`` may have, in the order of the columns of ``predict_proba``; a row with any
+            other label contributes nothing, silently, since an error would disclose it.
     """
 
     classes: Sequence[Any]
@@ -225,7 +225,7 @@ def _frame(rows: Any, bounds: Any, features: Schema) -> pd.DataFrame:
     """Return the rows under the names of the features. What is wrong with them is said of their shape alone."""
     if isinstance(bounds, Mapping):
         if not isinstance(rows, pd.DataFrame):
-            raise InvalidArgument("bounds names the features, and X is no DataFrame of pandas; give bounds in order")
+            raise InvalidArgument("bounds names the features, but X is not a pandas DataFrame; give bounds in order")
         return rows
     table = rows.to_numpy(dtype=object) if isinstance(rows, pd.DataFrame) else np.asarray(rows)
     if table.ndim != 2 or table.shape[1] != len(features.columns):

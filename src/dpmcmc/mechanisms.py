@@ -1,7 +1,7 @@
-"""Mechanisms: what may leave the enclave, each priced by what it releases, and the two kinds of secret batches.
+"""Mechanisms: what the enclave can release, each priced by what it releases, and the two kinds of secret batches.
 
-A sampler is given mechanisms as arguments, ``dp.kernels.dp_penalty(dp.mechanisms.PenaltyTest(clip, noise_multiplier),
-...)``. Those whose names start with `Exact` add no noise and are for public data alone: a run with one of them has no
+A sampler takes mechanisms as arguments, ``dp.kernels.dp_penalty(dp.mechanisms.PenaltyTest(clip, noise_multiplier),
+...)``. Those whose names start with `Exact` add no noise and are for public data only: a run with one of them has no
 guarantee.
 """
 

@@ -32,10 +32,10 @@ class Schema:
 
     Attributes:
         columns: the columns.
-        person: the column that names the person a row belongs to; None where every row is a person's only one.
-        max_rows_per_person: how many rows of one person count.
-        delimiter: what stands between the fields of a text file, such as ``;``; unless stated a comma, in TSV a tab.
-        decimal: the decimal mark of numbers in texts, ``.`` or ``,``; a point unless stated.
+        person: the column that names the person a row belongs to; None if every person has one row.
+        max_rows_per_person: the number of rows of one person that are used.
+        delimiter: the field separator of a text file, such as ``;`` (default: a comma, in TSV a tab).
+        decimal: the decimal mark of numbers in text files, ``.`` (the default) or ``,``.
     """
 
     columns: Mapping[str, Column]
@@ -73,7 +73,7 @@ class Schema:
 
     @property
     def unit(self) -> str:
-        """What a guarantee about the table speaks of, in words: a record, or a person with all the person's rows."""
+        """The unit of protection, in words: a record, or a person with all their rows."""
         if self.person is None:
             return "record"
         most = self.max_rows_per_person
@@ -81,12 +81,12 @@ class Schema:
 
     @property
     def read_columns(self) -> list[str]:
-        """The columns that are read of a table: those stated, and the one that names persons."""
+        """The columns that are read from a table: those stated, and the one that names persons."""
         return [*self.columns, *([] if self.person is None else [self.person])]
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
-        """The bounds of every leaf that the records of the table have, by name, those of `missing_cells` with them."""
+        """The bounds of every leaf of the table's records by name, including those of `missing_cells`."""
         leaves: dict[str, tuple[float, float]] = {}
         for name, column in self.columns.items():
             leaves[name] = column.bounds
@@ -106,7 +106,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Build a schema from plain values: a table ``columns``, and perhaps the other attributes."""
+        """Build a schema from plain values: a table ``columns`` and, optionally, the other attributes."""
         others = [field.name for field in fields(cls) if field.name != "columns"]
         unknown = sorted(set(plain) - {"columns", *others})
         if not plain:

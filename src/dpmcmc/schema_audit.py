@@ -99,18 +99,18 @@ def audit_schema(
     adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
     capacity: int | None = None,
 ) -> SchemaAudit:
-    """Count, with noise, the cells of a table that a schema does not fit: missing, unknown or clamped ones.
+    """Count, with noise, the cells of a table that do not fit a schema: missing, unknown or clamped ones.
 
-    It is charged to the table like any fit, under the same name; a tenth of an epsilon is enough for most tables.
+    It is charged like any fit, under the table's name; epsilon 0.1 is enough for most tables.
 
     Args:
         source: the table, as `PrivateData.from_table` takes it.
         schema: the schema, or the path of its TOML file.
         epsilon: what the audit may spend.
-        delta: at which delta; that of the budget unless stated.
+        delta: delta (default: that of the budget).
         ledger: the ledger to charge, or its URL.
         dataset: the name of the table in the ledger; for a file, if left out, its name without the ending.
-        budget: as for `PrivateData.from_table`: what the ledger grants, or without a ledger what there is to spend.
+        budget: as for `PrivateData.from_table`: what the ledger grants or, without a ledger, the whole budget.
         adjacency: which data sets are neighbours.
         capacity: the stated number of slots, required under ``add_or_remove_one``.
     """

@@ -144,7 +144,7 @@ def test_columns_that_a_formula_does_not_have(made) -> None:
         made.effects("cost")
     with pytest.raises(InvalidArgument, match="no predictor agee"):
         made.contrast("age", 40, 70, at={"agee": 3})
-    with pytest.raises(InvalidArgument, match="at= holds age, which is varied"):
+    with pytest.raises(InvalidArgument, match="at= fixes age, which is varied"):
         made.effects("age", at={"age": 3})
     with pytest.raises(
         InvalidArgument, match=r"per= names ward; expected some of age, bmi, smoker, group\[\(18,30\]\]"

@@ -113,13 +113,13 @@ def test_the_table_says_everything(certificate: Certificate) -> None:
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (AcceptBit(2.0), "only the decisions were shown"),
-        (LogisticBit(0.1), "only the decisions were shown"),
-        (PoissonGaussian(0.1, 2.0, REPLACE), "independent coins"),
+        (AcceptBit(2.0), "only the decisions of the accept tests were shown"),
+        (LogisticBit(0.1), "only the decisions of the Barker tests were shown"),
+        (PoissonGaussian(0.1, 2.0, REPLACE), "independent coin tosses"),
         (FixedBatchGaussian(1, 10, 2.0), "without replacement"),
         (BarkerTest(10, 100, 2.0, 1.0), "without replacement"),
         (Approximation(1e-9), "total variation"),
-        (RatioApproximation(1e-9), "factor of the probabilities"),
+        (RatioApproximation(1e-9), "factor of its target probabilities"),
     ],
 )
 def test_each_kind_of_release_brings_its_assumption(event: Event, words: str) -> None:
@@ -139,7 +139,7 @@ def test_persons_are_named_where_persons_are_protected() -> None:
     certificate = Certificate(events, REPLACE, 1e-6, unit=unit)
     assert f"if any one {unit} is replaced by another" in certificate.statement
     assert f"protects   every {unit}" in str(certificate)
-    assert any(f"one for each {unit}" in words for words in certificate.holds_if)
+    assert any(f"one per {unit}" in words for words in certificate.holds_if)
     assert "any one record" not in str(certificate)
     assert json.loads(certificate.to_json())["unit"] == unit
     assert Certificate.from_json(certificate.to_json()) == certificate

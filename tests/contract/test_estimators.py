@@ -132,14 +132,14 @@ def test_a_search_spends_with_every_fit_until_the_book_refuses() -> None:
 @pytest.mark.parametrize(
     ("made", "rows", "target", "message"),
     [
-        (lambda: regressor(ledger=None), X, Y, "ledger= and dataset= must say what pays"),
-        (lambda: regressor(dataset=None), X, Y, "ledger= and dataset= must say what pays"),
+        (lambda: regressor(ledger=None), X, Y, "ledger= and dataset= must be given"),
+        (lambda: regressor(dataset=None), X, Y, "ledger= and dataset= must be given"),
         (lambda: regressor(bounds=None), X, Y, "bounds must state"),
         (lambda: regressor(bounds=()), X, Y, "bounds must state"),
         (lambda: regressor(bounds=((1, -1), (0, 1))), X, Y, "bounds of x0: lower=1.0 must be < upper=-1.0"),
         (lambda: regressor(bounds=(3, 4)), X, Y, r"bounds of x0=3 must be \(lower, upper\)"),
         (lambda: regressor(bounds=((0, 1),)), X, Y, r"X has the shape \(4000, 2\); bounds states 1 features"),
-        (lambda: regressor(bounds={"a": (0, 1)}), X, Y, "X is no DataFrame"),
+        (lambda: regressor(bounds={"a": (0, 1)}), X, Y, "X is not a pandas DataFrame"),
         (lambda: regressor(bounds={"a": (0, 1)}), pd.DataFrame({"b": [1.0]}), [1.0], "has no column a"),
         (lambda: regressor(), X, Y[:-1], r"y has the shape \(3999,\)"),
         (lambda: regressor(), X, np.stack([Y, Y], axis=1), r"y has the shape \(4000, 2\)"),

@@ -251,7 +251,7 @@ def test_a_million_parts_are_kept_as_a_thousand() -> None:
         (lambda: Gaussian(1.0) * True, r"^count=True must be an integer"),
         (lambda: Gaussian(1.0) * 2.0, r"^count=2\.0 must be an integer"),
         (lambda: 1.5 * Gaussian(1.0), r"^count=1\.5 must be an integer"),
-        (lambda: Composed({Composed({}): 1}), r"holds elementary events alone"),
+        (lambda: Composed({Composed({}): 1}), r"may contain only elementary events"),
         (lambda: Composed({Gaussian(1.0): -5}), r"-5"),
         (lambda: Composed({Gaussian(1.0): 1.5}), r"1\.5"),
         (lambda: Composed({Gaussian(1.0): True}), r"True"),

@@ -84,7 +84,7 @@ def charges() -> int:
         ({"epsilon": "0.05"}, "would do, or"),
         ({"epsilon": "0.05"}, "nothing was spent. --even-if-useless runs it all the same"),
         ({"formula": "readmitted ~ code", "schema": "many"}, "too little for 90 parameters and 1000 records"),
-        ({"formula": "readmitted ~ smokr"}, "'smokr', which is no column of the schema; it has smoker, readmitted"),
+        ({"formula": "readmitted ~ smokr"}, "'smokr', which is not a column of the schema; it has smoker, readmitted"),
         ({"formula": "readmitted ~ smokr"}, "Did you mean 'smoker'?"),
         ({"formula": "readmitted ~ smoker +"}, "formula='readmitted ~ smoker +' cannot be read: "),
         ({"formula": "readmitted smoker"}, "must have one ~ between response and predictors"),
@@ -207,7 +207,7 @@ def test_a_full_disk_after_the_charge_loses_no_draw(command, monkeypatch) -> Non
         patch.setattr(xr.DataTree, "to_netcdf", full)
         code, out, err = command("readmitted ~ age + smoker", **{"even-if-useless": True})
     assert code == 2
-    assert "a file cannot be written: [Errno 28] No space left on device; `dpmcmc resume run` goes on" in err
+    assert "a file cannot be written: [Errno 28] No space left on device; `dpmcmc resume run` continues the run" in err
     assert charges() == 1
     assert "pilot and private_laplace 10/10: " in err
     assert "pilot and private_laplace: pilot 3 of 7" in err

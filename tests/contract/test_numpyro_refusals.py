@@ -245,7 +245,7 @@ REFUSED = {
     only_public_plates: r"no data plate.*'coordinates' of fixed size 2",
     nothing_observed: r"nothing is observed inside the data plate 'data'",
     nothing_latent: r"no latent variable",
-    reads_values: r"looks at the values of records in Python",
+    reads_values: r"reads the values of records in Python",
     prints: r"side effects",
     numpyro_scan: r"control_flow",
     sites_by_number: r"'extra 3', 'extra 4' are there for some numbers of records",

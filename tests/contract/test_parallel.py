@@ -345,7 +345,7 @@ def test_a_certificate_says_what_was_released_where() -> None:
     where = "places 10 to 19, places 30 to 39, places 50 to 59 and 2 cells more"
     assert f"{where}: 1 x Gaussian(noise_multiplier=2.0)" in words
     assert f"{where}: 1 x AcceptBit(noise_multiplier=4.0)" in words
-    assert "every person stands in one place" in words
+    assert "every person has one place" in words
     product = Parallel(SHARDS, {0: A}) + Parallel(Partition((0, 1, 2), IDS[0]), {1: B})
     assert "places 0 to 9 and place 1 of 01234567: Gaussian" in repr(product)
     assert "in one place" not in str(Certificate(A, "replace_one", 1e-6))

@@ -187,7 +187,7 @@ def test_the_command(command, place, monkeypatch) -> None:
     with ctrl_c():
         code, _, err = command(*WORDS)
     assert code == 130
-    assert "stopped after 6 of 40 steps; `dpmcmc resume runs/x` goes on, and pays nothing further" in err
+    assert "stopped after 6 of 40 steps; `dpmcmc resume runs/x` continues the run at no further charge" in err
     assert "unfinished" in names(place / "runs" / "x")
     published = b"".join(file.read_bytes() for file in (place / "runs").rglob("*") if file.is_file())
     assert bytes(range(32)) not in published
@@ -213,7 +213,7 @@ def test_the_command(command, place, monkeypatch) -> None:
     assert code == 0
     assert out.startswith("The run is finished: there is nothing to do, and nothing was charged.")
     code, _, err = command("resume", "runs/nothing")
-    assert (code, err) == (2, "dpmcmc: 'runs/nothing' is no run folder: no such folder\n")
+    assert (code, err) == (2, "dpmcmc: 'runs/nothing' is not a run folder: no such folder\n")
     code, _, err = command("resume", "elsewhere")
     assert code == 2
     assert "is no run that was begun" in err

@@ -46,7 +46,7 @@ def test_everything_is_charged_once_and_one_fit_is_shown() -> None:
     assert Selected in post.certificate.event.held
     assert 2.9 < float(post.certificate.epsilon) <= 3.0
     assert data.account.spent == post.certificate.event
-    assert any("only the best was shown" in words for words in post.certificate.holds_if)
+    assert any("only the best run was shown" in words for words in post.certificate.holds_if)
     assert f"{chosen} was selected from smoker, age" in post.settings["request"]["description"]
     assert dp.Certificate.from_json(post.certificate.to_json()) == post.certificate
 

@@ -37,7 +37,7 @@ def model(formula, family="weibull", **options):
         ("Surv(months, died, age, grade) ~ age", "weibull", "Surv(entry, time, event)"),
         ("Surv(log(months), died) ~ age", "weibull", "must have"),
         ("Surv(change, months, died) ~ age", "weibull", "the entry 'change' is a number between -5 and 5"),
-        ("Surv(months, dead) ~ age", "weibull", "no column of the schema"),
+        ("Surv(months, dead) ~ age", "weibull", "not a column of the schema"),
         ("Surv(months, died) ~ died", "weibull", "has 'died' twice"),
         ("Surv(entered, months, died) ~ entered", "weibull", "has 'entered' twice"),
         ("Surv(months, died) ~ months", "weibull", "on both sides"),
@@ -128,7 +128,7 @@ def test_what_has_no_hazard_ratio_or_no_curve_says_so() -> None:
     other = dp.prior_predictive("change ~ age", SCHEMA, family="gaussian")
     with pytest.raises(InvalidArgument, match="no hazard"):
         other.hazard_ratios()
-    with pytest.raises(InvalidArgument, match="no time to an event"):
+    with pytest.raises(InvalidArgument, match="not a time to an event"):
         other.predict(ROWS, kind="survival")
     with pytest.raises(InvalidArgument, match="must be times from 0 to 60"):
         prior("weibull").predict(ROWS, kind="survival", times=[90])

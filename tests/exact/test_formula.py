@@ -641,7 +641,7 @@ def test_nothing_in_a_model_depends_on_a_table():
 @pytest.mark.parametrize(
     ("formula", "family", "message"),
     [
-        ("readmitted ~ agee", "bernoulli", "'agee', which is no column of the schema; .*Did you mean 'age'"),
+        ("readmitted ~ agee", "bernoulli", "'agee', which is not a column of the schema; .*Did you mean 'age'"),
         ("readmited ~ age", "bernoulli", "Did you mean 'readmitted'"),
         ("readmitted ~ log(agee)", "bernoulli", "'agee', which is no column"),
         ("readmitted ~ age + (1|clinic)", "bernoulli", "'clinic', which is no column"),
@@ -677,7 +677,7 @@ def test_nothing_in_a_model_depends_on_a_table():
         ("cost ~ C(ward) + ward", "gaussian", "which earlier terms amount to already"),
         ("cost ~ (age*bmi|ward)", "gaussian", r"has \(age\*bmi\|ward\); expected intercepts or slopes"),
         ("cost ~ (ward|site)", "gaussian", "expected a number, an integer or a boolean"),
-        ("cost ~ age:(1|ward)", "gaussian", "stands alone, not in an interaction"),
+        ("cost ~ age:(1|ward)", "gaussian", "cannot be part of an interaction"),
         ("cost ~ (1|bmi)", "gaussian", "bmi'? is number from -3 to 9 and no category"),
         ("cost ~ age + cost", "gaussian", "'cost' on both sides"),
         ("cost ~ age + I(cost**2)", "gaussian", "'cost' on both sides"),

@@ -168,7 +168,7 @@ def test_the_gradient_bound_holds_in_its_region() -> None:
 @pytest.mark.parametrize(
     ("formula", "message"),
     [
-        ("y ~ mo(grade):age", "stands alone"),
+        ("y ~ mo(grade):age", "cannot be part of an interaction"),
         ("y ~ mo(age)", "no category"),
         ("y ~ mo(pain)", "missing values"),
         ("y ~ mo(grad)", "one column of the schema"),

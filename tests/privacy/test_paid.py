@@ -189,7 +189,7 @@ def test_nothing_is_executed_once_somebody_else_has_settled_the_run(table, monke
             paid.run(once)
             ledger.reservation(paid.entry["run"]).settle()
             for _ in range(2):
-                with pytest.raises(RunSettled, match="nothing was executed, for what was set aside is no longer there"):
+                with pytest.raises(RunSettled, match="nothing was executed, because the reservation is no longer open"):
                     paid.run(once)
             assert (paid.spent, len(executed)) == (ONE, 1)
 

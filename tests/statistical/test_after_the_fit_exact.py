@@ -117,7 +117,7 @@ def test_an_earlier_posterior_is_checked_before_anything_is_spent() -> None:
     spent = data.account.spent
     for formula, options, said in (
         ("readmitted ~ age + smoker", {}, "expected the same formula"),
-        ("readmitted ~ age", {"output": "somewhere"}, "do not go together"),
+        ("readmitted ~ age", {"output": "somewhere"}, "cannot be combined"),
         ("readmitted ~ age", {"num_steps": 3}, "too few"),
     ):
         with pytest.raises(InvalidArgument, match=said):

@@ -59,7 +59,7 @@ def test_an_exponential_family_is_sketched_exactly(prepared) -> None:
     coarse = prepared.strategy.stages.coarse
     assert prepared.sampler == "sketch", "auto takes it"
     assert coarse.rank == 2
-    assert "A sketch of rank 2 was chosen because 2 numbers of a record tell" in prepared.describe()
+    assert "A sketch of rank 2 was chosen because 2 numbers per record determine" in prepared.describe()
     rng = np.random.default_rng(2)
     rows, positions = rng.uniform(-12, 12, 50), rng.normal(size=(40, 2)) * [2.0, 0.5]
     table = coarse.likelihood.differences(rows, positions, coarse.origin)

@@ -1,6 +1,6 @@
-"""What a release costs, how to plan within a budget, and the books.
+"""Privacy accounting: the cost of releases, planning within a budget, and the ledger.
 
-Runs on the host alone: nothing here imports JAX. Events say what was released; accountants turn them into
+Runs on the host only: nothing here imports JAX. Events describe what was released; accountants turn them into
 (epsilon, delta); plans invert the accountants; the ledger keeps budgets; the certificate says what a result may claim.
 Names are imported when they are first used: a command that prints its help loads neither SciPy nor SQLAlchemy.
 """

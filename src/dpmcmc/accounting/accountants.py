@@ -165,7 +165,7 @@ def curves(event: Event, accountant: str) -> dict[str, PrivacyCurve]:
             kinds = sorted(kind.__name__ for kind in event.held)
             able = [name for name, other in ACCOUNTANTS.items() if other(event) is not None]
             raise UnsupportedEvent(
-                f"accountant={accountant!r} has no bound for {' + '.join(kinds)} as it stands; "
+                f"accountant={accountant!r} cannot bound {' + '.join(kinds)}; "
                 f"use accountant='tight', or one of: {', '.join(able)}"
             )
         return {accountant: curve}

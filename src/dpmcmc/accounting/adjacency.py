@@ -16,12 +16,12 @@ class Adjacency(StrEnum):
 
     @property
     def words(self) -> str:
-        """The relation as a reader of a certificate would say it."""
+        """The relation in words, as certificates state it."""
         return self.value.replace("_", "-")
 
     @classmethod
     def parse(cls, name: str, value: object) -> "Adjacency":
-        """Return the adjacency that `value` (an `Adjacency` or its text) stands for."""
+        """Return `value` (an `Adjacency` or its name) as an `Adjacency`."""
         try:
             return cls(str(value).replace("-", "_"))
         except ValueError:

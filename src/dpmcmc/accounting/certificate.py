@@ -38,20 +38,20 @@ _CURVE_EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0,
 
 _ALWAYS = (
     "the noise was drawn from a secret, unpredictable source of which nothing is kept",
-    "nothing but what the event lists was computed from the records and shown to anyone",
-    "settings were chosen without looking at the records, or the looking is in the event",
+    "no result computed from the records was shown to anyone except what the event lists",
+    "settings were chosen without looking at the records, or what was looked at is in the event",
 )
 _BY_KIND: Mapping[type[Event], str] = {
-    PoissonGaussian: "every batch was formed by independent coins, one for each {unit}, and its size stayed secret",
+    PoissonGaussian: "every batch was formed by independent coin tosses, one per {unit}, and its size stayed secret",
     FixedBatchGaussian: "every batch was drawn uniformly without replacement, and its members stayed secret",
     BarkerTest: "every batch was drawn uniformly without replacement, and its members stayed secret",
-    AcceptBit: "of the accept tests only the decisions were shown, not the noisy ratios or acceptance probabilities",
-    LogisticBit: "of the Barker tests only the decisions were shown, not the log-ratios or acceptance probabilities",
-    Selected: "how many runs were made stayed secret, their time included, and of the runs only the best was shown",
-    Parallel: "every {unit} stands in one place, whatever the others are; cells are public, and what left one was "
+    AcceptBit: "only the decisions of the accept tests were shown, not the noisy ratios or acceptance probabilities",
+    LogisticBit: "only the decisions of the Barker tests were shown, not the log-ratios or acceptance probabilities",
+    Selected: "the number of runs, and the time that they took, stayed secret, and only the best run was shown",
+    Parallel: "every {unit} has one place, whatever the others are; cells are public, and each release from one was "
     "computed from its own places and earlier releases",
-    Approximation: "samplers stay within the stated total variation of their ideal law; it is counted in delta",
-    RatioApproximation: "samplers stay within the stated factor of the probabilities of their ideal law; it is counted",
+    Approximation: "noise is within the stated total variation of its target distribution, counted in delta",
+    RatioApproximation: "noise is within the stated factor of its target probabilities, counted in epsilon",
 }
 _MEANING = {
     Adjacency.REPLACE_ONE: "any one {unit} is replaced by another",
@@ -77,15 +77,15 @@ class Certificate:
 
     Attributes:
         event: everything that was released.
-        adjacency: the relation under which the event is meant.
-        delta: the delta at which the owner of the data wants epsilon.
-        assumptions: further conditions in words, beside those that follow from the event.
+        adjacency: the relation under which the event holds.
+        delta: the delta at which epsilon is stated.
+        assumptions: further conditions in words, in addition to those that follow from the event.
         library_version: the version that made the certificate.
-        unit: what is protected, that is what two neighbouring data sets differ in, in words: a record, or a person with
-            all the rows that the person has.
-        format: the number of the format that it was written in.
-        paths: the ways by which the sums over records were computed, where others than the plain one were taken.
-        device: on what it was computed, in words; empty if that is not stated.
+        unit: what is protected, that is, what two neighbouring data sets differ in: a record, or a person with
+            all their rows.
+        format: the version of the file format.
+        paths: how the sums over records were computed, if not by the reference path.
+        device: the hardware that computed it, in words; empty if not stated.
     """
 
     event: Event
@@ -136,9 +136,9 @@ class Certificate:
 
     @property
     def advisory(self) -> str:
-        """What became known of the version that made it and weakens the claim, in words; empty if nothing did.
+        """Known problems of the version that wrote it which weaken its claim, in words; empty if there are none.
 
-        The format tells: version 0.2 was the first to write the second one.
+        The format identifies the version: 0.2 was the first to write format 2.
         """
         return _ADVISORY_OF_FORMAT_1 if self.format < 2 and math.isfinite(self.epsilon) else ""
 
@@ -158,7 +158,7 @@ class Certificate:
 
     @property
     def claim(self) -> str:
-        """The guarantee in a few words, for the places where a sentence is too long."""
+        """The guarantee in a few words, where a sentence would be too long."""
         if NonPrivate in self.event.held or not math.isfinite(self.epsilon):
             return self.statement
         change = _MEANING[self.adjacency].format(unit=self.unit)
@@ -211,7 +211,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, document: str) -> "Certificate":
-        """Read a certificate and check its epsilon by computing it again from its event.
+        """Read a certificate and check its epsilon by recomputing it from its event.
 
         Raises:
             InvalidArgument: if the text is no certificate, or claims less than its event costs.

@@ -34,7 +34,7 @@ class Event:
 
     def __init_subclass__(cls) -> None:
         if Event.kinds.setdefault(cls.__name__, cls) is not cls:
-            raise TypeError(f"there is a kind of event called {cls.__name__} already: books know kinds by their names")
+            raise TypeError(f"there is already a kind of event called {cls.__name__}: ledgers identify kinds by name")
 
     @property
     def required_adjacency(self) -> Adjacency | None:
@@ -268,7 +268,7 @@ class Composed(Event):
             fields.times("count", times, at_least=0)
         held = frozenset[type[Event]]().union(*(part.held for part, times in parts.items() if times))
         if any(isinstance(part, Composed) or part.outermost for part, times in parts.items() if times):
-            raise InvalidArgument("a Composed event holds elementary events alone; add composed events with +")
+            raise InvalidArgument("a Composed event may contain only elementary events; add composed events with +")
         adjacencies = {part.required_adjacency for part, times in parts.items() if times} - {None}
         if len(adjacencies) > 1:
             raise AdjacencyMismatch(
@@ -313,7 +313,9 @@ def genuine(event: Event, *, with_cells: bool = False) -> Event:
     for kind in {type(made), *(type(part) for case in made.cases for part in counts(case))}:
         home = sys.modules.get(kind.__module__)
         if not kind.__module__.startswith("dpmcmc.accounting.") or getattr(home, kind.__name__, None) is not kind:
-            raise InvalidArgument(f"event holds a {kind.__name__}, which is no kind of event of this library")
+            raise InvalidArgument(
+                f"event contains a {kind.__name__}, which is not one of this library's kinds of event"
+            )
     return made
 
 

@@ -83,8 +83,8 @@ class Parallel(Event):
             stated.add(Adjacency.REPLACE_ONE)
         if len(stated) > 1:
             raise AdjacencyMismatch(
-                "cells hold events under replace_one and under add_or_remove_one, or positions in the table, which "
-                "mean something under replace_one alone; one guarantee needs one adjacency"
+                "cells have events under both replace_one and add_or_remove_one, or positions in the table, which "
+                "are meaningful only under replace_one; one guarantee needs one adjacency"
             )
         self._set(partitions=partitions, cells=tuple(filled.get(number, nothing) for number in range(size)))
 

@@ -34,7 +34,7 @@ def check_standing(reservation: Reservation) -> None:
         reservation.check_standing()
     except RunSettled as error:
         raise RunSettled(
-            f"nothing was executed, for what was set aside is no longer there: {error}", error.settled_at
+            f"nothing was executed, because the reservation is no longer open: {error}", error.settled_at
         ) from error
     except LedgerUnavailable as error:
         raise LedgerUnavailable(

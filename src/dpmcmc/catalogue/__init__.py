@@ -26,7 +26,7 @@ SAMPLERS: Mapping[str, Sampler] = _found()
 
 
 def citation(kernel: Kernel | Callable[..., Any]) -> str:
-    """Return BibTeX for the papers that a sampler comes from; takes a kernel, or the function that makes one."""
+    """Return BibTeX entries for the papers behind a sampler; takes a kernel, or the function that creates one."""
     name = kernel.name if isinstance(kernel, Kernel) else getattr(kernel, "__name__", repr(kernel))
     known = {one: record.papers for one, record in SAMPLERS.items() if record.kernel.__name__ == one and record.papers}
     if name not in known:

@@ -42,7 +42,9 @@ def demo(
         write_table(data, schema)
         folder = next(place for number in count(1) if not (place := output / "runs" / str(number)).exists())
     except OSError as error:
-        raise InvalidArgument(f"--output {str(output)!r} is no folder that can be written: {error.strerror}") from error
+        raise InvalidArgument(
+            f"--output {str(output)!r} is not a folder that can be written: {error.strerror}"
+        ) from error
     typer.echo(f"1. A table: {NUM_PATIENTS:,} synthetic patients in {data}; their schema is {schema}.")
     typer.echo(f"2. A model, and epsilon = {EPSILON:g} of the table's budget, {BUDGET}. At a shell:\n")
     typer.echo(_command(data, schema, ledger, folder))

@@ -196,7 +196,7 @@ def read_model(stated: str) -> Any:
         raise InvalidArgument(f"{str(file)!r} cannot be read: no such file")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
-        raise InvalidArgument(f"{str(file)!r} is no Python file")
+        raise InvalidArgument(f"{str(file)!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     try:
         with _without_bytecode():
@@ -243,5 +243,7 @@ def run_or_say_how_to_resume(folder: Path, run: Callable[[], "Posterior"]) -> "P
             raise
         typer.echo(f"dpmcmc: {stopped}", err=True)
     except KeyboardInterrupt:
-        typer.echo(f"dpmcmc: stopped at once; `dpmcmc resume {folder}` goes on, and pays nothing further", err=True)
+        typer.echo(
+            f"dpmcmc: stopped at once; `dpmcmc resume {folder}` continues the run at no further charge", err=True
+        )
     raise typer.Exit(130)

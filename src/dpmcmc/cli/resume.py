@@ -21,7 +21,7 @@ def resume(
 ) -> None:
     """Resume an interrupted run, stopped by Ctrl-C or otherwise; it is not charged again."""
     if not folder.is_dir():
-        raise InvalidArgument(f"{str(folder)!r} is no run folder: no such folder")
+        raise InvalidArgument(f"{str(folder)!r} is not a run folder: no such folder")
     folder = folder.resolve()
     # JAX and the rest take a second to load; the other commands do without
     from dpmcmc import fitting
@@ -38,11 +38,13 @@ def resume(
     with Journal.open(folder) as journal:
         command: dict[str, Any] | None = journal.memo["command"]
     if command is None:
-        raise InvalidArgument(f"{str(folder)!r} was begun in Python; go on with dpmcmc.resume(folder, data)")
+        raise InvalidArgument(f"{str(folder)!r} was started in Python; continue with dpmcmc.resume(folder, data)")
     try:
         os.chdir(command["directory"])  # paths mean what they meant when the run was begun
     except OSError as error:
-        raise ResumeRefused(f"{command['directory']!r}, where the run was begun, is gone: {error.strerror}") from error
+        raise ResumeRefused(
+            f"{command['directory']!r}, where the run was started, cannot be entered: {error.strerror}"
+        ) from error
     model = read_model(command["model"])
     records = from_table(
         command["data"],

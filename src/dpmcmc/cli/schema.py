@@ -37,7 +37,7 @@ INFERRED = """\
 # counts as published. They hold for private rows of the same kind only as far as you know that without looking.
 """
 WHY_NOT = (
-    "schema infer reads bounds and categories off the rows, and what is read off private rows tells about them: the "
+    "schema infer reads bounds and categories off the rows, and that would disclose private rows: the "
     "highest income is somebody's. If the file is public (an earlier release, synthetic rows) say so with "
     "--public-data FILE; if it is not, state what the data dictionary says with `dpmcmc schema new --columns ...`"
 )
@@ -211,7 +211,7 @@ def _fill(kind: str, text: str) -> Any:
 
 def _refuse_to_overwrite(output: Path | None) -> None:
     if output is not None and output.exists():
-        raise InvalidArgument(f"--output {str(output)!r} is there already; give another name, or move it away")
+        raise InvalidArgument(f"--output {str(output)!r} already exists; choose another name, or move it away")
 
 
 def _write(schema: Schema, output: Path | None, header: str) -> None:

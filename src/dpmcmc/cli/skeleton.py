@@ -30,7 +30,7 @@ def skeleton(file: Path, about: Mapping[str, Any]) -> str:
     _refuse_a_row([name for name, _ in found])
     person = about["person"]
     if person is not None and person not in [name for name, _ in found]:
-        raise InvalidArgument(f"--person {person!r} is no column of --from-header {str(file)!r}")
+        raise InvalidArgument(f"--person {person!r} is not a column of --from-header {str(file)!r}")
     left_out = {None, ""} if person is not None else {None, "", about["max_rows_per_person"]}
     stated = tomli_w.dumps({name: value for name, value in about.items() if value not in left_out})
     columns = [_column(name, kept) for name, kept in found if name != person]

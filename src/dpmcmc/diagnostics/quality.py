@@ -110,7 +110,7 @@ def judge_chains(draws: Mapping[str, np.ndarray]) -> Quality:
     if stuck:
         return Quality("bad", (f"The chains never moved: {', '.join(stuck)}.",), {name: Grade("bad") for name in stuck})
     if chains < 2 or length < MINIMUM_DRAWS:
-        return Quality("fair", ("One chain, or so few draws, cannot tell whether it has converged.",))
+        return Quality("fair", ("One chain, or this few draws, cannot show whether it has converged.",))
     values = {name: float(value) for name, value in rhat(columns).items()}
     grades = {name: _met(value) for name, value in values.items()}
     verdict = worst(grade.verdict for grade in grades.values())

@@ -40,25 +40,25 @@ _STANDING = Lock()
 
 
 class PrivateData(Vault):
-    """Private records, what the public knows of them, and what pays for every look at them.
+    """Private records, their public metadata, and the privacy budget that every query is charged to.
 
     Args:
-        records: a pytree of arrays with one row a record, or a table with one.
-        bounds: the lowest and highest value of each leaf, by its name; stated by the owner, never read off the data.
+        records: a pytree of arrays with one row per record, or a table with one.
+        bounds: lower and upper bound of each leaf, by name; stated by the owner, never read off the data.
         adjacency: which data sets are neighbours; ``replace_one`` makes the number of records public.
         capacity: the stated number of slots, required under ``add_or_remove_one``, where the true number is private: at
             least as many as there are records, whatever happens. Time and memory follow from it.
         ledger: the ledger that is charged, with the name of the `dataset` in it.
         dataset: the name under which the ledger knows these records.
         budget: instead of a ledger, a budget that lives as long as this object.
-        chunk_size: how many records a mechanism holds at once at most. Changes speed and memory, and results by no
+        chunk_size: the most records that a mechanism holds at once. Changes speed and memory, and results by no
             more than how XLA rounds what one record adds: without a linear predictor the chunk's shape may matter.
-        noise: how noise is drawn: ``exact``; or ``float``, for tests, for which nothing is claimed and nobody pays.
+        noise: how noise is drawn: ``exact``; or ``float``, for tests, with no guarantee and no charge.
         devices: devices over which the slots are spread; one, where JAX puts them, unless stated. Changes no release.
-        accelerate: whether faster ways to add records up may be taken, which certificates name; else the reference.
-        extra_mechanisms: classes of mechanisms without a proof of this library that the owner accepts; for tests.
-        schema: what the owner stated of the columns, where the records come from a table (`from_table`).
-        rows_keep_place: of records that are read chunk by chunk, the owner's statement that no value of a row decides
+        accelerate: whether faster summation paths may be used, which certificates name; else the reference path.
+        extra_mechanisms: mechanism classes that this library has no proof of and the owner accepts; for tests.
+        schema: the owner's statements about the columns, if the records come from a table (`from_table`).
+        rows_keep_place: for records that are read chunk by chunk, the owner's statement that no value of a row decides
             where rows stand: one that is replaced leaves all others in place. Shards of such records need it.
     """
 
@@ -81,27 +81,27 @@ class PrivateData(Vault):
         client: Any = None,
         rows_keep_place: bool = False,
     ) -> "PrivateData":
-        """Put a table into a vault. What pays for it is found, or refused, before a row is read.
+        """Put a table into a vault. The budget is resolved, or the call refused, before a row is read.
 
         Args:
             source: the path of a CSV, Parquet or Arrow file or of a folder of Parquet, a pattern such as
                 ``lake/*.parquet``, a URL, a list of these, a DataFrame of pandas or polars, a Table of pyarrow, or a
                 DuckDB connection and a query.
-            schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file.
-            ledger: the ledger that pays, or its URL.
+            schema: the owner's statements about the columns: a `Schema`, a dictionary for one, or a TOML file.
+            ledger: the ledger to charge, or its URL.
             dataset: the name of the table in the ledger; for a file, if left out, its name without the ending.
             budget: without a ledger, a budget that lives as long as the vault; with one, the budget that it grants the
-                table, and then the ledger is made where there is none.
+                table; the ledger is then created if it does not exist.
             adjacency: which data sets are neighbours: of rows or, where the schema names persons, of persons.
             capacity: the stated number of slots for records, required under ``add_or_remove_one``.
-            chunk_size: how many records a mechanism holds at once at most.
+            chunk_size: the largest number of records that a mechanism holds at once.
             in_memory: whether all rows are held in memory, or read chunk by chunk in every pass. If None, files that
                 would take more than a part of the machine's memory are read chunk by chunk; docs/scale.md says more.
             scratch: a folder in which rows that are read chunk by chunk are staged once, in private.
             client: a `dask.distributed.Client`: the workers of its cluster read the files, hold the rows and add up.
             rows_keep_place: the owner's statement that no value of a row decides where rows stand in the source: one
-                that is replaced leaves all others in place. So it is where rows are appended as they come, and not
-                where they are sorted by age or by name. Shards of rows that are read chunk by chunk need it; rows in
+                that is replaced leaves all others in place. This is true if rows are appended as they come, and false
+                if they are sorted by age or by name. Shards of rows that are read chunk by chunk need it; rows in
                 memory are shuffled.
         """
         from dpmcmc.enclave.tables.vault import from_table
@@ -123,7 +123,7 @@ class PrivateData(Vault):
 
     @property
     def schema(self) -> Schema | None:
-        """What the owner stated of the columns, where the records came from a table."""
+        """The owner's statements about the columns, if the records came from a table."""
         return self._schema
 
     def partition(self, cuts: Sequence[int]) -> Partition:
@@ -159,14 +159,14 @@ class PrivateData(Vault):
 
     @property
     def account(self) -> "DatasetAccount | None":
-        """What the ledger grants the records and what of it is spent, where a ledger pays."""
+        """What the ledger grants these records and how much is spent, if a ledger is charged."""
         from dpmcmc.accounting.ledger import Ledger
 
         return self._payer.account(self._dataset) if isinstance(self._payer, Ledger) else None
 
     @property
     def budget(self) -> Budget | None:
-        """The budget that the ledger grants the records, where a ledger pays."""
+        """The budget that the ledger grants these records, if a ledger is charged."""
         account = self.account
         return None if account is None else account.budget
 
@@ -229,7 +229,7 @@ class PrivateData(Vault):
         what: str = "selection",
         insecure_seed: int | None = None,
     ) -> Best:
-        """Run attempts a secret random number of times, `mean` on average, and return the best run alone.
+        """Run attempts a secret random number of times, `mean` on average, and return only the best run.
 
         The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
         secret. select.md has the proof.

@@ -16,7 +16,7 @@ def check_earlier(
     """Refuse, before anything is charged, an earlier posterior that cannot be combined with what the fit would give."""
     if output is not None:
         raise InvalidArgument(
-            "prior= and output= do not go together: a run folder is of one run; save what is returned"
+            "prior= and output= cannot be combined: a run folder is for one run; save what is returned"
         )
     if not isinstance(prepared.model, FormulaModel):
         raise InvalidArgument("prior= is for formulas; a model has its own prior")

@@ -36,38 +36,38 @@ def fit(
 ) -> Posterior:
     """Spend (epsilon, delta) on a posterior: a private pilot, then a sampler whose settings follow from public facts.
 
-    The pilot, a few Newton steps, finds where the posterior is and how wide; it is paid for. In the coordinates that it
-    gives, every sampler of the literature has settings that depend on nothing but the number of records, of parameters
-    and of steps, and on the noise that the rest of the budget buys. A model whose log-likelihood follows from a few
-    numbers of each record needs no pilot: their sums are released, and the posterior is drawn free of charge.
+    The pilot, a few Newton steps charged to the same budget, locates the posterior. In the coordinates that it
+    gives, the settings of every sampler of the literature depend only on the numbers of records, parameters
+    and steps, and on the noise that the rest of the budget requires. A model whose log-likelihood follows from a few
+    numbers of each record needs no pilot: their sums are released, and drawing from the posterior is post-processing.
 
     Args:
         model: a formula such as ``"readmitted ~ age + smoker"``, a NumPyro model, or a `Model`.
-        data: the records; bounds must be stated for all their leaves, since clips are set from them.
+        data: the records; bounds must be stated for all their leaves, since clips are derived from them.
         epsilon: the budget of this run.
-        delta: that of the data's budget unless stated.
-        family: of a formula: one of `dpmcmc.model.FAMILIES`, or what else it is called, such as ``"logistic"``; it may
-            be left out where the response is a yes or no, a category, or successes in trials.
-        priors: of a formula, by parameter: texts, or NumPyro's distributions, meant on the original scale. The
-            defaults are weakly informative, and in the model's `describe()`.
-        prior: an earlier posterior of the same formula, from the records of *other* persons: this run goes on from it.
-            The result is `Posterior.combine` of the two, and the priors count once.
+        delta: delta of this run (default: that of the data's budget).
+        family: for formulas: one of `dpmcmc.model.FAMILIES`, or another name for it, such as ``"logistic"``; it may
+            be left out if the response is a boolean, a category, or successes in trials.
+        priors: for formulas, by parameter: texts, or NumPyro distributions on the original scale. The
+            defaults are weakly informative; the model's `describe()` lists them.
+        prior: an earlier posterior of the same formula, from the records of *other* persons: this run updates it.
+            The result is `Posterior.combine` of the two, with the priors counted once.
         sampler: ``"auto"``, ``"sketch"``, or one of `RECIPES`.
-        num_chains: chains, all of which are paid for.
-        num_steps: steps of each chain; a number that suits the sampler unless stated.
-        init: where the pilot starts; the centre of the prior unless stated.
-        passes: of a formula: how many times all rows may be read at most. One or two: blocks of rows lead the way.
-            Unless stated, what is expected to be the most accurate. `describe` says how often rows are read.
-        even_if_useless: run even if the result is expected to be off by more than a posterior standard deviation.
-        purpose: what the result is for; it is published with the run, in its settings and on its report.
-        contact: whom readers of the report may ask; published like it.
-        output: the run folder to write, which must be new. A run that is written can be stopped at any moment, and
-            `resume` goes on with it: Ctrl-C then raises `RunInterrupted`, and what was paid for stays paid.
-        progress: whether to show how it gets on.
+        num_chains: the number of chains; each is charged.
+        num_steps: steps per chain (default: depends on the sampler).
+        init: where the pilot starts (default: the centre of the prior).
+        passes: for formulas: the most passes over all rows. With one or two, blocks of rows serve as the pilot.
+            By default, what is expected to be most accurate. `describe` says how often rows are read.
+        even_if_useless: run even if the expected error is above one posterior standard deviation.
+        purpose: what the result is for; published with the run, in its settings and its report.
+        contact: whom readers of the report may ask; published too.
+        output: the run folder to write, which must be new. A run with a folder can be interrupted at any moment and
+            continued with `resume`: Ctrl-C then raises `RunInterrupted`, and nothing is charged twice.
+        progress: whether to show a progress bar.
         insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
 
     Raises:
-        BudgetUnreachable: the result would be useless, before anything is spent; the message says what would work.
+        BudgetUnreachable: the result would be useless; nothing was spent, and the message says what would work.
     """
     prepared = prepare_fit(
         model,

@@ -54,7 +54,7 @@ def as_model(
         raise InvalidArgument("family= and priors= are for formulas; a model has its own")
     if isinstance(model, str):
         if schema is None:
-            raise InvalidArgument("a formula needs the columns of a table; make the data with PrivateData.from_table")
+            raise InvalidArgument("a formula needs the columns of a table; create the data with PrivateData.from_table")
         stated = None if priors is None else tuple(sorted(as_texts(priors).items()))
         made: Model = _of_formula(model, schema.to_toml(), family, stated)
     elif isinstance(model, Model):

@@ -79,7 +79,7 @@ class PreparedFit:
             ("budget", f"{self.budget}"),
             ("sampler", self.sampler),
             ("expected error", f"{self.expected_error:.2g} posterior standard deviations"),
-            ("charged", "nothing yet: run() pays, describe() says what it would do"),
+            ("charged", "nothing yet: run() charges the budget, describe() says what it would do"),
         ]
 
     @cached_property
@@ -220,9 +220,9 @@ def prepare_fit(
     contact: str = "",
     insecure_seed: int | None = None,
 ) -> PreparedFit:
-    """Check the arguments of `fit` and set everything that follows from them. Reads no record and charges nothing.
+    """Check the arguments of `fit` and derive everything that follows from them. Reads no record and charges nothing.
 
-    `block_seed` is of the public positions of blocks, if there are any; at random unless stated.
+    `block_seed` fixes the public positions of blocks, if there are any (default: random).
     """
     formula = model if isinstance(model, str) else None
     priors = None if priors is None else as_texts(priors)

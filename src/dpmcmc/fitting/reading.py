@@ -26,7 +26,7 @@ class Reading(NamedTuple):
         if facts.places is None:  # rows are not in memory, and may move: blocks of them cannot be asked
             if self.passes is not None and self.passes < split.schedule.reads:
                 raise InvalidArgument(
-                    f"passes={self.passes} has blocks of rows lead the way. Rows are read chunk by chunk here, and "
+                    f"passes={self.passes} needs blocks of rows as a pilot. Rows are read chunk by chunk here, and "
                     "nobody has stated that rows keep their place. If no value decides where rows stand, open the "
                     f"table with rows_keep_place=True; else state passes={split.schedule.reads:.0f} or more, or none"
                 )

@@ -29,7 +29,7 @@ def run_in_folder(
         prepared: the fit.
         output: the folder.
         command: where the data are, in plain values, for a command that resumes the run; kept in private.
-        progress: whether to show how it gets on.
+        progress: whether to show a progress bar.
     """
     folder = Path(output)
     if folder.exists():
@@ -52,20 +52,20 @@ def resume(
     stop: bool = False,
     progress: bool = True,
 ) -> Posterior:
-    """Go on with a run that was stopped: by Ctrl-C, by kill -9, by a loss of power. It is not charged again.
+    """Resume a run that was interrupted by Ctrl-C, kill -9 or a power failure. It is not charged again.
 
-    The draws are those that the run would have given had it not been stopped. A run that is finished is read.
+    The draws are the same as without the interruption. A finished run is read from its folder.
 
     Args:
         folder: the `output` of `fit`.
         data: the same records as before, with the same ledger.
-        model: the same model as before, if it was no formula; formulas and all settings are remembered.
-        init: the same start as before, if one was stated.
-        stop: finish the run where it is: what was drawn is kept, and what was not used is given back.
-        progress: whether to show how it gets on.
+        model: the same model as before, unless it was a formula; formulas and all settings are remembered.
+        init: the same starting point as before, if one was stated.
+        stop: finish the run now: draws so far are kept, and the unused budget is refunded.
+        progress: whether to show a progress bar.
 
     Raises:
-        ResumeRefused: something is not as it was, or the key of the run's noise is gone; nothing was released.
+        ResumeRefused: something has changed, or the run's noise key is gone; nothing was released.
     """
     place = Path(folder)
     if run_folder.is_finished(place):
@@ -107,7 +107,7 @@ def _go_on(prepared: PreparedFit, journal: Journal, *, stop: bool, progress: boo
                 raise RunInterrupted(f"stopped after {done} of {prepared.num_steps} steps; {_how_to_go_on(folder)}")
             run_folder.put(posterior, folder)
     except (OSError, sqlite3.Error) as error:
-        raise RunInterrupted(f"stopped, for a file cannot be written: {error}; {_how_to_go_on(folder)}") from error
+        raise RunInterrupted(f"stopped, because a file cannot be written: {error}; {_how_to_go_on(folder)}") from error
     except EngineUnavailable as error:
         if journal.is_over:  # nothing was executed, and nothing is charged
             raise
@@ -120,6 +120,6 @@ def _go_on(prepared: PreparedFit, journal: Journal, *, stop: bool, progress: boo
 
 def _how_to_go_on(folder: Path) -> str:
     return (
-        f"`dpmcmc resume {folder}` goes on, and pays nothing further. With --stop it finishes here: what was drawn is "
-        "kept, and what was not used is given back. In Python, dpmcmc.resume(folder, data, stop=...)"
+        f"`dpmcmc resume {folder}` continues the run at no further charge. With --stop it finishes now: draws are "
+        "kept, and the unused budget is refunded. In Python, dpmcmc.resume(folder, data, stop=...)"
     )

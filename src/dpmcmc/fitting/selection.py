@@ -108,24 +108,24 @@ def select(
 ) -> Posterior:
     """Spend (epsilon, delta) on the best of several fits, judged by the private records.
 
-    A random number of times one of the candidates, drawn uniformly, is fitted and given a noisy score: the sum over the
-    records of the log predictive density. The fit with the highest score is returned, and nothing of the others. The
+    A random number of times, a candidate is drawn uniformly, fitted and given a noisy score: the sum over the
+    records of the log predictive density. Only the fit with the highest score is returned. The
     price (Papernot and Steinke 2022) does not depend on how many runs there were. That number must stay secret: the
-    time that the call takes tells about it, so take it where the time is not watched by those who see the result.
+    duration of the call reveals something about it, so do not let those who see the result time the call.
 
-    Every run has about half of epsilon, whatever the number of candidates. Where public facts or simulated records
-    tell which model to take, they tell it free of charge.
+    Every run has about half of epsilon, whatever the number of candidates. If public facts or simulated records
+    can decide which model to use, that costs nothing.
 
     Args:
         candidates: arguments of `fit` by the name of the candidate: ``{"age": {"model": "y ~ age", "family":
             "bernoulli"}, ...}``. All must be models of the same response on the same scale, or scores mean nothing.
         data: the records.
-        epsilon: the budget of everything.
-        delta: that of the data's budget unless stated.
-        score_range: what one record's log predictive density is held to; what one record may move. For a yes or no
-            ``(-5, 0)`` is a good one: from certain and wrong to certain and right.
-        mean_runs: how many runs there are on average; four for each candidate unless stated.
-        shape: of the distribution of the number of runs: 0 the logarithmic one, 1 the geometric one, which costs more
+        epsilon: the budget of the whole selection.
+        delta: delta (default: that of the data's budget).
+        score_range: the interval to which one record's log predictive density is clamped. For a yes or no
+            ``(-5, 0)`` is a good choice: from certain and wrong to certain and right.
+        mean_runs: the average number of runs (default: four per candidate).
+        shape: shape of the distribution of the number of runs: 0 for logarithmic, 1 for geometric, which costs more
             and varies less.
         insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
 
@@ -196,6 +196,6 @@ def _prepared(
         )
     fit = prepare_fit(data=data, epsilon=budget.epsilon, delta=budget.delta, insecure_seed=insecure_seed, **options)
     if fit.model.sample_prior is None:
-        raise InvalidArgument(f"candidates[{name!r}] has a model whose prior cannot be drawn from; state sample_prior")
+        raise InvalidArgument(f"candidates[{name!r}] has a model whose prior cannot be sampled; state sample_prior")
     layout = Layout.of(jax.eval_shape(fit.model.sample_prior, jax.random.key(0)))
     return Candidate(fit, LogPredictive(fit.model, layout, mechanism, middle))

@@ -1,7 +1,7 @@
-"""The samplers of the literature, one file each: pure functions that ask an oracle and never see a record.
+"""The samplers of the literature, one file each: pure functions that query an oracle and never see a record.
 
-A file that is put here is found: its sampler, the function that has the file's name, is a name of this package. The
-imports below tell type checkers of those that are known.
+New files are found automatically: the sampler, the function with the file's name, becomes a name of this package. The
+imports below are for type checkers.
 """
 
 from importlib import import_module

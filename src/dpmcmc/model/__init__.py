@@ -1,4 +1,4 @@
-"""Models: public code that says how likely records are, and never holds one."""
+"""Models: public code for a prior and the likelihood of one record; they never hold a record."""
 
 from dpmcmc.model.formula import FormulaModel, from_formula
 from dpmcmc.model.formula.families import FAMILIES

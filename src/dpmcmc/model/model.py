@@ -20,19 +20,19 @@ class Model:
     """A posterior over unconstrained positions, in public code.
 
     The posterior is proportional to exp(log_prior(position)) * product over records of exp(log_likelihood(position,
-    record)) ** temperature. Samplers move in unconstrained space: where a parameter is bounded, `log_prior` has the
-    log-Jacobian of `constrain` in it.
+    record)) ** temperature. Samplers move in unconstrained space: if a parameter is bounded, `log_prior` includes the
+    log-Jacobian of `constrain`.
 
     Attributes:
-        log_prior: ``log_prior(position)``, any additive constant left out if convenient.
+        log_prior: ``log_prior(position)``, up to an additive constant.
         log_likelihood: ``log_likelihood(position, record)`` of one record, which is a pytree of its values.
         temperature: the power of the likelihood: one for the posterior, n0 / n for the papers' tempered ones.
-        constrain: maps a position to the parameters that people read, a mapping from names to arrays.
-        unconstrain: maps such parameters to a position; what `constrain` undoes.
-        sample_prior: ``sample_prior(key)`` draws a position from the prior; None if the prior cannot be drawn from.
-        prior_sample: draws from the prior that were made when the model was; `prior_draws` has them.
-        position: shapes and types of a position, as a pytree of `jax.ShapeDtypeStruct`; None if nobody said.
-        observed: the numbers of a record that the likelihood is the density of, and their laws; None if nobody knows.
+        constrain: maps a position to the constrained parameters, a mapping from names to arrays.
+        unconstrain: the inverse of `constrain`: maps such parameters to a position.
+        sample_prior: ``sample_prior(key)`` draws a position from the prior; None if the prior cannot be sampled.
+        prior_sample: draws from the prior made together with the model; see `prior_draws`.
+        position: shapes and types of a position, as a pytree of `jax.ShapeDtypeStruct`; None if unknown.
+        observed: the observed values of a record and their distributions; None if unknown.
     """
 
     log_prior: Callable[[Any], jax.Array]
@@ -50,7 +50,7 @@ class Model:
 
     @property
     def prior_draws(self) -> PriorSample | None:
-        """Draws from the prior, if some were made and nobody put another prior or another way to read positions in."""
+        """Draws from the prior, if there are any and neither the prior nor `constrain` was replaced since."""
         sample = self.prior_sample
         return None if sample is None or sample.made_by != (self.sample_prior, self.constrain) else sample
 

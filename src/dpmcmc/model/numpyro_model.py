@@ -35,18 +35,18 @@ def from_numpyro(
 ) -> Model:
     """Return a NumPyro model as a `Model` over the dictionary of its latent sites, in unconstrained space.
 
-    ``constrain`` returns the latent sites and those deterministic ones that read no record; ``sample_prior`` is None if
-    the prior cannot be drawn from (an improper, masked or scaled site, a factor outside the data plate). An observed
-    site whose response was missing in the table, or whose law reads a response that was, adds nothing.
+    ``constrain`` returns the latent sites and the deterministic ones that read no record; ``sample_prior`` is None if
+    the prior cannot be sampled (an improper, masked or scaled site, a factor outside the data plate). An observed
+    site whose response is missing in the table, or whose distribution reads a missing response, contributes nothing.
 
     Args:
         model: a NumPyro model, called with keyword arguments.
-        data: a `PrivateData`, of which only the public facts are read; or one record, a pytree of arrays or of
-            `jax.ShapeDtypeStruct`, of which only the shapes and types are.
-        data_arguments: the arguments of the model that are data, the keys of the record by their names; if left out,
-            every key that the model has an argument for. A single name instead of a list takes the record as it is,
+        data: a `PrivateData`, of which only public facts are read; or one record, a pytree of arrays or of
+            `jax.ShapeDtypeStruct`, of which only shapes and types are read.
+        data_arguments: the arguments of the model that are data, matched to keys of the record by name; if left out,
+            every key that the model has an argument for. A single name instead of a list receives the whole record,
             whatever its structure.
-        public_arguments: the other arguments of the model, by their names. Public: they are compiled into the program.
+        public_arguments: the other arguments of the model, by name. They are public: compiled into the program.
         temperature: the power of the likelihood.
 
     Raises:
@@ -185,7 +185,7 @@ def _refuse_integrated(arguments: str | tuple[str, ...], schema: Any) -> None:
     if read:
         raise InvalidArgument(
             f"the model reads {', '.join(read)}, of which the schema says missing='integrate': formulas can do that, a "
-            "NumPyro model is not told which cells are missing. State missing='indicator' or 'fill' in the schema"
+            "NumPyro model does not know which cells are missing. State missing='indicator' or 'fill' in the schema"
         )
 
 

@@ -82,8 +82,8 @@ def examine(call: Call, rows: Any) -> Structure:
         raise
     except jax.errors.ConcretizationTypeError as error:
         raise ModelRefused(
-            "the model looks at the values of records in Python, for a size or a branch: records are private and not "
-            "there yet. Pass what it needs, such as the number of classes, as a public argument"
+            "the model reads the values of records in Python, for a size or a branch: records are private and not "
+            "available yet. Pass what it needs, such as the number of classes, as a public argument"
         ) from error
     except Exception as error:
         others = [f"plate {name!r} of size {size}" for name, size in plates.items() if size != number]
@@ -157,15 +157,15 @@ class _Recorder(handlers.trace):
             )
         if kind == "control_flow":
             raise ModelRefused(
-                "the model uses numpyro.contrib.control_flow, whose sites cannot be told apart by records. "
+                "the model uses numpyro.contrib.control_flow, whose sites cannot be separated by record. "
                 "Sample the latent values before the loop and use jax.lax.scan or jax.lax.cond"
             )
         if kind == "plate":
             size, part = msg["args"]
             if part is not None and part != size:
                 raise ModelRefused(
-                    f"plate {name!r} has subsample_size={part}: it draws a batch of its own and scales by it. Leave "
-                    "subsample_size out; batches are the mechanism's business, which also pays for them"
+                    f"plate {name!r} has subsample_size={part}: it draws its own batch and rescales. Leave "
+                    "subsample_size out; mechanisms draw batches, and charge for them"
                 )
             self._sizes[name] = size
 
@@ -199,8 +199,8 @@ def _refuse_loops(name: str, distribution: Any) -> None:
     if is_cut and loops:
         raise ModelRefused(
             f"site {name!r} is a {loops[0]} that is truncated or censored: its distribution function is a loop, longer "
-            "for some records than for others, which would tell of them. Normal, Laplace, Logistic, Cauchy, LogNormal, "
-            "Exponential and Weibull can be: take one of these"
+            "for some records than for others, which discloses them. Normal, Laplace, Logistic, Cauchy, LogNormal, "
+            "Exponential and Weibull are possible: use one of these"
         )
 
 

@@ -21,8 +21,8 @@ ACCOUNTANTS = {
     "barker_2019": "DP-Barker, as published",
 }
 SIMULATED = (
-    "the mean of clipped_laplace was off by 0.99 to 1.06 times its law, of dp_langevin 1.01 to 1.12 times, of "
-    "dp_penalty 0.96 to 1.26 times; of dp_hmc up to 1.8 times its bound, of guided_walk 2.1 to 2.4 times"
+    "the mean's error was 0.99 to 1.06 times the prediction for clipped_laplace, 1.01 to 1.12 times for dp_langevin, "
+    "0.96 to 1.26 times for dp_penalty; for dp_hmc up to 1.8 times its bound, for guided_walk 2.1 to 2.4 times"
 )
 """What benchmarks/planner.py found, in benchmarks/results/planner.csv."""
 

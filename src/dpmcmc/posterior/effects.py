@@ -109,7 +109,7 @@ def _check(fitted: Fitted, at: Profile, varied: Profile) -> None:
         raise InvalidArgument(f"the formula has no predictor {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
     twice = [name for name in at if name in varied]
     if twice:
-        raise InvalidArgument(f"at= holds {', '.join(twice)}, which is varied; leave it out")
+        raise InvalidArgument(f"at= fixes {', '.join(twice)}, which is varied; leave it out")
 
 
 def _columns(fitted: Fitted) -> list[str]:
@@ -189,5 +189,5 @@ def coefficients_by_label(fitted: Fitted, per: Mapping[str, float]) -> dict[str,
             words = f"{label} (per {units:g})" if name in per else label
             found[words] = units * np.asarray(fitted.draws[label.replace("/", "∕")], float)
     if not found:
-        raise InvalidArgument("the formula has no slope, so there is no ratio; it has an intercept alone")
+        raise InvalidArgument("the formula has only an intercept, so there are no ratios")
     return found

@@ -72,7 +72,7 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     place = Path(folder)
     missing = [name for name in NEEDED if not (place / name).is_file()]
     if missing:
-        raise InvalidArgument(f"folder={str(place)!r} is no run folder: {', '.join(missing)} is missing")
+        raise InvalidArgument(f"folder={str(place)!r} is not a run folder: {', '.join(missing)} is missing")
     config = tomllib.loads((place / "config.toml").read_text(encoding="utf-8"))
     with xr.open_datatree(place / "draws.nc", engine="h5netcdf") as tree:
         groups = {name: arrays(tree[name].to_dataset().load()) for name in tree.children}

@@ -40,12 +40,12 @@ class Posterior(Predictive):
     Attributes:
         draws: every step of every chain by parameter, with the axes (chain, step, ...), in the order of the formula.
         is_accepted: whether each step moved, (chain, step).
-        num_warmup: how many steps at the beginning are not counted as draws.
-        certificate: what it cost.
-        settings: how it was made: sampler, model temperature, the public facts of the data.
-        prior: draws from the prior by parameter, with the axes (1, draw, ...); empty where it cannot be drawn from.
-        told: what else chains tell of each step, (chain, step), in ArviZ's group ``sample_stats``: ``diverging``, and
-            where ratios are released ``log_alpha`` and ``energy_change``.
+        num_warmup: the number of initial steps that are not counted as draws.
+        certificate: its privacy cost.
+        settings: how it was computed: sampler, model temperature, the public facts of the data.
+        prior: draws from the prior by parameter, with the axes (1, draw, ...); empty if it cannot be sampled.
+        told: further statistics of each step, (chain, step), for ArviZ's group ``sample_stats``: ``diverging``, and
+            if ratios are released, ``log_alpha`` and ``energy_change``.
     """
 
     draws: Mapping[str, np.ndarray]
@@ -111,7 +111,7 @@ class Posterior(Predictive):
 
     @property
     def model(self) -> FormulaModel | None:
-        """The model, where it is a formula's: built again from the settings, without the records."""
+        """The model, if it came from a formula: rebuilt from the settings, without the records."""
         return self._built[0]
 
     @cached_property
@@ -133,7 +133,7 @@ class Posterior(Predictive):
 
     @property
     def fitted(self) -> Fitted:
-        """The formula's model with its draws; refused where there is no formula."""
+        """The formula's model with its draws; refused if there is no formula."""
         return self._fitted
 
     @cached_property
@@ -146,7 +146,7 @@ class Posterior(Predictive):
 
     @property
     def quality(self) -> Quality:
-        """How good it is: a verdict with its reasons, for the whole and for each parameter."""
+        """The quality of the result: a verdict with its reasons, overall and for each parameter."""
         return self._quality
 
     @cached_property
@@ -157,16 +157,16 @@ class Posterior(Predictive):
 
     @property
     def is_independent(self) -> bool:
-        """Whether the draws are independent ones: then R-hat and effective sizes say nothing."""
+        """Whether the draws are independent: then R-hat and effective sample sizes say nothing."""
         return any(grade.shares for grade in self.quality.parameters.values())
 
     @property
     def acceptance_rate(self) -> float:
-        """The share of the steps after the warm-up that moved."""
+        """The share of the steps after warm-up that were accepted."""
         return float(np.mean(self.is_accepted[:, self.num_warmup :]))
 
     def matrix(self) -> np.ndarray:
-        """Return all draws after the warm-up, chains pooled, one row a draw and one column a coordinate."""
+        """Return all draws after warm-up, chains pooled, with one row per draw and one column per coordinate."""
         parts = [self[name].reshape(-1, int(np.prod(self.draws[name].shape[2:], dtype=int))) for name in self.draws]
         return np.concatenate(parts, axis=1)
 
@@ -189,9 +189,9 @@ class Posterior(Predictive):
         The coefficients of a category are one variable, with its levels as a coordinate.
 
         Args:
-            rows: public rows, as for `predict`, for which there is then a group ``posterior_predictive``, with
-                ``constant_data``, and ``observed_data`` where they have the response.
-            seed: fixes the predictive draws; others each time unless stated.
+            rows: public rows, as for `predict`; adds a group ``posterior_predictive`` for them, with
+                ``constant_data``, and ``observed_data`` if they include the response.
+            seed: fixes the predictive draws; by default they differ each time.
         """
         groups = {name: group for name, group in self.datasets.items() if group.sizes["draw"]}
         predicted = {} if rows is None else predictive_groups(self.fitted, rows, self._shape, seed)
@@ -203,9 +203,9 @@ class Posterior(Predictive):
         return chains, steps - self.num_warmup
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row per draw after the warm-up: its chain, its number, and a column for each number in it.
+        """Return one row per draw after warm-up: its chain, its number, and a column for each scalar parameter.
 
-        The columns are named as the rows of `summary`: ``age``, ``beta[0]``, ``beta[1, 2]``.
+        The columns are named like the rows of `summary`: ``age``, ``beta[0]``, ``beta[1, 2]``.
         """
         chain, draw = np.indices(self._shape)
         columns = {"chain": chain, "draw": draw, **self._columns()}
@@ -214,16 +214,16 @@ class Posterior(Predictive):
     def summary(
         self, *, prob: float = PROB, exponentiate: bool = False, var_names: str | Sequence[str] | None = None
     ) -> SummaryTable:
-        """Return mean, standard deviation and interval of every number, and its verdict, in the order of the formula.
+        """Return mean, standard deviation, interval and verdict of every scalar parameter, in the order of the formula.
 
-        Of chains also the effective sample size and R-hat; of independent draws, for which these are good whatever they
-        are draws of, the share of the variance that comes from the data, from the noise of privacy and from the prior.
-        The table prints the digits that mean something; its cells have all of them.
+        For chains also the effective sample size and R-hat; for independent draws, for which these are always
+        perfect, the shares of the variance that come from the data, from privacy noise and from the prior.
+        The table prints only meaningful digits; its cells have all of them.
 
         Args:
-            prob: how much the intervals hold.
-            exponentiate: show odds ratios, or for counts ratios of means, in the place of the coefficients.
-            var_names: which parameters: their names, or those of terms (``"ward"`` for all its categories).
+            prob: the probability that the intervals contain.
+            exponentiate: show odds ratios, or for counts ratios of means, instead of the coefficients.
+            var_names: which parameters: their names, or names of terms (``"ward"`` for all its categories).
         """
         return summaries.summary(self, prob, exponentiate, var_names)
 
@@ -235,43 +235,43 @@ class Posterior(Predictive):
         per: Mapping[str, float] | None = None,
         prob: float = PROB,
     ) -> "Figure":
-        """Draw a line for each parameter: the interval, within it that of half the draws, and the mean.
+        """Draw a line for each parameter: the interval, the central half of the draws, and the mean.
 
-        Parameters whose verdict is not good are grey. The intercept, and parameters that are no coefficients, are left
+        Parameters whose verdict is not good are grey. The intercept, and parameters that are not coefficients, are left
         out unless `var_names` has them. Returns a matplotlib Figure.
 
         Args:
             var_names: which parameters, as for `summary`.
             exponentiate: draw odds ratios, or ratios of means, on a logarithmic axis.
-            per: by how many units numbers change, one unless stated: ``per={"age": 10}``.
-            prob: how much the outer intervals hold.
+            per: the change of each number in units (default: one): ``per={"age": 10}``.
+            prob: the probability that the outer intervals contain.
         """
         return summaries.forest(self, prob, exponentiate, var_names, per)
 
     def compare(self, other: "Posterior", *, rows: Any = None, prob: float = PROB) -> SummaryTable:
-        """Set another posterior beside this one, and tell by how much they differ; free, since both were paid for.
+        """Compare another posterior with this one. Post-processing: both have been paid for.
 
-        Differences are those of independent draws of the two. If both came from the same records they are more alike
+        Differences are between independent draws of the two. If both came from the same records they are more alike
         than that, and the intervals are too wide.
 
         Args:
             other: the other posterior; parameters that both have are compared.
-            rows: instead of parameters, compare what they predict for these rows, as for `predict`.
-            prob: how much the intervals of the differences hold.
+            rows: instead of parameters, compare predictions for these rows, as for `predict`.
+            prob: the probability that the intervals of the differences contain.
         """
         return summaries.compare(self, other, rows, prob)
 
     def combine(self, earlier: "Posterior", *, seed: int | None = None) -> "Posterior":
-        """Return the posterior of both runs' records together: what `earlier` found is the prior of this one.
+        """Return the posterior given both runs' records: the result of `earlier` becomes the prior of this one.
 
-        For the same formula on the records of other persons, last year's say; for the same persons it would count them
-        twice. Free: both were paid for. Both are taken to be normal in the coordinates of the sampler, so models with
-        random intercepts are refused. The certificate is that of both runs for a person who is in both tables; whoever
-        is in one is protected by that run's own.
+        For the same formula on the records of other persons, such as last year's; the same persons would be counted
+        twice. Post-processing: both have been paid for. Both are assumed normal in sampler coordinates, so models with
+        random intercepts are refused. The certificate covers a person who is in both tables; anyone who
+        is in only one is protected by that run's own.
 
         Args:
             earlier: the other posterior.
-            seed: fixes the draws; others each time unless stated.
+            seed: fixes the draws; by default they differ each time.
         """
         return Posterior(**combine.combine(self, earlier, seed))
 
@@ -280,20 +280,20 @@ class Posterior(Predictive):
         return diagnostics.coordinates({name: self[name] for name in self.draws})
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write a run folder, which must be new: draws, summary, certificate, settings and the page.
+        """Write a run folder, which must be new: draws, summary, certificate, settings and the report.
 
         The draws are in draws.nc for ArviZ, and in draws.parquet and draws.csv for R and others. The folder is written
-        beside its place and moved there when it is complete. What is not needed to read it, the page and the copies, is
-        left out with a warning if it cannot be made; `report` and ``dpmcmc report`` make the page later.
+        under a temporary name and renamed when complete. Files that are not needed to read it, report and copies, are
+        left out with a warning if they cannot be written; `report` and ``dpmcmc report`` write the report later.
         """
         return files.save(self, folder)
 
     def report(self, path: str | os.PathLike[str], *, known: Mapping[str, float] | None = None) -> Path:
-        """Write the page that people read: one HTML file that needs nothing else, made of what may be published.
+        """Write the report: a single, self-contained HTML file that may be published.
 
         Args:
             path: the file.
-            known: where the records are simulated, the values that made them, by the summary's names; drawn in.
+            known: for simulated records, the true values by the summary's names; they are drawn in.
         """
         from dpmcmc.report.page import write_report  # with what draws pictures, for which a fit does not wait
 
@@ -301,8 +301,8 @@ class Posterior(Predictive):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> "Posterior":
-        """Read a run folder; the certificate is checked by computing its epsilon again.
+        """Read a run folder; the certificate is checked by recomputing its epsilon.
 
-        Warns where something became known of the version that made the run and weakens what the certificate claims.
+        Warns if the version that made the run has a known problem that weakens the certificate's claim.
         """
         return cls(**files.load(folder))

@@ -112,16 +112,16 @@ def prior_predictive(
     num_draws: int = 500,
     seed: int | None = None,
 ) -> PriorPredictive:
-    """Say what a model expects before it has seen a record: free, and worth a look before anything is spent.
+    """Simulate what a model expects before it has seen a record: free, and worth a look before anything is spent.
 
     Args:
         formula: as for `fit`.
-        schema: what is stated of the columns: a `Schema`, what one is made of, or a TOML file.
+        schema: statements about the columns: a `Schema`, a dictionary for one, or a TOML file.
         family: as for `fit`.
-        priors: as for `fit`; the defaults unless stated.
-        rows: public rows to simulate responses of; unless stated, rows uniform over what the schema allows.
-        num_draws: how many draws from the prior.
-        seed: fixes the draws; others each time unless stated.
+        priors: as for `fit`.
+        rows: public rows to simulate responses for (default: rows drawn uniformly from what the schema allows).
+        num_draws: the number of draws from the prior.
+        seed: fixes the draws; by default they differ each time.
     """
     stated = Schema.read(schema)
     model = from_formula(formula, stated, family=family, priors=priors)

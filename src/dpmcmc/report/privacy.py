@@ -28,12 +28,12 @@ from dpmcmc.schema import Schema
 _KINDS: dict[type[Event], str] = {
     Gaussian: "a sum over all records, with Gaussian noise",
     SphericalLaplace: "a sum over all records, with spherical Laplace noise",
-    AcceptBit: "an accept decision, made by a noisy ratio that stayed hidden",
+    AcceptBit: "an accept decision based on a noisy ratio that stayed hidden",
     LogisticBit: "an accept decision of a Barker test over all records",
     BarkerTest: "an accept decision of a Barker test on a secret batch",
-    PoissonGaussian: "a sum over a secret batch of independent coins, with Gaussian noise",
+    PoissonGaussian: "a sum over a secret batch chosen by independent coin tosses, with Gaussian noise",
     FixedBatchGaussian: "a sum over a secret batch of fixed size, with Gaussian noise",
-    Selected: "the best of a secret number of runs, each of them noisy, and none of the others",
+    Selected: "only the best of a secret number of runs, each of them noisy",
     Approximation: "allowance for inexact noise sampling",
     NonPrivate: "something exact: no guarantee",
 }

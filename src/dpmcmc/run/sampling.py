@@ -27,7 +27,7 @@ def price(
     num_chains: int = 1,
     init: Any = None,
 ) -> Event:
-    """Return what `sample` would charge with the same arguments. Reads no record and charges nothing."""
+    """Return the event that `sample` would charge for the same arguments. Reads no record and charges nothing."""
     return make_plan(kernel, model, num_steps, num_chains, init, seed=0).price(data)  # only shapes matter to the price
 
 
@@ -48,22 +48,22 @@ def sample(
 ) -> Posterior:
     """Draw from the posterior of private records.
 
-    The price of the whole run is set aside before it starts. Ctrl-C stops after the segment at hand: what was paid for
-    is kept, and what was not used is given back. A second Ctrl-C stops at once.
+    The price of the whole run is reserved before it starts. Ctrl-C stops after the current segment: draws so far are
+    kept, and the unused budget is refunded. A second Ctrl-C stops at once.
 
     Args:
-        kernel: a sampler; or stages, a list of ``(kernel, num_steps)`` that follow each other. A stage of the same
-            sampler goes on with the state; another sampler starts from the position, so a paid pilot is a stage.
+        kernel: a sampler; or stages, a list of ``(kernel, num_steps)`` that run in sequence. A stage of the same
+            sampler continues from the state; another sampler starts from the position, so a pilot is a stage.
         model: what to sample, in public code.
-        data: the records, and what pays.
-        num_steps: steps of each chain; left out with stages, which say it themselves.
-        num_chains: chains, all of which are paid for.
-        init: where to start: parameters as `model.constrain` returns them; a list, one start per chain; or None, for
+        data: the records, with their budget.
+        num_steps: steps per chain; left out with stages, which have their own.
+        num_chains: the number of chains; each is charged.
+        init: where to start: parameters as returned by `model.constrain`; a list with one start per chain; or None, for
             draws from the prior.
-        num_warmup: steps at the beginning that summaries leave out; half of them unless stated.
-        delta: the delta of the certificate; that of the data's budget unless stated.
-        segment_size: steps between two looks at the terminal; changes no draw's law.
-        progress: whether to show how it gets on.
+        num_warmup: initial steps that summaries leave out (default: half of them).
+        delta: the delta of the certificate (default: that of the data's budget).
+        segment_size: steps between two progress updates; does not change the distribution of the draws.
+        progress: whether to show a progress bar.
         what: the run in a few words, for the ledger.
         insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
     """

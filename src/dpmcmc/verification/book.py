@@ -32,7 +32,7 @@ def hold_against(certificate: Certificate, ledger: Ledger, run: str | None = Non
     hashed = event_hash(certificate.event)
     settled = [entry for entry in ledger.history() if entry.kind == SETTLE and (run is None or entry.run == run)]
     if run is not None and not settled:
-        raise InvalidArgument(f"the ledger has no settled run {run!r}: it was never paid, or is in another ledger")
+        raise InvalidArgument(f"the ledger has no settled run {run!r}: it was never settled, or is in another ledger")
     found = [entry for entry in settled if entry.event is not None and event_hash(entry.event) == hashed]
     if not found:
         among = f"run {run!r} was settled" if run is not None else f"none of {len(settled)} settled runs is"

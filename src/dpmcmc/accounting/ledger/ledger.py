@@ -37,14 +37,14 @@ from dpmcmc.errors import (
 
 
 class Ledger:
-    """A persistent, append-only book of privacy budgets.
+    """A persistent, append-only ledger of privacy budgets.
 
     Threads may share a ledger; another process opens its own, with the same URL.
 
     Args:
         url: a file, which is the same as ``sqlite:///FILE``, or ``postgresql://USER:PASSWORD@HOST/DATABASE`` for a
-            team. The ledger must exist already: `Ledger.create` makes one, and so does ``dpmcmc ledger init``.
-        timeout: how many seconds to wait for other users of the ledger, and for the server.
+            team. The ledger must already exist: `Ledger.create` and ``dpmcmc ledger init`` create one.
+        timeout: seconds to wait for other users of the ledger, and for the server.
     """
 
     def __init__(self, url: str, timeout: float = 30.0) -> None:
@@ -52,12 +52,12 @@ class Ledger:
 
     @classmethod
     def create(cls, url: str, timeout: float = 30.0) -> Self:
-        """Make the ledger at `url`, unless it is there already, and open it."""
+        """Create the ledger at `url` unless it exists, and open it."""
         return cls._of(open_book(url, timeout, create=True))
 
     @classmethod
     def in_memory(cls) -> Self:
-        """Make a ledger that this process alone can use and that ends with it."""
+        """Create a ledger that only this process can use and that ends with it."""
         return cls._of(memory_book())
 
     @classmethod
@@ -85,18 +85,18 @@ class Ledger:
         *,
         adaptive: bool = False,
     ) -> DatasetAccount:
-        """Grant a dataset its budget. The same terms again change nothing; other terms are `DatasetExists`.
+        """Grant a dataset its budget. Repeating the same terms changes nothing; other terms raise `DatasetExists`.
 
-        So is another name that looks like that of a registered dataset. That the same people are in two datasets of
-        different names is for the owner to know: each budget then is a promise about its own dataset alone.
+        So does another name that looks like that of a registered dataset. Whether the same people are in datasets with
+        different names, only the owner can know: each budget is then a promise about its own dataset only.
 
         Args:
             dataset: its name.
             budget: what all runs together may spend, for all time.
             adjacency: which data sets count as neighbours.
-            who: the user; the login name unless given.
-            adaptive: keep the total by a filter: the budget then holds whatever kinds of runs are chosen after looking
-                at earlier results, and buys about a tenth less. docs/accounting.md says when that is needed.
+            who: the user (default: the login name).
+            adaptive: keep the total with a filter: the budget then holds whatever kinds of runs are chosen after seeing
+                earlier results, and buys about a tenth less. docs/accounting.md says when that is needed.
         """
         dataset, who = _label("dataset", dataset), _user(who)
         adjacency = Adjacency.parse("adjacency", adjacency)
@@ -135,17 +135,17 @@ class Ledger:
         run: str | None = None,
         secret: bytes | None = None,
     ) -> "Reservation":
-        """Charge a run before it starts; what does not fit is refused and charges nothing.
+        """Charge a run before it starts; a run that does not fit is refused and charges nothing.
 
         Args:
             dataset: the name it was registered under.
             event: all that the run may release.
             what: the run in a few words, for the history; public, so never a value from the data.
-            who: the user; the login name unless given.
-            adjacency: the adjacency under which the event is meant, to be compared with the dataset's.
-            run: the name of the run, where the caller has to know it before the charge; it must be new.
-            secret: 32 random bytes, where the caller has to keep them before the charge: what it takes to settle the
-                run below its price from another process. The reservation holds some of its own otherwise.
+            who: the user (default: the login name).
+            adjacency: the adjacency under which the event holds, to be compared with the dataset's.
+            run: the name of the run, if the caller has to know it before the charge; it must be new.
+            secret: 32 random bytes, if the caller has to store them before the charge: they are needed to settle the
+                run below its price from another process. By default the reservation draws its own.
         """
         dataset, what, who = _label("dataset", dataset), _label("what", what), _user(who)
         _check_event("event", event)
@@ -175,7 +175,7 @@ class Ledger:
     def reservation(self, run: str, secret: bytes | None = None) -> "Reservation":
         """Return the standing reservation of a run, to resume it or to settle it.
 
-        Anybody may settle a run at its full price. To settle it for less takes the secret that it was reserved with;
+        Anyone may settle a run at its full price. Settling it for less takes the secret that it was reserved with;
         runs that were reserved by version 0.1 have none.
         """
         run = _label("run", run)
@@ -188,7 +188,7 @@ class Ledger:
         return Reservation(run, entry.dataset, event, entry.adjacency, entry.what, entry.when, self._book, key)
 
     def account(self, dataset: str) -> DatasetAccount:
-        """Return what a dataset was granted and what of it is spent."""
+        """Return what a dataset was granted and how much of it is spent."""
         dataset = _label("dataset", dataset)
         with self._book.reading() as connection:
             return entries.account(connection, dataset)
@@ -240,7 +240,7 @@ class Reservation:
         Args:
             spent: what was released, where it is less than what was reserved; ``compose([])`` if nothing was. Only who
                 made the reservation, or was given its secret, can say so.
-            who: the user; the login name unless given.
+            who: the user (default: the login name).
         """
         spent, who = self.event if spent is None else spent, _user(who)
         _check_event("spent", spent)

@@ -177,7 +177,7 @@ class PilotedChains:
             reasons.append("The last gradient is further from zero than its noise: the pilot did not arrive.")
         refined = approximation.moved(moved)
         if not self._has_prior(refined):  # what was paid for ends in draws all the same
-            reasons.append("The last gradients lead to where there is no prior; the pilot's own place is taken.")
+            reasons.append("The last gradients lead outside the prior's support; the pilot's own position is used.")
             refined = approximation
         return self._plan(refined, facts, seed), facts, list(dict.fromkeys(reasons)), bias
 

@@ -39,7 +39,7 @@ def from_formula(
 
     The columns of the design follow from the schema: numbers are scaled by their bounds to [-1, 1], categories become
     indicators against the first one. A record is a mapping from column names to values; categories are codes. A row
-    of a table without a response contributes nothing.
+    without a response contributes nothing.
 
     Args:
         formula: the response, ``~``, and terms. Numbers may be transformed one record at a time (``I(age**2)``,
@@ -47,19 +47,19 @@ def from_formula(
             random slope as well, ``(1|a:b)`` and ``(1|a/b)`` cross and nest groups, ``0 +`` leaves the intercept out.
             A binomial response is written ``y | trials(n)``.
         schema: the columns with their public bounds and categories.
-        family: one of `dpmcmc.model.FAMILIES`, or what else it is called, such as ``"logistic"``; without it the one
-            that a yes or no, a category, or successes in trials plainly have.
-        priors: priors that replace the defaults, on the scale of the scaled columns: by the name of a coefficient
-            (``"age"``, ``"ward[b]"``), of a term (``"ward"``), ``"intercept"``, ``"slopes"`` for all the rest, of a
+        family: one of `dpmcmc.model.FAMILIES`, or another name for it, such as ``"logistic"``; by default the one
+            that a boolean, a category, or successes in trials imply.
+        priors: priors that replace the defaults, for the scaled columns: by the name of a coefficient
+            (``"age"``, ``"ward[b]"``), of a term (``"ward"``), ``"intercept"``, ``"slopes"`` for all others, of a
             parameter of the family (``"sigma"``, ``"nu"``, ``"concentration"``, ``"cutpoints"``), or of a random
             intercept (``"1|ward"``, its standard deviation). Written ``"normal(0, 2)"``, ``"half_normal(1)"``;
-            ``"fixed(1)"`` holds a positive parameter. On the scale of the results: ``"normal(0, 0.1) per year"``, with
-            the unit of the schema, ``"normal(0, 1) per 10 units"``, ``"half_normal(500) original"``, or as an object
-            of NumPyro's, ``dist.Normal(0, 0.1)``.
+            ``"fixed(1)"`` fixes a positive parameter. On the scale of the results: ``"normal(0, 0.1) per year"``, with
+            the unit of the schema, ``"normal(0, 1) per 10 units"``, ``"half_normal(500) original"``, or a NumPyro
+            distribution, ``dist.Normal(0, 0.1)``.
         temperature: the power of the likelihood.
 
     Raises:
-        InvalidArgument: the formula, the schema, the family or a prior do not fit; the message says which and why.
+        InvalidArgument: the formula, the schema, the family or a prior is not valid; the message says which and why.
     """
     columns = Columns(Schema.read(schema))
     parsed = parse_all(formula, tuple(Schema.read(schema).columns))

@@ -63,7 +63,7 @@ class Columns:
             near = difflib.get_close_matches(name, self.known, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise InvalidArgument(
-                f"the formula names {name!r}, which is no column of the schema; it has {', '.join(self.known)}.{hint}"
+                f"the formula has {name!r}, which is not a column of the schema; it has {', '.join(self.known)}.{hint}"
             )
         return self.known[name]
 

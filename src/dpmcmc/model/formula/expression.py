@@ -23,7 +23,7 @@ Bounds: TypeAlias = tuple[float, float]
 STATEFUL: Mapping[str, str] = {
     **dict.fromkeys(
         ("center", "scale", "standardize"),
-        "its mean or spread. Columns are centred and scaled by the schema's bounds already: write the column alone",
+        "its mean or spread. Columns are already centred and scaled by the schema's bounds: write just the column",
     ),
     **dict.fromkeys(
         ("s", "cs", "cc", "ns", "te", "gp"),

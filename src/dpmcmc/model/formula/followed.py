@@ -21,7 +21,7 @@ def read_followed(
     if beyond:
         raise InvalidArgument(
             f"family={family.name!r} has cuts at {', '.join(f'{cut:g}' for cut in beyond)}; {time!r} is stated to be "
-            f"at most {last:g}, and no row could tell of a hazard after that"
+            f"at most {last:g}, so no row has information about a hazard after that"
         )
     read_event = _event(event, columns)
     if entry is None:

@@ -101,8 +101,8 @@ def _positive(column: Column, bounds: Bounds) -> str:
         ""
         if fits
         else (
-            "a number with lower > 0: state the smallest one that is told from zero, to which smaller ones are moved"
-            + ("; where there are zeros, take hurdle_gamma or hurdle_lognormal" if _is_numeric(column) else "")
+            "a number with lower > 0: state the smallest value that differs from zero; smaller ones are clamped to it"
+            + ("; if there are zeros, use hurdle_gamma or hurdle_lognormal" if _is_numeric(column) else "")
         )
     )
 
@@ -117,8 +117,8 @@ def _share(column: Column, bounds: Bounds) -> str:
         ""
         if fits
         else (
-            "a number with lower > 0 and upper < 1, as 0.001 and 0.999: at zero and one there is no density, and what "
-            "beyond the bounds is moved to them"
+            "a number with lower > 0 and upper < 1, such as 0.001 and 0.999: at zero and one there is no density, and "
+            "values outside the bounds are clamped to them"
         )
     )
 
@@ -149,7 +149,7 @@ def _log_or_zero(value: Any, bounds: Bounds) -> Any:
 
 def _time(column: Column, bounds: Bounds) -> str:
     fits = column.kind in {"number", "integer"} and bounds[0] >= 0
-    return "" if fits else "a time with lower >= 0: no event comes before the start"
+    return "" if fits else "a time with lower >= 0: no event can come before the start"
 
 
 def _log_time(value: Any, bounds: Bounds) -> Any:

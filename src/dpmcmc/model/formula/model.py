@@ -289,4 +289,6 @@ class FormulaModel(Model):
 
 
 def _no_survival(*_: Any) -> NoReturn:
-    raise InvalidArgument("the response is no time to an event; expected a formula such as 'Surv(time, event) ~ ...'")
+    raise InvalidArgument(
+        "the response is not a time to an event; expected a formula such as 'Surv(time, event) ~ ...'"
+    )

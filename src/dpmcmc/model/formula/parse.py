@@ -67,12 +67,12 @@ def parse_all(formula: str, names: Sequence[str] = ()) -> Parsed:
         or scale.event
     ):
         validation.refuse(
-            "formula", formula, "must have an intercept in both parts, and columns alone in the second one"
+            "formula", formula, "must have an intercept in both parts, and only columns in the second one"
         )
     missing = [":".join(term) for term in scale.terms if term not in parsed.terms]
     if missing:
         validation.refuse(
-            "formula", formula, f"has {', '.join(missing)} in its second part alone; write it in the first one as well"
+            "formula", formula, f"has {', '.join(missing)} only in its second part; write it in the first one as well"
         )
     return replace(parsed, scale=scale)
 
@@ -228,5 +228,5 @@ def _calls(name: str, term: tuple[str, ...]) -> bool:
 
 def _argument(formula: str, name: str, term: tuple[str, ...]) -> str:
     if len(term) != 1:
-        validation.refuse("formula", formula, f"has {':'.join(term)}; {name}(...) stands alone, not in an interaction")
+        validation.refuse("formula", formula, f"has {':'.join(term)}; {name}(...) cannot be part of an interaction")
     return unquoted(term[0][len(name) + 1 : -1])

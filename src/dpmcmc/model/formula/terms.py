@@ -118,8 +118,8 @@ def read_terms(factors: Sequence[str], columns: Columns) -> list[Term]:
     levels = next((basis.levels for basis in bases if basis is not None and basis.levels), ())
     if levels and len(factors) > 1:
         raise InvalidArgument(
-            f"the formula has {written}; a monotonic effect mo(...) stands alone, not in an interaction. Write "
-            "steps(x) or C(x), which may be multiplied"
+            f"the formula has {written}; a monotonic effect mo(...) cannot be part of an interaction. Write "
+            "steps(x) or C(x), which can"
         )
     terms = [
         replace(_read_term([factor for factor, _ in chosen], columns), written=written, sd=prod(sd for _, sd in chosen))

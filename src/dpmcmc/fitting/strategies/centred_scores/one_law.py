@@ -80,7 +80,7 @@ class OneLaw(Simulated):
     @property
     def words(self) -> str:
         """How the means of scores are known."""
-        return "Records have one law: scores are bounded, and their mean under it is taken off"
+        return "All records have the same distribution: scores are bounded, and their mean under it is subtracted"
 
     @property
     def settings(self) -> dict[str, Any]:

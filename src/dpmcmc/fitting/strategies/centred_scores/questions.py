@@ -181,7 +181,7 @@ class SummedLaws:
     @property
     def words(self) -> str:
         """How the means of scores are known."""
-        return "Scores are bounded and their mean under the model is taken off"
+        return "Scores are bounded and their mean under the model is subtracted"
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -151,5 +151,5 @@ def _at(points: Points, point: Floats, scales: Floats) -> tuple[Floats, Floats, 
     jacobian = found.moves * scales
     kept = np.asarray(np.isfinite(found.laws).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2)))
     if not kept.any():
-        raise ValueError("the laws are not finite at any synthetic record where the steps led")
+        raise ValueError("the distributions are not finite at any synthetic record at the point that the steps reached")
     return found.laws, jacobian, kept

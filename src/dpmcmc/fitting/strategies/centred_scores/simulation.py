@@ -183,7 +183,7 @@ class Simulated:
     @property
     def words(self) -> str:
         """How the means of scores are known."""
-        return "Records have one law: scores are bounded, and their mean under it, which is simulated, is taken off"
+        return "All records have the same distribution: scores are bounded, and their simulated mean is subtracted"
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class Prior:
         found = self.points.at(point)
         gradient, bend = found.gradient, -found.hessian
         if not (np.isfinite(gradient).all() and np.isfinite(bend).all()):
-            raise ValueError("the prior has no finite slope where the steps led")
+            raise ValueError("the prior has no finite gradient at the point that the steps reached")
         values, vectors = np.linalg.eigh(self.scales[:, None] * (bend + bend.T) / 2 * self.scales)
         inner = (vectors * np.maximum(values, FLATTEST)) @ vectors.T
         return gradient, inner / np.outer(self.scales, self.scales)

@@ -85,7 +85,9 @@ class GroupedScores(PrivateLaplace):
     @property
     def reason(self) -> str:
         """Why this strategy was chosen, in words."""
-        return "There are many groups: a record tells of its own alone, and what is zero for all records is not asked."
+        return (
+            "There are many groups: a record informs only its own, and entries that are always zero are not released."
+        )
 
     @property
     def expected_error(self) -> float:

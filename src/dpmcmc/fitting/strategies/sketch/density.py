@@ -45,7 +45,7 @@ class Likelihood:
         def curvature(position: Matrix) -> Matrix:
             found = np.asarray(self._curvature(position, records, weights), np.float64)
             if not np.isfinite(found).all():
-                raise ValueError("the climb led to where there is no curvature")
+                raise ValueError("the optimisation ended where there is no curvature")
             return found
 
         with jax.enable_x64(True), np.errstate(over="ignore", invalid="ignore"):

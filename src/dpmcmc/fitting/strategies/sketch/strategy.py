@@ -99,7 +99,7 @@ class SketchStrategy:
         coarse = self.stages.coarse
         off = f"about {coarse.error:.1g}" if coarse.error >= NOTHING else f"less than {NOTHING:g}"
         known = (
-            f"{coarse.rank} numbers of a record tell its log-likelihood over the whole prior, and that of all records "
+            f"{coarse.rank} numbers per record determine its log-likelihood over the whole prior, that of all records "
             f"to within {off} nats, where the noise of the first release moves it by {coarse.noise:.2g}"
         )
         if self.was_chosen:
@@ -182,7 +182,7 @@ def _quality(fine: Sketch, points: Points, surprise: float) -> Quality:
         reasons.append("Many more records were cut than the model says: the sketch is biased by it.")
     if not fine.error <= max(fine.tolerance, 1.0):
         verdict = "bad"
-        reasons.append(f"The sketch tells the log-likelihood to within {fine.error:.2g} nats only.")
+        reasons.append(f"The sketch determines the log-likelihood only to within {fine.error:.2g} nats.")
     if not points.effective >= FEW_POINTS:
         verdict = "bad"
         reasons.append("The points that were weighted by the sketch hardly overlap with its posterior.")

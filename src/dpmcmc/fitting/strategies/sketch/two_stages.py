@@ -160,8 +160,8 @@ class TwoStages:
     def _prior(self) -> Matrix:
         if self.model.sample_prior is None:
             raise InvalidArgument(
-                "sampler='sketch' looks for the posterior over the whole prior, and this model's prior cannot be drawn "
-                "from; give the model sample_prior=, from where the parameters may be. Nothing was charged"
+                "sampler='sketch' searches the whole prior for the posterior, but this model's prior cannot be drawn; "
+                "give the model sample_prior=, a function that draws positions. Nothing was charged"
             )
         sample_prior = self.model.sample_prior
         draw = jax.jit(jax.vmap(lambda key: self.layout.ravel(sample_prior(key))))

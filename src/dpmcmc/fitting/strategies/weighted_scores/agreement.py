@@ -71,14 +71,14 @@ def with_agreement(quality: Quality, p_value: float, missed: float) -> Quality:
     if not missed <= FAIR_ERROR:
         verdicts.append("fair" if missed <= BAD_ERROR else "bad")
         reasons.append(
-            f"The blocks of rows that led the way end far from the result, which one step misses by about "
+            f"The pilot on blocks of rows ended far from the result, which one step misses by about "
             f"{in_words(missed)} standard deviations: state passes=2 or more, or shuffle the table if it is sorted."
         )
     elif not p_value >= RARE:
         verdicts.append("fair")
         reasons.append(
-            "The blocks of rows that led the way disagree with all rows by more than chance and noise: the table is "
-            "sorted, and some of its rows stand in few places. The result rests on all rows, and on one step from "
-            "where the blocks led; passes=2 tests it."
+            "The pilot's blocks of rows disagree with all rows by more than chance and noise explain: the table is "
+            "sorted, and some kinds of rows are in few places. The result rests on all rows, and on one step from "
+            "the pilot's end; passes=2 tests it."
         )
     return Quality(worst(verdicts), tuple(reasons), quality.parameters, error)

@@ -102,8 +102,8 @@ class Schedule:
         )
         times = {1: "once", 2: "twice"}[self.shares.num_final]
         return (
-            f"All rows are read {times}. Before that {pilot} and {refinement} at public random positions lead the way: "
-            f"{self.reads:.2g} reads of a row in the mean"
+            f"All rows are read {times}. Before that, {pilot} and {refinement} at public random positions are a pilot: "
+            f"{self.reads:.2g} reads per row on average"
         )
 
 
