@@ -269,3 +269,13 @@ def test_events_are_counted_together_where_each_bin_is_within_its_noise():
     assert found.shares[:half].sum() == pytest.approx(200 / 19_400, abs=4 * found.noise)
     assert found.shares[:half] @ middles / found.shares[:half].sum() > 0.0  # late, as they are
     assert shares_of(counts, sd)[:half].sum() < 0.75 * 200 / 19_400  # the control: bins by themselves
+
+
+@pytest.mark.parametrize(("kind", "shortest"), [("integer", 0.5), ("number", 60e-5)])
+def test_a_time_of_zero_is_half_a_unit_where_times_are_whole_numbers(kind, shortest) -> None:
+    schema = dp.Schema({"t": dp.Column(kind=kind, lower=0, upper=60), "e": dp.Column(kind="boolean")})
+    response = dp.from_formula("Surv(t, e) ~ 1", schema, family="weibull").coordinates.response
+    logs = [float(response.read({"t": np.float32(time), "e": np.float32(1)})[0]) for time in (0, 1, 7)]
+    np.testing.assert_allclose(np.exp(logs), [shortest, 1, 7], rtol=1e-5)
+    at_bound = np.isclose(response.read_bounds[0], logs[0])
+    assert bool(at_bound) == (kind == "number")  # a whole number of zero is no time at a bound

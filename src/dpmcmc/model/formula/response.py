@@ -83,6 +83,8 @@ class Response:
     def read_bounds(self) -> tuple[float, float]:
         """Its bounds as it is read."""
         low, high = ((bound - self.centre) / self.half for bound in self.bounds)
+        if self.needs == "survival" and self.kind == "integer":
+            low = max(low, HALF_A_UNIT / 2)  # no time is read as this one, and so none lies at the bound
         return KINDS[self.needs].read_bounds((low, high))
 
     @property
@@ -170,6 +172,10 @@ class Response:
         return kept.astype(jnp.float32) if self.kind == "number" else jnp.round(kept).astype(jnp.float32)
 
 
+HALF_A_UNIT = 0.5
+"""As what a time of zero is read where times are whole numbers: the event came within the first unit."""
+
+
 def read_response(
     transform: Transform,
     parsed: Parsed,
@@ -201,6 +207,8 @@ def read_response(
             code = jnp.clip(category.code(record), 0, len(category.levels) - 1)
             return code.astype(jnp.float32) if family.response == "binary" else code
         value = transform.forward(columns.number(name, record))
+        if family.response == "survival" and column.kind == "integer":
+            value = jnp.maximum(value, HALF_A_UNIT)
         if family.response == "number":
             return (value - centre) / half
         if family.response == "proportion":
