@@ -1,4 +1,4 @@
-"""`fit` on public tables, against the posterior without privacy and beside its peers; `real_pages` shows what it found."""
+"""`fit` on public tables, against the posterior without privacy and beside its peers; `real_pages` shows it."""
 
 import time
 import warnings
