@@ -25,7 +25,7 @@ from experiments.stress.workers import work_through
 PAPER = Paper("beyond", "", Path(__file__).parent)
 """Where things are; pictures need more."""
 
-AT_ONCE = 6
+AT_ONCE = 10
 """Repeats of one setting that a process does in a row, with what it has compiled and read."""
 
 COSTS = {"dp_sgd": 6, "dp_gd": 4, "noise_aware": 4, "fit": 3, "diffprivlib": 1}

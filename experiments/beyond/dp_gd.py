@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from dpmcmc.accounting import Gaussian, noise_for
@@ -23,6 +24,8 @@ class Rows(NamedTuple):
     response: jax.Array
     trials: jax.Array
     present: jax.Array
+    counts: jax.Array
+    """How many records are alike: each is computed once."""
 
 
 def dp_gd(
@@ -49,16 +52,23 @@ def dp_gd(
 def rows_of(question: Question) -> Rows:
     """Return the features and the response of all records, as the model reads them."""
     own = question.of_row.coordinates
-    records = jax.tree.map(jnp.asarray, dict(question.records))
+    records, counts = alike({name: np.asarray(leaf) for name, leaf in question.records.items()})
     present = records.pop(PRESENT, None) if question.schema.person is not None else None
     if present is None:
         records = jax.tree.map(lambda leaf: leaf[:, None], records)
-        present = jnp.ones((question.num_records, 1), bool)
+        present = jnp.ones((len(counts), 1), bool)
 
     def read(row: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
         return own.row(row), own.response.read(row), own.response.read_trials(row)
 
-    return Rows(*jax.jit(jax.vmap(jax.vmap(read)))(records), present > 0)
+    return Rows(*jax.jit(jax.vmap(jax.vmap(read)))(records), present > 0, jnp.asarray(counts, jnp.float32))
+
+
+def alike(records: dict[str, np.ndarray]) -> tuple[dict[str, jax.Array], np.ndarray]:
+    """Return the records that differ, and how many there are of each."""
+    flat = np.concatenate([leaf.reshape(len(leaf), -1).astype(np.float64) for leaf in records.values()], axis=1)
+    _, first, counts = np.unique(flat, axis=0, return_index=True, return_counts=True)
+    return {name: jnp.asarray(leaf[first]) for name, leaf in records.items()}, counts
 
 
 def _zero(question: Question) -> tuple[jax.Array, Any]:
@@ -86,11 +96,11 @@ def clipped_sum(question: Question, flat: jax.Array, rows: Rows, clip: Any) -> j
     rest = jnp.sum(by_others, axis=1)
     if rows.features.shape[1] == 1:  # then a gradient need not be written out
         features, residuals = rows.features[:, 0], by_eta[:, 0]
-        held = _held(residuals**2 * jnp.sum(features**2, axis=1) + jnp.sum(rest**2, axis=1), clip)
+        held = rows.counts * _held(residuals**2 * jnp.sum(features**2, axis=1) + jnp.sum(rest**2, axis=1), clip)
         linear = (held * residuals) @ features
     else:
         gradients = jnp.einsum("np,npd->nd", by_eta, rows.features)
-        held = _held(jnp.sum(gradients**2, axis=1) + jnp.sum(rest**2, axis=1), clip)
+        held = rows.counts * _held(jnp.sum(gradients**2, axis=1) + jnp.sum(rest**2, axis=1), clip)
         linear = held @ gradients
     total = {"coefficients": linear, **of_others(held @ rest)}
     return ravel_pytree({name: total[name] for name in nest(flat)})[0]
@@ -111,7 +121,7 @@ def _descent(question: Question, num_steps: int) -> Any:
             flat, speed = state
             noisy = clipped_sum(question, flat, rows, clip) + sd * jax.random.normal(key, flat.shape)
             force = noisy + jax.grad(lambda flat: question.of_row.log_prior(nest(flat)))(flat)
-            speed = MOMENTUM * speed + rate * force / len(rows.features)
+            speed = MOMENTUM * speed + rate * force / question.num_records
             return (flat + speed, speed), flat + speed
 
         _, path = jax.lax.scan(step, (start, start), jax.random.split(key, num_steps))

@@ -58,7 +58,7 @@ def run(cell: Cell) -> Rows:
     if cell["method"] == "noise_aware":
         started = time.perf_counter()
         draws = asked.named(noisy_statistics.noise_aware(asked, cell["epsilon"], seed, cell["delta"]))
-        return [_of_draws(asked, "Gaussian mechanism, NUTS", False, draws, time.perf_counter() - started)]
+        return [of_draws(asked, "Gaussian mechanism, NUTS", False, draws, time.perf_counter() - started)]
     return list(_estimated(asked, cell, seed))
 
 
@@ -98,10 +98,10 @@ def _fitted(asked: Question, cell: Cell, seed: int) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         post = replace(prepared, seed=seed, insecure_seed=seed).run(progress=False)
     seconds = time.perf_counter() - started
-    return _of_draws(asked, prepared.sampler, announced, post.to_pandas(), seconds)
+    return of_draws(asked, prepared.sampler, announced, post.to_pandas(), seconds)
 
 
-def _of_draws(asked: Question, setting: str, announced: bool, draws: pd.DataFrame, seconds: float) -> dict[str, Any]:
+def of_draws(asked: Question, setting: str, announced: bool, draws: pd.DataFrame, seconds: float) -> dict[str, Any]:
     """Return how far draws are from the posterior without privacy, and what of its intervals they share."""
     exact, found = (each[asked.coefficients].quantile(TAILS) for each in (asked.exact, draws))
     lengths = exact.iloc[1] - exact.iloc[0]

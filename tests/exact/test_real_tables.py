@@ -29,7 +29,7 @@ def small_question(family: str, response: str, has_persons: bool = False, size: 
     from experiments.beyond.real_tables import Question
 
     rng = np.random.default_rng(3)
-    rows = pd.DataFrame({"a": rng.uniform(0, 10, size), "b": rng.random(size) < 0.4})
+    rows = pd.DataFrame({"a": rng.integers(0, 10, size), "b": rng.random(size) < 0.4})
     rows["y"] = rng.random(size) < 0.3 if response == "boolean" else np.clip(rng.normal(0.3 * rows["a"], 1.0), -9, 9)
     columns = {"a": {"kind": "number", "lower": 0, "upper": 10}, "b": {"kind": "boolean"}}
     columns["y"] = {"kind": "boolean"} if response == "boolean" else {"kind": "number", "lower": -9, "upper": 9}
@@ -66,6 +66,7 @@ def test_the_sum_of_clipped_gradients_is_that_of_the_records_one_by_one(family, 
     found = np.asarray(clipped_sum(question, flat, rows_of(question), clip))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     assert np.linalg.norm(gradients.sum(axis=0) - expected) > 0.1, "nothing was clipped"
+    assert (len(rows_of(question).counts) < question.num_records) == (family == "bernoulli" and not has_persons)
 
 
 def test_no_record_moves_the_statistics_by_more_than_their_sensitivity() -> None:
