@@ -13,12 +13,12 @@ def __getattr__(name: str) -> Any:
     """Return the paper when it is asked for: its runs need nothing that draws pictures."""
     if name != "PAPER":
         raise AttributeError(name)
-    from experiments.beyond import pages, real_pages
+    from experiments.beyond import ablation_page, pages, real_pages
     from experiments.machinery.study import Paper
 
     return Paper(
         name="beyond",
         title="this library",
         folder=Path(__file__).parent,
-        targets=(pages.SUMMARY, pages.COVERAGE, real_pages.TARGET),
+        targets=(pages.SUMMARY, pages.COVERAGE, real_pages.TARGET, ablation_page.TARGET),
     )

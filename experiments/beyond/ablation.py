@@ -21,6 +21,7 @@ import pandas as pd
 import dpmcmc as dp
 from dpmcmc.fitting import prepare_fit
 from dpmcmc.fitting.strategies.weighted_scores import bounds, budget, draws, releases, strategy
+from dpmcmc.fitting.strategies.weighted_scores.newton import Steps
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.strategy import WeightedScores
 from dpmcmc.run.progress import Watcher
@@ -58,17 +59,22 @@ def _fixed_bounds(stack: ExitStack) -> None:
 
 
 def _last_alone(stack: ExitStack) -> None:
-    """Believe the last release alone: no other scores, no slope of an earlier one, no public guess of it."""
-    alone = patch.object(draws, "join_or_last", lambda found: draws.Joined(found[-1], 0.0))
-    stack.enter_context(alone)
-    stack.enter_context(patch.object(Release, "pooled", lambda self, *_: self))
+    """Take scores and slope of the last release alone, as if none before it had been paid for."""
+    stack.enter_context(patch.object(draws, "join_or_last", lambda found: draws.Joined(found[-1], 0.0)))
+    stack.enter_context(patch.object(Steps, "pooled", lambda _, release, *__: release))
     stack.enter_context(patch.object(strategy, "carried", lambda *_: 0.0))
+
+
+def _nothing_pooled(stack: ExitStack) -> None:
+    """The same, and in the pilot no slope is averaged with those before it or with a public guess either."""
+    _last_alone(stack)
+    stack.enter_context(patch.object(Release, "pooled", lambda self, *_: self))
 
 
 def _no_probe(stack: ExitStack) -> None:
     """Ask no release with long bounds on the way: models are taken to be as far off as they usually are."""
     stack.enter_context(patch.object(budget, "PROBE_SHARE", NOTHING))  # the last releases have it
-    stack.enter_context(patch.object(WeightedScores, "_step", lambda _, paid, moments, point, last, *__: (point, last)))
+    stack.enter_context(patch.object(WeightedScores, "_step", lambda *given: given[3:5]))  # point, release
     stack.enter_context(patch.object(strategy, "expected_misfit", lambda *_: bounds.MISFIT))
 
 
@@ -91,6 +97,7 @@ WAYS: dict[str, Way] = {
     "all of it": _nothing,
     "fixed bounds": _fixed_bounds,
     "last release alone": _last_alone,
+    "nothing pooled": _nothing_pooled,
     "no probe": _no_probe,
     "pilot fixed at 28 %": _nothing,
     "plain clipping": _clipped,
@@ -102,12 +109,17 @@ LONG_PILOT = "pilot fixed at 28 %"
 
 @contextmanager
 def without(way: str) -> Iterator[None]:
-    """Take one of the ways away; programs that were compiled with it, or without, are not used again."""
+    """Take one of the ways away; programs that were compiled with it, or without another, are not used again."""
+    if way not in _LAST:
+        emulated._compiled.cache_clear()
+        _LAST[:] = [way]
     with ExitStack() as stack:
         WAYS[way](stack)
-        emulated._compiled.cache_clear()
         yield
-    emulated._compiled.cache_clear()
+
+
+_LAST: list[str] = []
+"""What was taken away before in this process."""
 
 
 @lru_cache(maxsize=4)

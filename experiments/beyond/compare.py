@@ -3,7 +3,8 @@
     python -m experiments.beyond.compare tables                    # fetches the tables into examples/cache
     python -m experiments.beyond.compare run --workers 16          # all, or what is missing of it
     python -m experiments.beyond.compare run --workers 16 --repeats 5 --epsilons 1 4 --methods fit dp_gd --tables adult
-    dpmcmc reproduce beyond/real-data --finished                   # the page and the picture of what there is
+    python -m experiments.beyond.compare ablation --workers 16     # each of the ways of fit taken away in turn
+    dpmcmc reproduce beyond/real-data beyond/ablation --finished   # pages and pictures of what there is
 
 Running needs neither matplotlib nor pip, and of the peers only those that are named with `--methods`: folders of
 finished cells, `results/cells`, can be put together from several machines.
@@ -12,11 +13,11 @@ finished cells, `results/cells`, can be put together from several machines.
 import argparse
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.beyond import real_data
+from experiments.beyond import ablation, real_data
 from experiments.beyond.more_tables import copy_all
 from experiments.machinery import cells
 from experiments.machinery.study import Cell, Paper, Study
@@ -38,7 +39,7 @@ LARGE = ("homes", "credit")
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("tables", "run"))
+    parser.add_argument("what", choices=("tables", "run", "ablation"))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--minutes", type=float, default=1e6, help="after which nothing more is begun")
     parser.add_argument("--repeats", type=int, help="as real_data.toml has them, unless given")
@@ -52,7 +53,9 @@ def main() -> None:
     if asked.what == "tables":
         copy_all(settings["real_data"]["asked"])
         return
-    left = run(settings, asked.workers, asked.minutes, quick=asked.quick, references=asked.references)
+    compared = (real_data.REFERENCES, real_data.STUDY) if asked.references else (real_data.STUDY,)
+    studies = (ablation.STUDY,) if asked.what == "ablation" else compared
+    left = run(studies, settings, asked.workers, asked.minutes, quick=asked.quick)
     print(f"{left} of the units were not begun or failed")  # noqa: T201
 
 
@@ -63,10 +66,9 @@ def changed(configuration: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[
     return {**configuration, "real_data": {**configuration["real_data"], **given}}
 
 
-def run(settings: Mapping[str, Any], workers: int, minutes: float, *, quick: bool, references: bool) -> int:
+def run(studies: Sequence[Study], settings: Mapping[str, Any], workers: int, minutes: float, *, quick: bool) -> int:
     """Run what is missing, and return how many units were not finished."""
     folder = str(PAPER.output(quick=quick))
-    studies = (real_data.REFERENCES, real_data.STUDY) if references else (real_data.STUDY,)
     units = [unit for study in studies for unit in _units(study, settings, folder)]
     return len(work_through(do, sorted(units, key=_cost, reverse=True), workers, 60 * minutes))
 
@@ -80,28 +82,25 @@ def _units(study: Study, settings: Mapping[str, Any], folder: str) -> list[Unit]
     groups: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in study.cells(settings):
         if not cells.path_of(Path(folder), study, cell).exists():
-            groups.setdefault((cell["table"], cell.get("method"), cell.get("epsilon")), []).append(cell)
+            alike = (cell["table"], cell.get("method"), cell.get("epsilon") if "method" in cell else cell.get("way"))
+            groups.setdefault(alike, []).append(cell)
     starts = [(group, start) for group in groups.values() for start in range(0, len(group), AT_ONCE)]
     return [(study.name, folder, group[start : start + AT_ONCE]) for group, start in starts]
 
 
 def _cost(unit: Unit) -> float:
-    name, _, found = unit
-    return (COSTS[found[0]["method"]] if name == real_data.STUDY.name else 100) * (
-        4 if found[0]["table"] in LARGE else 1
-    )
+    cell = unit[2][0]
+    return COSTS.get(cell.get("method", ""), 100) * (4 if cell["table"] in LARGE else 1)
 
 
 def do(unit: Unit, deadline: float) -> None:
     """Run the cells of a unit one by one, until the time is over."""
     name, folder, found = unit
-    study = {study.name: study for study in (real_data.REFERENCES, real_data.STUDY)}[name]
+    study = {study.name: study for study in (real_data.REFERENCES, real_data.STUDY, ablation.STUDY)}[name]
     for cell in found:
         if time.time() > deadline:
             return
-        cells.Job(
-            lambda repeats: [study.run(one) for one in repeats], [cell], [cells.path_of(Path(folder), study, cell)]
-        ).do()
+        cells.jobs(study, [cell], Path(folder))[0].do()
 
 
 if __name__ == "__main__":

@@ -105,7 +105,9 @@ def draws_of(released, sd=None):
     from experiments.beyond.noisy_statistics import draws_given
 
     columns = {"x": {"kind": "number", "lower": -1, "upper": 1}, "y": {"kind": "number", "lower": -1, "upper": 1}}
-    model = MODELS.setdefault("one", dp.from_formula("y ~ x", dp.Schema.from_dict({"columns": columns}), family="gaussian"))
+    model = MODELS.setdefault(
+        "one", dp.from_formula("y ~ x", dp.Schema.from_dict({"columns": columns}), family="gaussian")
+    )
     given = released if sd is None else released._replace(sd=sd)
     return np.asarray(draws_given(model, given, 1)["coefficients"])
 
@@ -190,14 +192,31 @@ def test_a_comparison_that_was_stopped_goes_on(tmp_path, monkeypatch) -> None:
         done.append((cell["table"], cell["epsilon"], cell["repeat"]))
         return [{"setting": "", "median_error": 1.0}]
 
-    monkeypatch.setattr(real_data, "STUDY", Study("real_posteriors", real_data.cells, run))
+    study = Study("real_posteriors", real_data.cells, run)
+    monkeypatch.setattr(real_data, "STUDY", study)
     monkeypatch.setattr(compare, "PAPER", Paper("beyond", "", tmp_path))
     whole = compare.Paper("beyond", "", ROOT / "experiments" / "beyond").configuration()
     asked = {"repeats": 2, "epsilons": [1.0], "methods": ["fit"], "tables": ["adult", "drugs"]}
     settings = compare.changed(whole, asked)
-    assert compare.run(settings, 1, 0.0, quick=False, references=False) == 2
-    assert compare.run(settings, 1, 1.0, quick=False, references=False) == 0
+    assert compare.run([study], settings, 1, 0.0, quick=False) == 2
+    assert compare.run([study], settings, 1, 1.0, quick=False) == 0
     assert sorted(done) == [("adult", 1.0, 0), ("adult", 1.0, 1), ("drugs", 1.0, 0), ("drugs", 1.0, 1)]
-    assert compare.run(compare.changed(whole, asked | {"repeats": 3}), 1, 1.0, quick=False, references=False) == 0
+    assert compare.run([study], compare.changed(whole, asked | {"repeats": 3}), 1, 1.0, quick=False) == 0
     assert len(done) == 6
     assert len([json.loads(one.read_text()) for one in tmp_path.rglob("*.json")]) == 6
+
+
+def test_every_way_of_a_fit_can_be_taken_away_and_is_given_back() -> None:
+    from dpmcmc.fitting.strategies.weighted_scores import bounds, budget, draws, newton, release, releases, strategy
+    from experiments.beyond.ablation import LONG_PILOT, WAYS, without
+
+    def what_a_fit_calls():
+        own = (strategy.best_bounds, strategy.carried, strategy.expected_misfit, strategy.WeightedScores._step)
+        of_others = (draws.join_or_last, newton.Steps.pooled, release.Release.pooled, releases.weighed)
+        return (*own, *of_others, budget.PROBE_SHARE, bounds.BOUNDS)
+
+    before = what_a_fit_calls()
+    for way in WAYS:
+        with without(way):
+            assert (what_a_fit_calls() == before) == (way in ("all of it", LONG_PILOT)), way
+        assert what_a_fit_calls() == before, way
