@@ -60,8 +60,8 @@ def _words(summary: pd.DataFrame) -> str:
         mean = float(np.exp(np.log(own["ratio"]).mean()))
         worse, better = int((own["p_further"] < LEVEL).sum()), int((own["p_nearer"] < LEVEL).sum())
         lines.append(
-            f"- {way.capitalize()}: {mean:.2f} times the error in the geometric mean over {len(own)} cells of table and "
-            f"epsilon; larger in {worse} of them, smaller in {better} (one-sided Mann-Whitney tests, {LEVEL:.0%} each)."
+            f"- {way.capitalize()}: {mean:.2f} times the error in the geometric mean over {len(own)} cells of table "
+            f"and epsilon; larger in {worse} of them, smaller in {better} (one-sided Mann-Whitney, {LEVEL:.0%} each)."
         )
     lines += [
         "",
