@@ -98,7 +98,8 @@ def _fitted(asked: Question, cell: Cell, seed: int) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         post = replace(prepared, seed=seed, insecure_seed=seed).run(progress=False)
     seconds = time.perf_counter() - started
-    return of_draws(asked, prepared.sampler, announced, post.to_pandas(), seconds)
+    row = of_draws(asked, prepared.sampler, announced, post.to_pandas(), seconds)
+    return {**row, "said": post.quality.verdict}
 
 
 def of_draws(asked: Question, setting: str, announced: bool, draws: pd.DataFrame, seconds: float) -> dict[str, Any]:

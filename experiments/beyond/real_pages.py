@@ -32,8 +32,7 @@ def make(tables: Tables, configuration: Configuration) -> Product:
     best, default = with_hindsight(table), without_hindsight(table, c["defaults"])
     judged = {name: verdicts(one, **c["test"]) for name, one in (("best", best), ("default", default))}
     summary = pd.concat([_summary(best, "best with hindsight"), _summary(default, "default")], ignore_index=True)
-    several = table.groupby("method")["setting"].nunique() > 1
-    summary = summary[summary["method"].map(several) | (summary["chosen"] != "default")]
+    summary = summary.drop_duplicates(["table", "method", "epsilon", "setting"])  # a default may be the best
     caption = (
         f"Coefficients of regressions on public tables at epsilon in all, delta = {c['delta']:g}, replace-one "
         f"(diffprivlib: delta = 0). Above: how far they are from the posterior means without privacy, in its standard "
@@ -69,7 +68,18 @@ def _with_verdicts(summary: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
     """Return the medians, those of `fit` with what was found of it beside the best of the peers with hindsight."""
     if judged.empty:
         return summary
-    kept = ["table", "epsilon", "peer", "ratio", "ratio_low", "ratio_high", "p_further", "p_nearer", "verdict"]
+    kept = [
+        "table",
+        "epsilon",
+        "peer",
+        "ratio",
+        "ratio_low",
+        "ratio_high",
+        "p_further",
+        "p_nearer",
+        "verdict",
+        "said_bad",
+    ]
     return summary.merge(judged[kept].assign(method="fit"), how="left", on=["table", "epsilon", "method"])
 
 
@@ -99,7 +109,8 @@ def _judged(judged: pd.DataFrame, which: str, c: Configuration) -> str:
         "|---" * 8 + "|",
     ]
     for row in judged.sort_values(["table", "epsilon"], kind="stable").itertuples():
-        verdict = f"{row.verdict}; announced as useless" if row.announced else row.verdict
+        verdict = f"{row.verdict}{'; announced as useless' * row.announced}"
+        verdict += f"; {row.said_bad:.0%} of the runs say that they are bad" if row.said_bad > 0 else ""
         lines.append(
             f"| {_marked(row.table, c)} | {row.epsilon:g} | {row.fit:.2f} | {NAMES[row.peer]}: {row.setting} | "
             f"{row.of_peer:.2f} | {row.ratio:.2f} ({row.ratio_low:.2f} to {row.ratio_high:.2f}) | "
@@ -179,7 +190,7 @@ def _errors(ax: Any, own: pd.DataFrame, methods: list[str]) -> None:
         if len(one):
             pictures.medians(ax, one, "epsilon", "median_error", index=index, label=NAMES[method], shift=shift)
         else:
-            ax.plot([], [], label=NAMES[method], **pictures.style(index))
+            ax.errorbar([], [], label=NAMES[method], capsize=3, elinewidth=1.2, **pictures.style(index))
     useless = _useless(own)
     ax.scatter(useless["epsilon"] * (1 - 0.02 * (len(methods) - 1)), useless["median_error"], **RING)
     ax.set_yticks(ERRORS, [f"{error:g}" for error in ERRORS])

@@ -64,6 +64,7 @@ def _verdicts(table: pd.DataFrame, level: float, num_resamples: int) -> Iterator
             "p_further_largest": further_by_chance(fits["largest_error"].to_numpy(), other["largest_error"].to_numpy()),
             "verdict": FURTHER if further < level else NEARER if nearer < level else AS_NEAR,
             "announced": bool(fits["announced"].all()),
+            "said_bad": float((fits["said"] == "bad").mean()) if "said" in fits else 0.0,
             "repeats": min(len(ours), len(theirs)),
         }
 
