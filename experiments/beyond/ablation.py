@@ -140,7 +140,7 @@ def cells(configuration: Configuration) -> list[Cell]:
     return [
         {"table": table, "way": way, "epsilon": epsilon, **tables[table]}
         | {name: c[name] for name in ("num_repeats", "delta", "seed")}
-        for way in WAYS
+        for way in c["ways"] or WAYS
         for table in c["asked"]
         for epsilon in c["epsilons"]
     ]
