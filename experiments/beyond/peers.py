@@ -58,26 +58,26 @@ def dp_sgd(
     """
     for num_steps in settings["num_steps"]:
         multiplier = noise_for(lambda noise, steps=num_steps: Gaussian(noise) * steps, epsilon, delta)
+        descend = _descent(question, num_steps)
         for clip in settings["clips"]:
-            descend = _descent(question, num_steps, clip)
             for rate in settings["rates"]:
                 words = f"{num_steps} steps, rate {rate:g}, clip {clip:g}"
-                yield words, descend(jax.random.key(seed), rate, 2 * clip * multiplier)
+                yield words, descend(jax.random.key(seed), rate, clip, 2 * clip * multiplier)
 
 
-@lru_cache(maxsize=32)
-def _descent(question: Question, num_steps: int, clip: float) -> Any:
+@lru_cache(maxsize=8)
+def _descent(question: Question, num_steps: int) -> Any:
     privacy, optax = _imported("jax_privacy"), _imported("optax")
     noise_addition = _imported("jax_privacy.noise_addition")
     model, table = question.model, jax.tree.map(jnp.asarray, question.records)
     shapes = jax.eval_shape(model.sample_prior, jax.random.key(0))
     start, nest = ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), shapes))
-    clipped = privacy.clipped_grad(
-        lambda flat, record: -model.log_likelihood(nest(flat), record), l2_clip_norm=clip, keep_batch_dim=False
-    )
 
     @jax.jit
-    def descend(key: jax.Array, rate: jax.Array, sd: jax.Array) -> Any:
+    def descend(key: jax.Array, rate: jax.Array, clip: jax.Array, sd: jax.Array) -> Any:
+        clipped = privacy.clipped_grad(
+            lambda flat, record: -model.log_likelihood(nest(flat), record), l2_clip_norm=clip, keep_batch_dim=False
+        )
         privatizer, optimizer = noise_addition.gaussian_privatizer(stddev=sd, prng_key=key), optax.adam(rate)
 
         def step(state: Any, _: None) -> tuple[Any, jax.Array]:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,10 +12,10 @@ from jax.flatten_util import ravel_pytree
 
 import dpmcmc as dp
 from dpmcmc.enclave.tables.readers import read_table
-from examples.public_tables import SOURCES, fetch
+from experiments.beyond.more_tables import rows_of, schema_of
 
-SCHEMAS = Path(__file__).parents[2] / "examples"
-NEWTON_STEPS = 30
+NEWTON_STEPS, NEAR, LONGEST, SLACK = 200, 1e-8, 1.0, 1e-13
+"""Most steps to a mode, how short the last is, how long any, and by what rounding may lower a density."""
 NUM_DRAWS = 20_000
 
 
@@ -31,12 +30,12 @@ class Question:
     @cached_property
     def schema(self) -> dp.Schema:
         """What is stated of the columns."""
-        return dp.Schema.read(SCHEMAS / self.table / "schema.toml")
+        return dp.Schema.read(schema_of(self.table))
 
     @cached_property
     def rows(self) -> pd.DataFrame:
         """The table; the package that holds it is downloaded the first time."""
-        return pd.read_parquet(fetch(self.table, SOURCES[self.table]))
+        return rows_of(self.table)
 
     @cached_property
     def of_row(self) -> dp.model.FormulaModel:
@@ -78,14 +77,10 @@ class Question:
                 terms = jax.vmap(self.model.log_likelihood, in_axes=(None, 0))(nest(flat), table)
                 return self.model.log_prior(nest(flat)) + jnp.sum(terms)
 
-            derivatives = jax.jit(lambda flat: (jax.grad(log_density)(flat), jax.hessian(log_density)(flat)))
-            for _ in range(NEWTON_STEPS):
-                gradient, hessian = (np.asarray(one) for one in derivatives(flat))
-                move = np.linalg.solve(hessian, -gradient)
-                flat = flat + move * min(1.0, 1.0 / np.linalg.norm(move))
-            if np.linalg.norm(move) > 1e-8 or np.linalg.eigvalsh(-hessian)[0] <= 0:
+            mode, hessian = _mode(jax.jit(jax.value_and_grad(log_density)), jax.jit(jax.hessian(log_density)), flat)
+            if mode is None:
                 raise RuntimeError(f"Newton's method did not find the mode of the posterior of {self.table}")
-            draws = np.random.default_rng(0).multivariate_normal(np.asarray(flat), np.linalg.inv(-hessian), NUM_DRAWS)
+            draws = np.random.default_rng(0).multivariate_normal(mode, np.linalg.inv(-hessian), NUM_DRAWS)
             positions = jax.vmap(nest)(jnp.asarray(draws))
         return self.named(jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float32), positions))
 
@@ -93,6 +88,22 @@ class Question:
     def coefficients(self) -> list[str]:
         """The coefficients, which every method gives: the scale of the noise is none."""
         return [name for name in self.exact if name in self.of_row.feature_names]
+
+
+def _mode(value: Any, curvature: Any, flat: Any) -> tuple[np.ndarray | None, np.ndarray]:
+    """Return where a log-density is largest, and its Hessian there: Newton steps, uphill in every direction."""
+    point = np.asarray(flat, float)
+    for _ in range(NEWTON_STEPS):
+        (height, gradient), hessian = value(point), np.asarray(curvature(point))
+        eigenvalues, directions = np.linalg.eigh(-hessian)
+        move = directions @ (directions.T @ np.asarray(gradient) / np.maximum(np.abs(eigenvalues), 1e-6))
+        if np.linalg.norm(move) < NEAR:
+            return (point + move if eigenvalues[0] > 0 else None), hessian
+        share = min(1.0, LONGEST / np.linalg.norm(move))
+        while share > NEAR and not value(point + share * move)[0] >= height - SLACK * abs(height):
+            share /= 2
+        point = point + share * move
+    return None, hessian
 
 
 @lru_cache(maxsize=4)

@@ -4,10 +4,12 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
-from matplotlib.figure import Figure
+
+if TYPE_CHECKING:  # cells run without it
+    from matplotlib.figure import Figure
 
 Configuration: TypeAlias = Mapping[str, Any]
 """What configuration.toml says, by section, and other TOML files beside it."""
@@ -48,7 +50,7 @@ class Product:
     """What is shown, and in which setting: written under the picture and into the summary."""
     summary: str
     """What came out, in Markdown: lines that start with a verdict where the paper claims something."""
-    figure: Figure | None = None
+    figure: "Figure | None" = None
     table: pd.DataFrame | None = None
 
 
