@@ -70,9 +70,8 @@ def reference_sum(
 
             return for_chains(of_chain, list(queries), lattices)
 
-        counts, shape = lambda at: at.of(part.occupied), (jnp.size(lattices.granularity), length)
-        known = {"shape": shape} if adds is None else {"adds": adds}
-        return gated_sum(gate, compute, counts, part.length, chunk, part.once, **known)
+        counts, shape = lambda at: at.of(part.occupied), None if adds else (jnp.size(lattices.granularity), length)
+        return gated_sum(gate, compute, counts, part.length, chunk, part.once, adds=adds, shape=shape)
 
     return sum_parts(of_part, slots)
 
