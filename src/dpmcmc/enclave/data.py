@@ -136,7 +136,7 @@ class PrivateData(Vault):
         facts, stated = self._facts, list[str]()
         if facts.adjacency is Adjacency.ADD_OR_REMOVE_ONE:
             stated.append(f"the table has at most {facts.size} records, whatever happens")
-        if not self.is_in_memory:
+        if not self.is_in_memory and self._placement.seed is None:
             stated.append("no value of a row decides where rows stand: one that is replaced leaves all others in place")
         if facts.extra_mechanisms:
             names = ", ".join(sorted(kind.__name__ for kind in facts.extra_mechanisms))

@@ -58,13 +58,13 @@ def rows_before(rows: int, first: int) -> int:
     return size * validation.integer("first", first, at_least=0)
 
 
-def refuse_persons(schema: Schema) -> None:
-    """Refuse a schema that names persons, whose rows may lie anywhere."""
-    if schema.person is not None:
+def refuse_persons(schema: Schema, *, persons: bool = False) -> None:
+    """Refuse a schema that names persons, whose rows may lie anywhere, unless they are put together later."""
+    if schema.person is not None and not persons:
         raise InvalidArgument(
             f"person={schema.person!r} cannot be read chunk by chunk: the rows of a person belong together and may lie "
-            "anywhere. Read the table into memory, with PrivateData.from_table; or make one row of each person first, "
-            "and leave person out of the schema"
+            "anywhere. Open the table with PrivateData.from_table, which puts them together; or make one row of each "
+            "person first, and leave person out of the schema"
         )
 
 
