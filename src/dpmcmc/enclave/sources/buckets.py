@@ -18,17 +18,17 @@ class Buckets:
         types: the type of each leaf of a row.
         number: how many buckets there are.
         folder: a folder on the disk that is to hold the file.
-        rows: how many rows there will be.
+        room: how many bytes there must be on the disk.
     """
 
     def __init__(
-        self, types: dict[str, np.dtype], number: int, folder: str | os.PathLike[str] | None, rows: int
+        self, types: dict[str, np.dtype], number: int, folder: str | os.PathLike[str] | None, room: int
     ) -> None:
         self._names = list(types)
         self._row = np.dtype([(f"leaf {place}", types[name]) for place, name in enumerate(self._names)])
         self._number, self._written = number, 0
         self._starts: list[np.ndarray] = []
-        self._file = UnnamedFile(folder, self._row.itemsize * rows)
+        self._file = UnnamedFile(folder, room)
 
     def add(self, leaves: Leaves, buckets: np.ndarray) -> None:
         """Write a chunk, given the bucket of each of its rows."""

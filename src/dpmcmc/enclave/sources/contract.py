@@ -11,9 +11,8 @@ from dpmcmc.errors import InvalidArgument, SourceChanged
 from dpmcmc.schema import Schema
 
 
-@runtime_checkable
-class Source(Protocol):
-    """Records that are read chunk by chunk, in one order, as often as they are needed."""
+class Rows(Protocol):
+    """Rows that can be read once, from the first to the last."""
 
     @property
     def num_records(self) -> int:
@@ -29,6 +28,15 @@ class Source(Protocol):
     def record(self) -> dict[str, jax.ShapeDtypeStruct]:
         """The shape and type of one record, by leaf."""
         ...
+
+    def chunks(self, rows: int, /) -> Iterator[Leaves]:
+        """Return the rows, so many at a time; the last chunk may be shorter."""
+        ...
+
+
+@runtime_checkable
+class Source(Rows, Protocol):
+    """Records that are read chunk by chunk, in one order, as often as they are needed."""
 
     @property
     def identity(self) -> bytes:

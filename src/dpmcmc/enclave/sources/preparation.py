@@ -44,7 +44,9 @@ class Preparation:
         }
         codes = [name for name, column in schema.columns.items() if column.kind == "category"]
         codes += [name for name in schema.row_bounds if missing_cells.is_hidden(name)]
-        self.types = {name: np.dtype(np.int32 if name in codes else np.float32) for name in schema.row_bounds}
+        self.types: dict[str, np.dtype[Any]] = {
+            name: np.dtype(np.int32 if name in codes else np.float32) for name in schema.row_bounds
+        }
         if schema.person is not None:
             self.types[PERSON] = np.dtype((np.uint32, IDENTITY_WORDS))
 

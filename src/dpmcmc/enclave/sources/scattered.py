@@ -8,7 +8,6 @@ what is in them, so that every way of placing the records into the slots is equa
 import hashlib
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
@@ -134,7 +133,10 @@ class Scattered:
         """Throw the rows of the source into buckets; return these, and what the rows are known by."""
         record, count, digests = self._source.record, 0, list[bytes]()
         types = {leaf: np.dtype((kept.dtype, kept.shape)) for leaf, kept in record.items()}
-        buckets = Buckets(types, draw.num_buckets, self._folder, self._source.num_records)
+        rows = self._source.num_records
+        slots = 0 if PERSON in record else self.capacity or rows  # of persons it is not known yet
+        room = rows * _width(record) + slots * (_width(self.record) + 1)
+        buckets = Buckets(types, draw.num_buckets, self._folder, room)
         try:
             for chunk in self._source.chunks(max(_BYTES // (_width(record) * BLOCK), 1) * BLOCK):
                 digests += [
@@ -149,11 +151,12 @@ class Scattered:
                 else:
                     buckets.add(chunk, draw.of_items(count, num_rows(chunk)))
                 count += num_rows(chunk)
-            if count != self._source.num_records:
-                raise changed("source")
         except BaseException:
             buckets.close()
             raise
+        if count != rows:
+            buckets.close()
+            raise changed("source")
         return buckets, identity_of(self.bounds, digests)
 
 

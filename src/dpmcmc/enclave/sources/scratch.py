@@ -4,14 +4,14 @@ import math
 import os
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import jax
 import numpy as np
 
 from dpmcmc.enclave.sources.ahead import read_ahead
 from dpmcmc.enclave.sources.chunking import BLOCK, digest_of, identity_of, num_rows
-from dpmcmc.enclave.sources.contract import Source, changed, rows_before
+from dpmcmc.enclave.sources.contract import Rows, changed, rows_before
 from dpmcmc.enclave.sources.unnamed import UnnamedFile
 from dpmcmc.enclave.tables.columns import Leaves
 from dpmcmc.errors import InvalidArgument
@@ -31,7 +31,7 @@ class Scratch:
             which on some machines is memory.
     """
 
-    def __init__(self, source: Source, folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, source: Rows, folder: str | os.PathLike[str] | None = None) -> None:
         self._record, self._bounds = source.record, source.bounds
         self._rows = source.num_records
         self._file = UnnamedFile(folder, self._row * self._rows)
@@ -103,7 +103,7 @@ class Scratch:
     def _row(self) -> int:
         return sum(self._width(leaf) for leaf in self._record)
 
-    def _fill(self, source: Source) -> None:
+    def _fill(self, source: Rows) -> None:
         written = 0
         for chunk in source.chunks(_BLOCK):
             written += num_rows(chunk)

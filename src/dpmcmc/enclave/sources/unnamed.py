@@ -23,7 +23,7 @@ class UnnamedFile:
     Args:
         folder: a folder on the disk that is to hold it; if None, where the system has temporary files, which on some
             machines is memory.
-        size: how many bytes it will take.
+        size: how many bytes there must be on the disk.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, size: int) -> None:

@@ -1,8 +1,8 @@
 """Several rows a person: every person becomes one record with a fixed number of places. persons.md has the proof.
 
 A record is a function of the rows of its person, and of nobody else's. Where a person has more rows than places, the
-rows that count are those whose SHA-256, over the person's identity and the row itself, comes first. So they are as good as
-drawn at random, and yet the same whenever the table is read, in whatever order its rows come: a run can be resumed,
+rows that count are those whose SHA-256, over the person's identity and the row itself, comes first. So they are as good
+as drawn at random, and yet the same whenever the table is read, in whatever order its rows come: a run can be resumed,
 and no order in the file (by date, by cost) makes the choice.
 """
 
@@ -14,11 +14,10 @@ import numpy as np
 from dpmcmc.enclave.tables.columns import Leaves
 from dpmcmc.schema import PRESENT
 
-
 IDENTITY_BYTES, IDENTITY_WORDS = 16, 4
 """How long the identity of a person is."""
 
-Names = Sequence[str] | Sequence[bytes]
+Names = Sequence[str | bytes]
 
 
 def identity(name: str) -> bytes:
