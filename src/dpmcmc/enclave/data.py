@@ -131,6 +131,14 @@ class PrivateData(Vault):
         return Oracle(self._facts, None).partition(cuts)
 
     @property
+    def held(self) -> str:
+        """Where the records are, in words, if not in memory."""
+        if self.is_in_memory:
+            return ""
+        where = "" if self._placement.seed is None else "stand in secret slots of a private file and "
+        return f" They {where}are read chunk by chunk."
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What the events of these records rest on beside the proofs, in words: for certificates."""
         facts, stated = self._facts, list[str]()
