@@ -49,7 +49,8 @@ def fit(
         str | None, typer.Option(help="A Dask scheduler whose workers hold the rows: tcp://HOST:PORT or tls://...")
     ] = None,
     scratch: Annotated[
-        Path | None, typer.Option(help="A folder on a disk, for rows that are not to be held in memory: private scratch.")
+        Path | None,
+        typer.Option(help="A folder on a disk, for rows that are not to be held in memory: private scratch."),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="The run folder to write, which must be new.")] = None,
     dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger, if not the file's.")] = None,

@@ -122,8 +122,7 @@ def sum_parts(of_part: Callable[[Any, ArrayLike], Any], slots: Any) -> Any:
 class Placement:
     """Where the records of a vault lie, and where its programs run: where JAX puts them."""
 
-    seed: bytes | None = None
-    """What decided where records stand that came in their slots already."""
+    seed: bytes | None = None  # by which records stand that came in their slots
     num_devices: int = 1
     num_processes: int = 1
     """How many processes execute every program together."""

@@ -139,8 +139,7 @@ class Vault:
     def _stand(self, leaves: list[Any], seed: bytes | None) -> None:
         """Put the records into their slots."""
         seed = None if seed is None else self._placement.agreed(seed)
-        self._placement = self._placement.standing(seed)
-        self._seed, self._places = seed, None
+        self._seed, self._places, self._placement = seed, None, self._placement.standing(seed)
         if self._placement.stepwise is None:
             length = num_slots(self._facts.size, self._placement.num_devices)
             self._places = None if seed is None else draw_places(seed, self._num_records, self._facts.size)
@@ -149,9 +148,10 @@ class Vault:
             self._slots = self._placement.place(Slots(rows, occupied, np.int32(1)))
         else:
             self._slots = self._placement.slots  # of one chunk, and their shapes alone
-        is_as_read = self._placement.stepwise is not None and self._placement.seed is None
-        may_move = is_as_read and seed is not None and not self._rows_keep_place
-        may_move = may_move or self._placement.num_processes > 1  # a process has but some of the slots to take cells of
+        is_in_order = self._placement.stepwise is not None and self._placement.seed is None and seed is not None
+        may_move = (
+            is_in_order and not self._rows_keep_place
+        ) or self._placement.num_processes > 1  # each has some of the slots
         self._facts, is_given = replace(self._facts, places=None if may_move else id_of(seed)), self._is_given
         facts, place, slots, cells = self._facts, self._placement, self._slots, dict[Cells, Slots]()
 
