@@ -423,6 +423,6 @@ def test_a_vault_runs_what_remembers_and_holds_it_too(monkeypatch):
     from dpmcmc.enclave.core.sums import vector_lattice
 
     lattice = vector_lattice(0.8, 0.003, data.facts)
-    expected = held(lattice.bound, answer)[0][:SIZE].sum(axis=0) * float(lattice.granularity)
+    expected = held(lattice.bound, answer)[:SIZE].sum(axis=0) * float(lattice.granularity)
     assert np.linalg.norm(expected) <= SIZE * 0.8
     np.testing.assert_allclose(released, expected, atol=7 * 2 * 0.003 * 0.8)

@@ -313,9 +313,7 @@ def genuine(event: Event, *, with_cells: bool = False) -> Event:
     for kind in {type(made), *(type(part) for case in made.cases for part in counts(case))}:
         home = sys.modules.get(kind.__module__)
         if not kind.__module__.startswith("dpmcmc.accounting.") or getattr(home, kind.__name__, None) is not kind:
-            raise InvalidArgument(
-                f"event contains a {kind.__name__}, which is not one of this library's kinds of event"
-            )
+            raise InvalidArgument(f"event contains a {kind.__name__}, which is not one of the library's events")
     return made
 
 

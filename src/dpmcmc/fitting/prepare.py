@@ -16,19 +16,14 @@ from dpmcmc.accounting import Budget, Event, accountants
 from dpmcmc.diagnostics.quality import Quality, both, judge_chains
 from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.fitting.budget_split import make_pilot, refuse_useless
-from dpmcmc.fitting.choice import choose
 from dpmcmc.fitting.models import MODELS_KEPT, as_model
 from dpmcmc.fitting.problem_size import ProblemSize
 from dpmcmc.fitting.reading import Reading
-from dpmcmc.fitting.recipes import RECIPES
-from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, centred_questions
-from dpmcmc.fitting.strategies.chains import PilotedChains
+from dpmcmc.fitting.recipes import RECIPES, SKETCH
 from dpmcmc.fitting.strategies.fallback import quiet_numbers
 from dpmcmc.fitting.strategies.grouped_scores.choice import has_many_groups
-from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
 from dpmcmc.fitting.strategies.laplace import NAME as WEIGHTED
-from dpmcmc.fitting.strategies.sketch.strategy import NAME as SKETCH
-from dpmcmc.fitting.strategies.sketch.strategy import sketch_strategy
+from dpmcmc.fitting.strategies.laplace import PrivateLaplace
 from dpmcmc.fitting.strategies.strategy import Drawn, Strategy
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.strategy import DRAWS, WeightedScores
@@ -131,7 +126,7 @@ class PreparedFit:
 
     def compile(self) -> None:
         """Compile what will be asked, side by side, if it is asked as it was priced; others compile as they go."""
-        if isinstance(self.strategy, WeightedScores | GroupedScores | CentredScores):
+        if isinstance(self.strategy, PrivateLaplace):
             self.data.compile_for(self.event)
 
     def watched(self, progress: bool) -> AbstractContextManager[Watcher]:
@@ -277,14 +272,24 @@ def _strategy(
     init: Any,
     reading: Reading,
 ) -> Strategy:
-    """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains."""
+    """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains.
+
+    Each is loaded where it is taken: a first fit of a formula does not wait for the others.
+    """
     can_weigh = sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None
     if can_weigh and isinstance(model, FormulaModel) and not model.integrated:  # a mixture has no one predictor
         if has_many_groups(model, data):
+            from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
+
             reading.refuse_few()
             return GroupedScores(model, data, budget, num_steps or DRAWS, num_chains)
         split = reading.split(Regression.of(model), data, budget)
         return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains, split)
+    from dpmcmc.fitting.choice import choose
+    from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, centred_questions
+    from dpmcmc.fitting.strategies.chains import PilotedChains
+    from dpmcmc.fitting.strategies.sketch.strategy import sketch_strategy
+
     layout, begin = _begin(model, init)
     observed = model.observed
     if can_weigh and observed is not None:

@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from dpmcmc.catalogue import SAMPLERS, Recipe
 from dpmcmc.catalogue.settings import TEST_NOISE
 
-__all__ = ["RECIPES", "TEST_NOISE", "Recipe"]
+__all__ = ["RECIPES", "SKETCH", "TEST_NOISE", "Recipe"]
+
+SKETCH = "sketch"
+"""A strategy that may be asked for by name, as samplers may."""
 
 RECIPES: Mapping[str, Recipe] = {name: one.recipe for name, one in SAMPLERS.items() if one.recipe is not None}
 """The samplers of the literature, full-batch Langevin dynamics and the normal approximation, by name.

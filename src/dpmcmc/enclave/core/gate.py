@@ -182,6 +182,7 @@ def gated_sum(
     summands: Callable[[jax.Array], jax.Array] | None = None,
     largest: int | None = None,
     adds: Callable[[jax.Array, jax.Array], Wide] | None = None,
+    shape: tuple[int, ...] | None = None,
 ) -> Wide:
     """Return the exact sum of gated integers over `length` rows, about `chunk` of them in each turn of a loop.
 
@@ -198,11 +199,15 @@ def gated_sum(
         summands: what is added up, integers made of the ones that passed; they themselves, if nothing else is said.
         largest: the largest entry of `summands`.
         adds: the exact sum of what the gate leaves of integers and of who counts, where places differ (`BlockSum`).
+        shape: of what `compute` gives, but for the rows, (..., entries), where that is known; another one is an error.
     """
     largest, chunk = gate.largest if largest is None else largest, min(chunk, length)
     block = min(rows_in_block(largest), chunk)
     chunk = -(-length // (-(-length // (chunk - chunk % block)) * block)) * block  # the last nearly full
-    shape = jax.eval_shape(lambda start: compute(Chunk(start, chunk)), jax.ShapeDtypeStruct((), jnp.int32)).shape
+    if shape is None:
+        given = jax.eval_shape(lambda start: compute(Chunk(start, chunk)), jax.ShapeDtypeStruct((), jnp.int32)).shape
+        shape = *given[:-2], given[-1]
+    of_chunk, of_total = (*shape[:-1], chunk, shape[-1]), shape
 
     def more(integers: jax.Array, who: jax.Array) -> Wide:
         if adds is not None:
@@ -220,11 +225,13 @@ def gated_sum(
         integers = seal(once, lambda turn: compute(Chunk(start + turn, chunk)), integers)
         with jax.named_scope(SCOPE):
             who = counts(Chunk(start, chunk)) & (start + lax.iota(jnp.int32, chunk) >= first)
-            return number + 1, integers, add(total, more(integers, jnp.broadcast_to(who, shape[:-1])))
+            return number + 1, integers, add(total, more(integers, jnp.broadcast_to(who, of_chunk[:-1])))
 
     chunks = once * np.int32(-(-length // chunk))  # how many, which no compiler knows either
-    total = jax.eval_shape(more, jax.ShapeDtypeStruct(shape, jnp.int32), jax.ShapeDtypeStruct(shape[:-1], jnp.bool_))
-    start = (jnp.int32(0), jnp.zeros(shape, jnp.int32), zero(total.high.shape))
+    if adds is not None or summands is not None:
+        parts = (of_chunk, jnp.int32), (of_chunk[:-1], jnp.bool_)
+        of_total = jax.eval_shape(more, *(jax.ShapeDtypeStruct(*part) for part in parts)).high.shape
+    start = (jnp.int32(0), jnp.zeros(of_chunk, jnp.int32), zero(of_total))
     return lax.while_loop(lambda carry: carry[0] < chunks, turn, start)[2]
 
 

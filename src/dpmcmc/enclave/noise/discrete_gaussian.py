@@ -162,15 +162,15 @@ def discrete_gaussian(key: jax.Array, scale: float | Law, shape: tuple[int, ...]
 
 def lookup(source: Table | Any, words: jax.Array) -> jax.Array:
     """Return the int32 draw that three words of random bits (first axis) select: this map is the whole sampler."""
-    packed, middle, low = jnp.asarray(source.words() if isinstance(source, Table) else source)
     index = words[0] >> (32 - TABLE_BITS)
+    packed, middle, low = jnp.asarray(source.words() if isinstance(source, Table) else source)[:, index]
     negative = (words[0] >> 19) & 1
     top = words[0] & 0x7FFFF
-    threshold = packed[index] & 0x7FFFF, middle[index], low[index]
+    threshold = packed & 0x7FFFF, middle, low
     below = (top < threshold[0]) | (
         (top == threshold[0]) & ((words[1] < threshold[1]) | ((words[1] == threshold[1]) & (words[2] < threshold[2])))
     )
-    size = jnp.where(below, index, packed[index] >> 19).astype(jnp.int32)
+    size = jnp.where(below, index, packed >> 19).astype(jnp.int32)
     return jnp.where(negative == 1, -size, size)
 
 

@@ -15,6 +15,7 @@ from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.errors import DpmcmcError, RankTooLarge
 from dpmcmc.fitting.budget_split import least_error, remedy
 from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.recipes import SKETCH
 from dpmcmc.fitting.scales import synthetic_records
 from dpmcmc.fitting.strategies.fallback import NUMERICAL, prior_draws_instead
 from dpmcmc.fitting.strategies.sketch.draws import Points
@@ -26,8 +27,6 @@ from dpmcmc.model import FormulaModel, Model
 from dpmcmc.run.plan import parameters, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
-
-NAME = "sketch"
 
 NUM_STEPS = 1000
 
@@ -58,7 +57,7 @@ class SketchStrategy:
     @property
     def name(self) -> str:
         """What `fit` calls it."""
-        return NAME
+        return SKETCH
 
     @property
     def what(self) -> str:
@@ -149,7 +148,7 @@ class SketchStrategy:
         return {
             "stages": [
                 {
-                    "kernel": NAME,
+                    "kernel": SKETCH,
                     "num_steps": self.num_steps,
                     "coarse_rank": self.stages.coarse.rank,
                     "coarse_noise_multiplier": self.stages.multipliers.coarse,
@@ -204,7 +203,7 @@ def sketch_strategy(
     Raises:
         RankTooLarge: it was asked for, and there is no short one.
     """
-    was_chosen = sampler != NAME
+    was_chosen = sampler != SKETCH
     if was_chosen and not (sampler == "auto" and looks_short(model, data, layout)):
         return None
     stages = TwoStages(model, data, layout, facts, budget)
