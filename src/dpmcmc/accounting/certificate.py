@@ -219,6 +219,9 @@ class Certificate:
     def from_json(cls, document: str) -> "Certificate":
         """Read a certificate and check its epsilon by recomputing it from its event.
 
+        Args:
+            document: the text, as `to_json` writes it.
+
         Raises:
             InvalidArgument: if the text is no certificate, or claims less than its event costs.
         """
