@@ -118,9 +118,21 @@ class Column:
         """The bounds of numbers and dates, in words."""
         return f"{self.in_words(self.bounds[0])} to {self.in_words(self.bounds[1])}"
 
+    def day(self, stored: float) -> date:
+        """Return the day that a number of a column of dates stands for.
+
+        Args:
+            stored: the days since `lower`; what is not whole counts as the day that it lies in.
+        """
+        return as_date("lower", self.lower) + timedelta(math.floor(stored))
+
     def in_words(self, stored: float) -> str:
-        """Return a number as it is, or for a column of dates the day that it stands for."""
-        return (self.lower + timedelta(stored)).isoformat() if isinstance(self.lower, date) else f"{stored:g}"
+        """Return a number as it is, or for a column of dates the day that it stands for.
+
+        Args:
+            stored: the number, as records have it.
+        """
+        return self.day(stored).isoformat() if self.kind == "date" else f"{stored:g}"
 
     @property
     def words(self) -> dict[str, float]:
@@ -131,7 +143,11 @@ class Column:
         return {"true": 1.0, "false": 0.0} | {word.lower(): value for word, value in stated.items()}
 
     def words_for(self, meaning: bool) -> str:
-        """Return the words of a boolean column that mean true, or false, separated by commas."""
+        """Return the words of a boolean column that mean true, or false, separated by commas.
+
+        Args:
+            meaning: true or false.
+        """
         return ", ".join(word for word, value in self.words.items() if value == meaning and not word.endswith(".0"))
 
     @property

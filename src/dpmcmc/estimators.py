@@ -79,6 +79,12 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
     even_if_useless: bool = False
     progress: bool = False
 
+    def __init_subclass__(cls) -> None:
+        """Let `help` of an estimator show all arguments: its own, then those that both share."""
+        super().__init_subclass__()
+        _, _, shared = (PrivateBayes.__doc__ or "").partition("    Args:\n")
+        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n{shared}"
+
     def _fit(self, rows: Any, target: Any, column: Column, family: str) -> Self:
         """Fit a generalised linear model of all features."""
         if self.ledger is None or self.dataset is None:
@@ -138,7 +144,7 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateBayesRegressor(RegressorMixin, PrivateBayes):  # pyright: ignore[reportUntypedBaseClass]
-    """A private Bayesian regression. See `PrivateBayes` for the other arguments.
+    """A private Bayesian regression.
 
     Args:
         target_bounds: bounds of ``y``, to which values are clamped; a row without a ``y`` contributes nothing.
@@ -149,20 +155,27 @@ class PrivateBayesRegressor(RegressorMixin, PrivateBayes):  # pyright: ignore[re
     family: str = "gaussian"
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803  # scikit-learn's name
-        """Spend `epsilon` on the posterior of private rows."""
+        """Spend `epsilon` on the posterior of private rows.
+
+        Args:
+            X: the features: a data frame, or an array with a column for each.
+            y: the response.
+        """
         kind = REGRESSIONS[validation.choice("family", self.family, REGRESSIONS)]
         return self._fit(X, y, _column("target_bounds", self.target_bounds, kind), self.family)
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Return the expected response for each row."""
+        """Return the expected response for each row.
+
+        Args:
+            X: the features, as for `fit`.
+        """
         return self._predict(X)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateBayesClassifier(ClassifierMixin, PrivateBayes):  # pyright: ignore[reportUntypedBaseClass]
     """A private Bayesian classifier: logistic for two classes, softmax for more.
-
-    See `PrivateBayes` for the other arguments.
 
     Args:
         classes: all classes that ``y`` may have, in the order of the columns of ``predict_proba``; a row with any
@@ -172,7 +185,12 @@ class PrivateBayesClassifier(ClassifierMixin, PrivateBayes):  # pyright: ignore[
     classes: Sequence[Any]
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
-        """Spend `epsilon` on the posterior of private rows."""
+        """Spend `epsilon` on the posterior of private rows.
+
+        Args:
+            X: the features: a data frame, or an array with a column for each.
+            y: the class of each row.
+        """
         texts = {label: str(label) for label in self.classes}
         column = Column(kind="category", categories=tuple(texts.values()))
         labels = [texts.get(label) for label in np.asarray(y).reshape(-1).tolist()]
@@ -180,12 +198,20 @@ class PrivateBayesClassifier(ClassifierMixin, PrivateBayes):  # pyright: ignore[
         return self._fit(X, labels, column, "bernoulli" if len(texts) == 2 else "categorical")
 
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Return the probability of each class for each row."""
+        """Return the probability of each class for each row.
+
+        Args:
+            X: the features, as for `fit`.
+        """
         found = self._predict(X)
         return np.stack([1 - found, found], axis=1) if found.ndim == 1 else found
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Return the most probable class for each row."""
+        """Return the most probable class for each row.
+
+        Args:
+            X: the features, as for `fit`.
+        """
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
 

@@ -104,7 +104,11 @@ class Schema:
 
     @classmethod
     def read(cls, source: "Schema | Mapping[str, Any] | str | os.PathLike[str]") -> Self:
-        """Return a schema as it is, from plain values, or from a TOML file."""
+        """Return a schema as it is, from plain values, or from a TOML file.
+
+        Args:
+            source: a `Schema`, a dictionary for one, or the path of a file.
+        """
         if isinstance(source, cls):
             return source
         if not isinstance(source, Mapping):
@@ -113,7 +117,11 @@ class Schema:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """Build a schema from plain values: a table ``columns`` and, optionally, the other attributes."""
+        """Build a schema from plain values.
+
+        Args:
+            plain: a table ``columns`` and, optionally, the other attributes.
+        """
         others = [field.name for field in fields(cls) if field.name != "columns"]
         unknown = sorted(set(plain) - {"columns", *others})
         if not plain:
@@ -133,7 +141,11 @@ class Schema:
         return tomli_w.dumps(_without_blanks({**asdict(self)}))
 
     def restricted(self, names: Sequence[str]) -> Self:
-        """Return the schema of some of the columns."""
+        """Return the schema of some of the columns.
+
+        Args:
+            names: the columns that are kept.
+        """
         missing = [name for name in names if name not in self.columns]
         if missing:
             raise InvalidArgument(f"the schema has no column {', '.join(missing)}; it has {', '.join(self.columns)}")

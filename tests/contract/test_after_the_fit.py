@@ -5,9 +5,11 @@ import pickle
 import sys
 import tomllib
 import warnings
+from datetime import date
 from pathlib import Path
 
 import arviz
+import jax
 import numpy as np
 import pandas as pd
 import polars
@@ -20,6 +22,7 @@ from dpmcmc.cli.main import run
 from dpmcmc.diagnostics.table import SummaryTable
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting import prepare_fit
+from dpmcmc.model import FAMILIES
 from dpmcmc.posterior.structure import arrays, dataset, read_label
 from dpmcmc.run.plan import prior_draws
 
@@ -150,7 +153,7 @@ def test_columns_that_a_formula_does_not_have(made) -> None:
         InvalidArgument, match=r"per= names ward; expected some of age, bmi, smoker, group\[\(18,30\]\]"
     ):
         made.odds_ratios(per={"ward": 2})
-    with pytest.raises(InvalidArgument, match="family='gaussian' has no odds"):
+    with pytest.raises(InvalidArgument, match="family='gaussian' has no ratios"):
         posterior("cost ~ age", "gaussian").odds_ratios()
     with pytest.raises(InvalidArgument, match="exponentiate=True means nothing"):
         posterior("cost ~ age", "gaussian").summary(exponentiate=True)
@@ -333,6 +336,79 @@ def test_predicting_at_the_shell(made, folder, tmp_path, monkeypatch, capsys) ->
 
 
 # What is shown
+
+
+LATER = dp.Schema(
+    {
+        **SCHEMA.columns,
+        "cost": dp.Column(kind="number", lower=1, upper=1000),
+        "day": dp.Column(kind="date", lower="2023-01-01", upper="2023-12-31", format="%d/%m/%Y"),
+        "w": dp.Column(kind="number", lower=0.1, upper=5),
+    }
+)
+
+
+def test_dates_are_shown_and_stated_as_days() -> None:
+    drawn = dp.prior_predictive("cost ~ age + day + month(day)", LATER, family="gamma", num_draws=20, seed=1)
+    table = drawn.effects("day")
+    assert table["day"].iloc[[0, -1]].tolist() == [date(2023, 1, 1), date(2023, 12, 31)]
+    assert "day 2023-07-02" in drawn.effects("age").title
+    stated = drawn.effects("age", values=[40], at={"day": "05/02/2023"})
+    np.testing.assert_allclose(stated["mean"], drawn.predict({"age": 40, "day": date(2023, 2, 5)})["mean"])
+    mixed = drawn.predict({"age": [40, 40], "day": ["05/02/2023", pd.Timestamp("2023-02-05 10:00")]})
+    np.testing.assert_allclose(mixed["mean"].iloc[0], mixed["mean"].iloc[1])
+    assert len(drawn.plot_effects("day").axes[0].lines) == 1
+    with pytest.raises(InvalidArgument, match=r"'2023' \(row 0\) for 'day'; expected a day, as in %d/%m/%Y"):
+        drawn.predict({"age": 40, "day": 2023})
+    with pytest.warns(UserWarning, match="outside 2023-01-01 to 2023-12-31"):
+        drawn.predict({"age": 40, "day": "01/01/2030"})
+
+
+def test_rows_to_predict_need_no_weights() -> None:
+    drawn = dp.prior_predictive("cost | weights(w) ~ age", LATER, family="gamma", num_draws=20, seed=1)
+    assert drawn.predict({"age": [30, 40]}).shape == (2, 4)
+    assert "w" not in drawn.effects("age").title
+    _, records = drawn.fitted.model.simulate(jax.random.key(0), 5)
+    assert set(records) == {"age", "w", "cost"}, "a record has its weight"
+
+
+@pytest.mark.parametrize(
+    ("formula", "family", "ratios"),
+    [
+        ("cost ~ age", "gamma", "Ratios of means of cost"),
+        ("cost ~ age", "lognormal", "Ratios of medians of cost"),
+        ("log(cost) ~ age", "gaussian", "Ratios of medians of cost"),
+        ("readmitted ~ age", "bernoulli", "Odds ratios of readmitted"),
+    ],
+)
+def test_ratios_are_those_of_the_link(formula, family, ratios) -> None:
+    drawn = dp.prior_predictive(formula, LATER, family=family, num_draws=20, seed=1)
+    table = drawn.odds_ratios(per={"age": 10})
+    assert table.title == ratios
+    np.testing.assert_allclose(table["mean"], np.mean(np.exp(10.0 * drawn.draws["age"].astype(float))), rtol=1e-6)
+    one = drawn.fitted.model.link.ratio
+    np.testing.assert_allclose(drawn.contrast("age", 50, 40).loc[one, "mean"], table["mean"].iloc[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_says_what_its_predictor_is(family) -> None:
+    """In words that agree with its link: a logarithm or log-odds has ratios, an identity has none."""
+    words, link = FAMILIES[family].words, FAMILIES[family].link
+    named = {"log": "the log of ", "logit": "odds", "probit": "probit", "identity": "around the predictor"}[link.name]
+    assert named in words or link.name == "logit" or "logarithm is normal" in words
+    assert bool(link.ratio) == (link.name in {"log", "logit"})
+
+
+def test_the_title_names_the_function_of_the_response() -> None:
+    drawn = dp.prior_predictive("log(cost) ~ age", LATER, family="gaussian", num_draws=20, seed=1)
+    assert drawn.predict({"age": 40}).title.startswith("Expected log(cost)")
+    assert drawn.predict({"age": 40}, "response").title.startswith("New cost")
+
+
+def test_cutpoints_have_coordinates() -> None:
+    own = posterior("group ~ age", "ordinal").to_arviz()["posterior"]
+    assert own["cutpoints"].dims == ("chain", "draw", "cutpoints_dim")
+    assert own["cutpoints_dim"].to_numpy().tolist() == ["below (18,30]", "below (30,99]"]
 
 
 def test_everything_shows_itself_in_five_lines(made, folder) -> None:

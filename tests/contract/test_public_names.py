@@ -5,11 +5,13 @@ import inspect
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 import dpmcmc
 import dpmcmc.accounting
+import dpmcmc.posterior
 from dpmcmc import errors
 
 PROMISED = {
@@ -60,6 +62,40 @@ def test_public_names_are_documented(name: str) -> None:
     value = getattr(dpmcmc.accounting, name)
     if inspect.isclass(value) or inspect.isfunction(value):
         assert (value.__doc__ or "").strip()
+
+
+def _callables() -> dict[str, Any]:
+    """Functions that people call, classes that they make, and the public methods of these."""
+    top = {name: getattr(dpmcmc, name) for name in dpmcmc.__all__ if name not in dpmcmc.NAMESPACES}
+    top |= {"PriorPredictive": dpmcmc.posterior.PriorPredictive, "FormulaModel": dpmcmc.model.FormulaModel}
+    modules = {home: getattr(dpmcmc, home) for home in dpmcmc.NAMESPACES}
+    spaces = {f"{home}.{name}": getattr(of, name) for home, of in modules.items() for name in of.__all__}
+    functions = {name: each for name, each in spaces.items() if inspect.isfunction(each)}
+    methods = {
+        f"{name}.{each}": getattr(value, each)
+        for name, value in top.items()
+        if inspect.isclass(value)
+        for each in dir(value)
+        if not each.startswith("_")
+    }
+    own = {name: each for name, each in methods.items() if str(getattr(each, "__module__", "")).startswith("dpmcmc.")}
+    found = {**top, **functions, **{name: each for name, each in own.items() if inspect.isroutine(each)}}
+    nobody_calls = {"Adjacency", "FormulaModel"} | {
+        f"{of}.{name}" for of in ("Model", "FormulaModel") for name in ("constrain", "unconstrain")
+    }
+    return {name: each for name, each in found.items() if name not in nobody_calls}
+
+
+def test_help_shows_every_argument() -> None:
+    found = _callables()
+    assert len(found) > 100
+    silent: list[str] = []
+    for name, value in found.items():
+        shown = inspect.getdoc(value) or ""
+        assert shown.strip(), name
+        arguments = [each for each in inspect.signature(value).parameters if each not in {"self", "cls"}]
+        silent += [f"{name}: {each}" for each in arguments if not re.search(rf"\b{each}\b", shown)]
+    assert not silent
 
 
 def drawn_tree(drawing: str) -> dict[str, str]:

@@ -57,7 +57,7 @@ def test_simulated_responses_spread_as_sigma_says() -> None:
 @pytest.mark.parametrize(
     ("formula", "family", "why"),
     [
-        ("y ~ x; sigma ~ z", "gaussian", "second part alone"),
+        ("y ~ x; sigma ~ z", "gaussian", "only in its second part"),
         ("y ~ x; nu ~ x", "gaussian", "expected sigma"),
         ("y ~ x; shape ~ x", "gamma", "lognormal"),
         ("y ~ x; sigma ~ 0 + x", "gaussian", "intercept in both"),

@@ -11,6 +11,8 @@ from formulaic import model_matrix
 from scipy.interpolate import CubicSpline
 
 from dpmcmc.enclave.tables import cells
+from dpmcmc.enclave.tables.columns import numbers
+from dpmcmc.enclave.tables.frames import frame_of, read_frame
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import FAMILIES, from_formula
 from dpmcmc.model.formula.families import ALIASES
@@ -47,6 +49,25 @@ def test_b_splines_are_formulaics_with_even_knots(df, degree) -> None:
     expected = model_matrix(f"0 + {stated}", pd.DataFrame({"x": PLACES.astype(float)})).to_numpy()
     assert list(found)[1:] == [f"bs(x,df={df},degree={degree})[{place}]" for place in range(df)]
     np.testing.assert_allclose(np.stack(list(found.values())[1:], axis=1), expected, atol=2e-6)
+
+
+def test_knots_may_be_stated() -> None:
+    found = features("bs(x, knots=[4, 5.5], degree=2) + cr(x, knots=(3, 9))", {"x": PLACES})
+    assert "bs(x,knots=(4,5.5),degree=2)[3]" in found, "brackets in a name say which column it is"
+    stated = "bs(x, knots=[4.0, 5.5], degree=2, lower_bound=2, upper_bound=12)"
+    expected = model_matrix(f"0 + {stated}", pd.DataFrame({"x": PLACES.astype(float)})).to_numpy()
+    np.testing.assert_allclose(np.stack(list(found.values())[1:5], axis=1), expected, atol=3e-6)
+    natural = CubicSpline([2, 3, 9, 12], np.eye(4)[:, 1:], bc_type="natural")(PLACES)
+    np.testing.assert_allclose(np.stack(list(found.values())[5:], axis=1), natural, atol=3e-6)
+
+
+def test_comparisons_are_flags() -> None:
+    records = {"x": PLACES, "ward": np.arange(41, dtype=np.int32) % 3}
+    found = features("I(x > 5) + I((x - 5) * (x > 5)) + I(ward != 'b') + I(ward == \"c\"):x", records)
+    np.testing.assert_array_equal(found["x>5"], PLACES > 5)
+    np.testing.assert_allclose(found["(x-5)*(x>5)"], np.maximum(PLACES - 5, 0), atol=2e-6)
+    np.testing.assert_array_equal(found["ward!='b'"], records["ward"] != 1)
+    np.testing.assert_allclose(found["ward=='c':x"], PLACES * (records["ward"] == 2), atol=2e-6)
 
 
 def test_natural_splines_are_scipys() -> None:
@@ -99,6 +120,17 @@ def test_dates_are_days_years_months() -> None:
     np.testing.assert_allclose(found["weekday(day)[Sun]"], [1, 0, 1, 0, 0, 0], atol=1e-5)
 
 
+def test_years_and_quarters_may_be_categories() -> None:
+    days = np.array([0, 120, 364, 365, 650], np.float32)
+    found = features("C(year(day)) + quarter(day)", {"day": days})
+    np.testing.assert_allclose(found["year(day)[2024]"], [0, 0, 0, 1, 1], atol=1e-5)
+    np.testing.assert_allclose(found["quarter(day)[Q2]"], [0, 1, 0, 0, 0], atol=1e-5)
+    np.testing.assert_allclose(found["quarter(day)[Q4]"], [0, 0, 1, 0, 1], atol=1e-5)
+    one = Schema({**SCHEMA.columns, "day": Column(kind="date", lower="2023-02-01", upper="2023-04-01")})
+    with pytest.raises(InvalidArgument, match="one year"):
+        from_formula("y ~ C(year(day))", one, family="gaussian")
+
+
 def test_cells_of_dates() -> None:
     reading = cells.days_since(date(2023, 1, 1))
     assert [reading(cell) for cell in ("2023-02-01", date(2024, 1, 1), pd.Timestamp("2023-01-02 23:59"))] == [
@@ -113,6 +145,18 @@ def test_cells_of_dates_in_a_stated_form() -> None:
     reading = cells.days_since(date(2023, 1, 1), "%d/%m/%Y")
     assert [reading(cell) for cell in ("01/02/2023", " 1/2/2023", date(2024, 1, 1), b"02/01/2023")] == [31, 31, 365, 1]
     assert all(np.isnan(reading(cell)) for cell in ("2023-02-01", "13/13/2023", "01/02/2023 10:00", "", None, 7))
+
+
+@pytest.mark.parametrize("written_as", ["", "%d/%m/%Y", "%Y-%d-%m"])
+def test_dates_among_texts_are_read_as_dates(written_as) -> None:
+    """A column of Python objects becomes texts, cell by cell, whatever form its own texts have."""
+    column = Column(kind="date", lower="2023-01-01", upper="2024-12-31", format=written_as)
+    text = date(2023, 2, 5).strftime(written_as or "%Y-%m-%d")
+    series = pd.DataFrame(
+        {"day": [date(2023, 2, 5), pd.Timestamp("2023-02-05 10:00"), text, pd.NaT, None]}, dtype=object
+    )
+    kept = read_frame(frame_of(series), ["day"]).column("day")
+    np.testing.assert_array_equal(numbers("day", kept, column), [35, 35, 35, np.nan, np.nan])
 
 
 @pytest.mark.parametrize("written_as", ["%d/%m", "%Y-%j", "%d/%d/%Y", "%d/%m/%Y %Z", "day", "%d/%m/%Y%"])
@@ -176,19 +220,50 @@ def test_families_by_other_names_and_by_the_response() -> None:
     assert not set(ALIASES) & set(FAMILIES)
     for response, family in (("sick", "bernoulli"), ("stage", "categorical"), ("hits | trials(9)", "binomial")):
         assert from_formula(f"{response} ~ x", SCHEMA).family == family
+    for name in ("ZeroInflatedPoisson", "zero-inflated Poisson", "zero_inflated.poisson", "zip"):
+        assert from_formula("hits ~ x", SCHEMA, family=name).family == "zero_inflated_poisson"
+    for name in ("hurdle_negbinomial", "HurdleNegativeBinomial"):
+        assert from_formula("hits ~ x", SCHEMA, family=name).family == "hurdle_negative_binomial"
+    with pytest.raises(InvalidArgument, match=r"Surv\(time, event\)"):
+        from_formula("y ~ x", SCHEMA, family="cox")
+    with pytest.raises(InvalidArgument, match="Families for it are bernoulli, probit"):
+        from_formula("sick ~ x", SCHEMA, family="binomial")
     with pytest.raises(InvalidArgument, match="could be gaussian"):
         from_formula("y ~ x", SCHEMA)
     with pytest.raises(InvalidArgument, match="Did you mean 'gamma'"):
         from_formula("y ~ x", SCHEMA, family="gama")
 
 
+def test_formulas_of_bambi_and_lme4() -> None:
+    for one, other, family in (
+        ("p(hits, 9) ~ x", "hits | trials(9) ~ x", None),
+        ("proportion(hits, grade) ~ x", "hits | trials(grade) ~ x", "binomial"),
+        ("weighted(y, x) ~ grade", "y | weights(x) ~ grade", "gaussian"),
+        ("y ~ (x||ward)", "y ~ (x|ward)", "gaussian"),
+    ):
+        first, second = (from_formula(text, SCHEMA, family=family) for text in (one, other))
+        assert first.priors == second.priors
+        assert first.columns == second.columns
+        assert first.coordinates.response.weights == second.coordinates.response.weights
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
+        ("y ~ bs(x, df=4, knots=[3, 4])", "df or knots"),
+        ("y ~ bs(x, knots=[4, 3])", "ascending"),
+        ("y ~ poly(x, 2, knots=[3])", "of poly only degree"),
+        ("y ~ x > 5", r"within I\(...\)"),
+        ("y ~ I(ward == 'z')", "one of 'a', 'b', 'c'"),
+        ("y ~ I(ward > 'a')", "one of 'a', 'b', 'c'"),
+        ("y ~ mi(x)", "missing='integrate'"),
+        ("y ~ X", "Did you mean 'x'"),
+        ("sick['yes'] ~ x", "the second category"),
+        ("y ~ x, sigma ~ x", "behind a semicolon"),
         ("y ~ bs(x)", "df"),
         ("y ~ bs(x, df=2)", "from 3 to"),
         ("y ~ bs(x, df=grade)", "number > 0"),
-        ("y ~ bs(x, knots=3)", "only df, degree"),
+        ("y ~ bs(x, knots=3)", "ascending order between 2 and 12"),
         ("y ~ bs(ward, df=4)", "category"),
         ("y ~ hsgp(x, m=5, c=0.5)", "c >= 1"),
         ("y ~ steps(x)", "integer column|at most"),

@@ -1,5 +1,7 @@
 """Priors as NumPyro's distributions: the same as texts on the original scale."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
@@ -8,6 +10,7 @@ import pytest
 import dpmcmc as dp
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import from_formula
+from dpmcmc.model.formula.prior_texts import as_texts
 
 SCHEMA = dp.Schema(
     {
@@ -26,6 +29,8 @@ SCHEMA = dp.Schema(
         ("age", dist.Normal(0, 0.1), "normal(0, 0.1) per unit"),
         ("age", dist.StudentT(4, 0, 0.1), "student_t(4, 0, 0.1) original"),
         ("age", dist.Laplace(0, 0.1), "laplace(0, 0.1) original"),
+        ("age", dist.Cauchy(0, 0.1), "student_t(1, 0, 0.1) original"),
+        ("age", SimpleNamespace(name="Normal", args={"mu": 0, "sigma": 0.1}), "normal(0, 0.1) original"),  # bambi's
         ("slopes", dist.Normal(0, 2), "normal(0, 2) original"),
         ("sigma", dist.HalfNormal(5), "half_normal(5) original"),
         ("sigma", dist.HalfCauchy(5), "half_cauchy(5) original"),
@@ -56,9 +61,37 @@ def test_shares_have_beta_laws() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("Normal(0, 1)", "normal(0, 1)"),
+        ("Normal(mu=0, sigma=1) per year", "normal(0, 1) per year"),
+        ("normal(sd=1, mean=0)", "normal(0, 1)"),
+        ("StudentT(nu=4, mu=0, sigma=2)", "student_t(4, 0, 2)"),
+        ("cauchy(0, 2)", "student_t(1, 0, 2)"),
+        ("Cauchy(loc=0, scale=2)", "student_t(1, 0, 2)"),
+        ("HalfNormal(sigma=2) original", "half_normal(2) original"),
+        ("Gamma(alpha=2, beta=0.1)", "gamma(2, 0.1)"),
+        ("Beta(alpha=1, beta=9)", "beta(1, 9)"),
+        ("normal(mu=0)", "normal(mu=0)"),  # is refused in its own words
+        ("normal(mu=0, mean=1, sd=2)", "normal(mu=0, mean=1, sd=2)"),
+        ("N(0, 1)", "N(0, 1)"),
+    ],
+)
+def test_texts_may_be_in_the_words_of_other_packages(written, meant) -> None:
+    assert as_texts({"age": written}) == {"age": meant}
+
+
+def test_what_is_no_mapping_of_priors_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="must be a mapping from parameters to priors"):
+        from_formula("y ~ age", SCHEMA, family="gaussian", priors="normal(0, 1)")
+    with pytest.raises(InvalidArgument, match="Did you mean 'intercept'"):
+        from_formula("y ~ age", SCHEMA, family="gaussian", priors={"Intercept": "normal(0, 1)"})
+
+
+@pytest.mark.parametrize(
     ("name", "law", "message"),
     [
-        ("age", dist.Cauchy(0, 1), "one of NumPyro's Normal"),
+        ("age", dist.Uniform(0, 1), "one of NumPyro's Normal"),
         ("age", dist.Normal(np.array([0.0, 1.0]), 1), "of one number"),
         ("age", dist.HalfNormal(1), "must be one of normal"),
         ("intercept", dist.Normal(0, 10), "State it as a text"),

@@ -131,7 +131,13 @@ def log_delta(event: Event, epsilon: float, accountant: str = TIGHT) -> Bound:
 
 
 def delta(event: Event, epsilon: float, accountant: str = TIGHT) -> Bound:
-    """Return a bound on the delta at `epsilon`. Arguments as for `log_delta`."""
+    """Return a bound on the delta at `epsilon`.
+
+    Args:
+        event: what was released.
+        epsilon: the epsilon, >= 0.
+        accountant: one by its name; the smallest answer of all that apply unless stated.
+    """
     bound = log_delta(event, epsilon, accountant)
     return Bound(math.exp(bound), bound.accountant)
 

@@ -99,6 +99,11 @@ def repeat_and_select(candidates: Sequence[Event], mean: float, shape: float = 0
     Samplers of noise that are within a total variation t of their ideal laws make the selection one that is within
     mean * t: each run may differ with probability t, and the number of runs does not depend on the records. The same
     holds for how far the drawn number of runs is from its law, for arithmetic rounds.
+
+    Args:
+        candidates: what each run that may be drawn releases.
+        mean: how many runs there are on average.
+        shape: of the law of their number: zero is the logarithmic one, one the geometric one.
     """
     parts = [counts(candidate) for candidate in candidates]
     slack = [

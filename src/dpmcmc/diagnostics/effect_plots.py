@@ -1,5 +1,6 @@
 """Pictures of estimates: a forest of intervals, and curves with their bands; in the look of `plots`."""
 
+from datetime import date
 from textwrap import wrap
 from typing import Any
 
@@ -86,7 +87,7 @@ def draw_curves(ax: Axes, table: pd.DataFrame, name: str, by: str | None, xlabel
     """
     groups: list[tuple[Any, pd.DataFrame]] = [("", table)] if by is None else list(table.groupby(by, sort=False))
     levels = list(dict.fromkeys(table[name]))
-    is_number = all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels)
+    is_number = all(isinstance(level, int | float | date) and not isinstance(level, bool) for level in levels)
     for number, (label, part) in enumerate(groups):
         low, high = _ends(part)
         colour = colour_of(number)
@@ -104,6 +105,8 @@ def draw_curves(ax: Axes, table: pd.DataFrame, name: str, by: str | None, xlabel
     ax.set_xlabel(xlabel, fontsize=SIZE)
     ax.set_ylabel(ylabel, fontsize=SIZE)
     ax.tick_params(labelsize=SIZE - 1)
+    if any(isinstance(level, date) for level in levels):
+        ax.tick_params(axis="x", rotation=30)
     ax.spines[["top", "right"]].set_visible(False)
 
 

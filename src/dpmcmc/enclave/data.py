@@ -127,7 +127,11 @@ class PrivateData(Vault):
         return self._schema
 
     def partition(self, cuts: Sequence[int]) -> Partition:
-        """Return cells of the places that the records stand in; see `Oracle.partition`."""
+        """Return cells of the places that the records stand in; see `Oracle.partition`.
+
+        Args:
+            cuts: where one cell ends and the next begins, ascending numbers of places.
+        """
         return Oracle(self._facts, None).partition(cuts)
 
     @property
@@ -152,7 +156,13 @@ class PrivateData(Vault):
         return tuple(stated)
 
     def certificate(self, spent: Event, delta: float, paths: tuple[str, ...] = ()) -> "Certificate":
-        """Return the certificate of what was released about these records, and of how it was computed."""
+        """Return the certificate of what was released about these records, and of how it was computed.
+
+        Args:
+            spent: what was released.
+            delta: the delta at which the certificate states epsilon.
+            paths: how sums were computed, in words.
+        """
         from dpmcmc.accounting.certificate import Certificate
 
         adjacency = self._facts.adjacency
@@ -204,6 +214,11 @@ class PrivateData(Vault):
 
         Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
         proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
+
+        Args:
+            event: what the run may release at most.
+            journal: the journal of the run.
+            what: the run in a few words, for the ledger.
         """
         if type(journal) is not Journal:  # it says what the noise is, and what was spent
             raise InvalidArgument(f"journal is a {type(journal).__name__}; expected a dpmcmc.enclave.Journal, as it is")
@@ -241,6 +256,13 @@ class PrivateData(Vault):
 
         The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
         secret. select.md has the proof.
+
+        Args:
+            attempts: the runs that may be drawn.
+            mean: how many runs there are on average.
+            shape: of the law of their number: zero is the logarithmic one, one the geometric one.
+            what: the selection in a few words, for the ledger.
+            insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
         """
         self._check_alone("a selection")
         attempts = [Attempt(genuine(attempt.event), attempt.run) for attempt in attempts]  # each is asked once

@@ -10,7 +10,7 @@ import jax
 from dpmcmc.enclave import PrivateData
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import Model, from_formula, from_numpyro, per_person
-from dpmcmc.model.formula.priors import as_texts
+from dpmcmc.model.formula.prior_texts import as_texts
 from dpmcmc.schema import Schema
 
 MODELS_KEPT = 32

@@ -5,43 +5,29 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
-
-import jax
-import numpy as np
 
 from dpmcmc import validation
 from dpmcmc.accounting import Budget, Event, accountants
 from dpmcmc.diagnostics.quality import Quality, both, judge_chains
 from dpmcmc.enclave import PrivateData, Session
-from dpmcmc.fitting.budget_split import make_pilot, refuse_useless
-from dpmcmc.fitting.models import MODELS_KEPT, as_model
-from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.budget_split import refuse_useless
+from dpmcmc.fitting.models import as_model
 from dpmcmc.fitting.reading import Reading
 from dpmcmc.fitting.recipes import RECIPES, SKETCH
 from dpmcmc.fitting.strategies.fallback import quiet_numbers
-from dpmcmc.fitting.strategies.grouped_scores.choice import has_many_groups
-from dpmcmc.fitting.strategies.laplace import NAME as WEIGHTED
 from dpmcmc.fitting.strategies.laplace import PrivateLaplace
 from dpmcmc.fitting.strategies.strategy import Drawn, Strategy
-from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
-from dpmcmc.fitting.strategies.weighted_scores.strategy import DRAWS, WeightedScores
-from dpmcmc.fitting.whitening import Begin
+from dpmcmc.fitting.strategy_choice import choose_strategy
 from dpmcmc.html import card, line
 from dpmcmc.model import FormulaModel, Model
-from dpmcmc.model.examination import PRIOR_POSITIONS
-from dpmcmc.model.formula.priors import as_texts
+from dpmcmc.model.formula.prior_texts import as_texts
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.interrupt import interruptible
 from dpmcmc.run.plan import prior_draws
-from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher, watch
 from dpmcmc.run.sampling import delta_of, price_in_words
-from dpmcmc.run.start import start_points
-
-QUARTILES = 1.349
-"""How far apart the quartiles of a normal law are, in standard deviations."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,8 +45,8 @@ class PreparedFit:
 
     def __repr__(self) -> str:
         rows = dict(self._rows())
-        lines = [f"PreparedFit: {rows.pop('model')}", *(f"{name}: {words}" for name, words in rows.items())]
-        return "\n".join(line(words) for words in lines)
+        title = f"PreparedFit: {rows.pop('model')}"
+        return "\n".join(map(line, [title, *(f"{name}: {words}" for name, words in rows.items())]))
 
     def _repr_html_(self) -> str:
         """Show it in a notebook."""
@@ -68,9 +54,8 @@ class PreparedFit:
 
     def _rows(self) -> list[tuple[str, str]]:
         model = self.model
-        named = f"{model.formula}, {model.family}" if isinstance(model, FormulaModel) else type(model).__name__
         return [
-            ("model", named),
+            ("model", f"{model.formula}, {model.family}" if isinstance(model, FormulaModel) else type(model).__name__),
             ("budget", f"{self.budget}"),
             ("sampler", self.sampler),
             ("expected error", f"{self.expected_error:.2g} posterior standard deviations"),
@@ -217,7 +202,23 @@ def prepare_fit(
 ) -> PreparedFit:
     """Check the arguments of `fit` and derive everything that follows from them. Reads no record and charges nothing.
 
-    `block_seed` fixes the public positions of blocks, if there are any (default: random).
+    Args:
+        model: a formula, a NumPyro model, or a `Model`; this and all others as for `fit`, which says more of them.
+        data: the records, of which only public facts are used.
+        epsilon: the budget of the run.
+        delta: that of the data's budget unless stated.
+        family: for formulas.
+        priors: for formulas.
+        sampler: how the posterior is reached; ``"auto"`` chooses.
+        num_chains: the number of chains.
+        num_steps: steps per chain.
+        init: where the pilot starts.
+        passes: for formulas: the most passes over all rows.
+        block_seed: fixes the public positions of blocks, if there are any (default: random).
+        even_if_useless: do not refuse where the expected error is above one posterior standard deviation.
+        purpose: published with the run.
+        contact: published with the run.
+        insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
     """
     formula = model if isinstance(model, str) else None
     priors = None if priors is None else as_texts(priors)
@@ -235,7 +236,7 @@ def prepare_fit(
         passes = validation.integer("passes", passes, at_least=1)
     reading, about = Reading(passes, block_seed), (("purpose", purpose), ("contact", contact))
     stated = {name: validation.text(name, words) for name, words in about if words != ""}
-    strategy = _strategy(model, data, name, budget, num_steps, num_chains, init, reading)
+    strategy = choose_strategy(model, data, name, budget, num_steps, num_chains, init, reading)
     if not even_if_useless:
         error, called, size = strategy.expected_error, strategy.name, strategy.dimension
         refuse_useless(size, data.facts.size, budget, called, error, strategy.remedy if error > 1 else "")
@@ -260,81 +261,3 @@ def prepare_fit(
             **stated,
         },
     )
-
-
-def _strategy(
-    model: Model,
-    data: PrivateData,
-    sampler: str,
-    budget: Budget,
-    num_steps: int | None,
-    num_chains: int,
-    init: Any,
-    reading: Reading,
-) -> Strategy:
-    """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains.
-
-    Each is loaded where it is taken: a first fit of a formula does not wait for the others.
-    """
-    can_weigh = sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None
-    if can_weigh and isinstance(model, FormulaModel) and not model.integrated:  # a mixture has no one predictor
-        if has_many_groups(model, data):
-            from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
-
-            reading.refuse_few()
-            return GroupedScores(model, data, budget, num_steps or DRAWS, num_chains)
-        split = reading.split(Regression.of(model), data, budget)
-        return WeightedScores(model, data, budget, num_steps or DRAWS, num_chains, split)
-    from dpmcmc.fitting.choice import choose
-    from dpmcmc.fitting.strategies.centred_scores.strategy import CentredScores, centred_questions
-    from dpmcmc.fitting.strategies.chains import PilotedChains
-    from dpmcmc.fitting.strategies.sketch.strategy import sketch_strategy
-
-    layout, begin = _begin(model, init)
-    observed = model.observed
-    if can_weigh and observed is not None:
-        questions = centred_questions(observed, data, budget, layout, begin)
-        if questions is not None:
-            reading.refuse_few()
-            return CentredScores(model, observed, questions, data, layout, begin, num_steps or DRAWS, num_chains)
-    facts = ProblemSize(data.facts.size, layout.dimension, data.facts.adjacency, model.temperature)
-    sketch = sketch_strategy(sampler, model, data, layout, facts, budget, num_steps, num_chains)
-    if sketch is not None:
-        return sketch
-    reading.refuse_few()
-    pilot = make_pilot(model, data, facts, layout, begin, budget, _keys()[1])
-    choice = choose(sampler, facts, num_steps, num_chains, budget, pilot.price(data))
-    return PilotedChains(model, data, budget, pilot, choice, facts, num_chains)
-
-
-def _keys() -> jax.Array:
-    """Return keys that never change: means over synthetic draws are settings, the same in a dry run and in the run."""
-    return jax.random.split(jax.random.key(0))
-
-
-def _begin(model: Model, init: Any) -> tuple[Layout, Begin]:
-    """Return where the pilot starts: as stated, or the mean of many draws from the prior."""
-    scales = None
-    positions = _prior_positions(model)
-    if positions is not None:
-        layout = Layout.of(jax.tree.map(lambda leaf: leaf[0], positions))
-        vectors = np.concatenate([leaf.reshape(len(leaf), -1) for leaf in jax.tree.leaves(positions)], axis=1)
-        lower, upper = np.quantile(vectors, [0.25, 0.75], axis=0)
-        scales = np.where(upper > lower, (upper - lower) / QUARTILES, 1.0)  # some priors have no variance
-        if init is None:
-            return layout, Begin(*(jax.device_put(each.astype(np.float32)) for each in (vectors.mean(axis=0), scales)))
-    layout, starts = start_points(model, init, 1, _keys()[0])
-    widths = np.ones(layout.dimension) if scales is None else scales
-    return layout, Begin(starts[0], jax.device_put(widths.astype(np.float32)))
-
-
-@lru_cache(maxsize=MODELS_KEPT)
-def _prior_positions(model: Model) -> Any:
-    """Return many draws from the prior, as arrays on the host with an axis of draws in front, if there can be any."""
-    if model.prior_draws is not None:
-        return model.prior_draws.positions
-    draw = model.sample_prior
-    if draw is None:
-        return None
-    many = jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, PRIOR_POSITIONS)))
-    return jax.tree.map(np.asarray, many(_keys()[0]))

@@ -55,5 +55,9 @@ class Model:
         return None if sample is None or sample.made_by != (self.sample_prior, self.constrain) else sample
 
     def tempered(self, temperature: float) -> Self:
-        """Return the same model with its likelihood raised to another power."""
+        """Return the same model with its likelihood raised to another power.
+
+        Args:
+            temperature: the power, > 0.
+        """
         return replace(self, temperature=temperature)

@@ -23,6 +23,9 @@ def taylor_terms(model: Model) -> Callable[[Any, Any], jax.Array]:
 
     Off the diagonal an entry of the Hessian stands for two, times the root of two, so that the norm of the vector is
     that of gradient and Hessian together. The sum over the records, as `Sum` releases it, is what `remainder` needs.
+
+    Args:
+        model: whose likelihood it is.
     """
 
     def terms(centre: Any, record: Any) -> jax.Array:

@@ -10,7 +10,6 @@ import pandas as pd
 from dpmcmc import validation
 from dpmcmc.diagnostics.table import SummaryTable, titled
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.model.formula.links import link_of
 from dpmcmc.posterior.fitted import Fitted
 from dpmcmc.posterior.intervals import summarise_draws
 from dpmcmc.posterior.new_rows import NewRows, needed, read_rows
@@ -43,7 +42,7 @@ def effects(
 def contrast(fitted: Fitted, name: str, first: Any, second: Any, at: Profile, rows: Any, prob: float) -> SummaryTable:
     """Return by how much the response is higher at one value than at another, on every scale that it has."""
     pair = [{name: first}, {name: second}]
-    link = link_of(fitted.model.law)
+    link = fitted.model.link
     found: dict[str, np.ndarray] = {}
     higher: dict[str, np.ndarray] = {}
     if link.ratio:
@@ -128,7 +127,10 @@ def _values(fitted: Fitted, name: str, *, few: bool = False) -> list[Any]:
         return [False, True]
     places = np.linspace(*column.bounds, 5 if few else POINTS)
     places = places[1:-1] if few else places
-    return np.unique(np.round(places)).tolist() if column.kind == "integer" else places.tolist()
+    if column.kind == "number":
+        return places.tolist()
+    whole = np.unique(np.round(places)).tolist()
+    return [column.day(each) for each in whole] if column.kind == "date" else whole
 
 
 def _cell(value: Any) -> Any:
@@ -144,6 +146,8 @@ def _held(column: Column) -> Any:
     if column.kind == "boolean":
         return False
     middle = (column.bounds[0] + column.bounds[1]) / 2
+    if column.kind == "date":
+        return column.day(middle)
     return round(middle) if column.kind == "integer" else middle
 
 
@@ -164,12 +168,10 @@ def _word(value: Any) -> str:
 
 def ratios(fitted: Fitted, per: Mapping[str, float], prob: float) -> SummaryTable:
     """Return the exponentials of the coefficients."""
-    link = link_of(fitted.model.law)
+    link = fitted.model.link
     if not link.ratio:
-        raise InvalidArgument(
-            f"family={fitted.model.family!r} has no odds: its coefficients are differences of {fitted.model.response}; "
-            "see summary()"
-        )
+        own = f"family={fitted.model.family!r} has no ratios"
+        raise InvalidArgument(f"{own}: its coefficients are {fitted.coefficients_are}; see summary()")
     found = {label: np.exp(values) for label, values in coefficients_by_label(fitted, per).items()}
     table = summarise_draws(np.stack(list(found.values()), axis=1), prob, list(found))
     return titled(table, f"{capitalised(link.ratios)} of {fitted.model.response}")

@@ -10,6 +10,7 @@ import numpy as np
 
 from dpmcmc import validation
 from dpmcmc.model import FormulaModel
+from dpmcmc.model.formula.links import IDENTITY
 from dpmcmc.posterior.new_rows import NewRows
 from dpmcmc.schema import Schema
 
@@ -45,11 +46,17 @@ class Fitted:
         model = self.model
         classes = list(model.classes)
         if not classes:
-            return f"expected {model.response}"
-        if len(classes) > 2 or model.family in ("categorical", "ordinal"):
+            return f"expected {model.coordinates.response.label}"
+        if len(classes) > 2 or model.law.response in {"classes", "order"}:
             return f"probability of each {model.response}"
         is_boolean = self.schema.columns[model.response].kind == "boolean"
         return f"probability of {model.response}" + ("" if is_boolean else f" {classes[-1]}")
+
+    @property
+    def coefficients_are(self) -> str:
+        """What coefficients are where their exponentials mean nothing."""
+        label, link = self.model.coordinates.response.label, self.model.link
+        return f"differences of {label}" if link == IDENTITY else f"on the {link.name} scale"
 
     def means(self, rows: NewRows) -> np.ndarray:
         """Return the expected response, or the probabilities of classes, (draw, row) or (draw, row, class)."""

@@ -159,7 +159,7 @@ def _outside(name: str, values: np.ndarray, column: Column) -> list[str]:
     """Say how many rows are outside the bounds, if some are."""
     lower, upper = column.bounds
     found = int(np.sum((values < lower) | (values > upper)))
-    return [f"{found} of {len(values)} rows have {name!r} outside {lower:g} to {upper:g}"] if found else []
+    return [f"{found} of {len(values)} rows have {name!r} outside {column.range_in_words}"] if found else []
 
 
 def _outer_frame() -> int:
@@ -181,4 +181,4 @@ def _expected(column: Column) -> str:
         return f"one of {', '.join(column.categories)}"
     if column.kind == "boolean":
         return f"{column.words_for(True)} or {column.words_for(False)}"
-    return "a number"
+    return f"a day, as in {column.format or '2024-02-29'}" if column.kind == "date" else "a number"

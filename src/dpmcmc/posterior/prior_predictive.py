@@ -34,7 +34,8 @@ class PriorPredictive(Predictive):
     """Draws from the prior of a formula; `predict`, `effects`, `contrast`, `simulate` as of a posterior.
 
     Attributes:
-        draws: by parameter, on the original scale, (draw, ...).
+        source: the model with draws from its prior.
+        rows: those that responses were drawn for.
         responses: a response for each draw and row, as a table stores it, (draw, row).
     """
 
@@ -106,7 +107,7 @@ def prior_predictive(
     formula: str,
     schema: Any,
     *,
-    family: str,
+    family: str | None = None,
     priors: Mapping[str, Any] | None = None,
     rows: Any = None,
     num_draws: int = 500,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 NAMES = "parameters"
 """The attribute that lists what the numbers of a variable are called, in order."""
 
+CUTPOINTS = "cutpoints"
+
 _LEVEL = re.compile(r"([^\[\]]+)\[(.+)\]")
 
 
@@ -88,7 +90,14 @@ def _dimension(base: str) -> str:
 def dataset(
     values: Mapping[str, np.ndarray], kept: slice, classes: Sequence[str] = (), response: str = ""
 ) -> "xr.Dataset":
-    """Return arrays (chain, step, ...) as a Dataset with ArviZ's names of axes."""
+    """Return arrays (chain, step, ...) as a Dataset with ArviZ's names of axes.
+
+    Args:
+        values: the arrays by parameter.
+        kept: which steps.
+        classes: those of the response that have parameters of their own: all but the first.
+        response: what the dimension of the classes is called after.
+    """
     import xarray as xr  # it takes a while to load, and a fit does not need it
 
     single = [name for name, array in values.items() if array.ndim == 2]
@@ -98,6 +107,9 @@ def dataset(
         if array.ndim != 2
     }
     coords: dict[str, Any] = {}
+    if CUTPOINTS in whole and classes:  # each lies between the classes below and the class above
+        whole[CUTPOINTS] = (("chain", "draw", f"{CUTPOINTS}_dim"), whole[CUTPOINTS][1])
+        coords[f"{CUTPOINTS}_dim"] = [f"below {each}" for each in classes]
     for each in variables(single, classes, response):
         stacked = np.stack([values[name][:, kept] for name in each.parameters], axis=-1)
         shape = (*stacked.shape[:2], *map(len, each.coords.values()))

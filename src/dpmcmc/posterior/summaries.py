@@ -10,7 +10,6 @@ from dpmcmc.diagnostics.quality import worst
 from dpmcmc.diagnostics.summary import SOURCES
 from dpmcmc.diagnostics.table import SummaryTable, titled
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.model.formula.links import link_of
 from dpmcmc.posterior.intervals import quantile_names, summarise_draws
 from dpmcmc.posterior.new_rows import read_rows
 from dpmcmc.posterior.predictions import capitalised
@@ -70,9 +69,10 @@ def _per(name: str, units: Mapping[str, float]) -> str:
 def _ratios(posterior: "Posterior") -> str:
     """Say what the exponentials of coefficients are."""
     model = posterior.fitted.model
-    if not (ratios := link_of(model.law).ratios):
+    if not (ratios := model.link.ratios):
         raise InvalidArgument(
-            f"exponentiate=True means nothing for family={model.family!r}: coefficients are differences"
+            f"exponentiate=True means nothing for family={model.family!r}: its coefficients are "
+            f"{posterior.fitted.coefficients_are}"
         )
     return capitalised(ratios)
 
@@ -81,7 +81,7 @@ def _effects(posterior: "Posterior") -> set[str]:
     """Return what is added up in the linear predictor: coefficients and effects of groups."""
     own = posterior.fitted.model.coordinates
     levels = [f"{name}[{level}]" for name, (groups, _) in own.groups.items() for level in groups.levels]
-    return {label.replace("/", "∕") for name in (*own.names, *levels) for label in own.labels(name)}
+    return {label.replace("/", "∕") for name in (*own.read_names, *levels) for label in own.labels(name)}
 
 
 def _chosen(posterior: "Posterior", labels: Sequence[str], var_names: Names) -> list[str]:
@@ -146,7 +146,7 @@ def _check_alike(one: "Posterior", other: "Posterior") -> None:
     """Refuse to compare numbers that mean different things."""
     if one.model is None or other.model is None:
         return
-    kinds = [(each.response, link_of(each.law).name) for each in (one.model, other.model)]
+    kinds = [(each.coordinates.response.label, each.link.name) for each in (one.model, other.model)]
     if kinds[0] != kinds[1]:
         said = " and ".join(f"{response} ({link} link)" for response, link in kinds)
         raise InvalidArgument(f"the posteriors speak of {said}; expected the same response on the same scale")

@@ -9,6 +9,7 @@ import pandas as pd
 from dpmcmc import validation
 from dpmcmc.diagnostics.table import SummaryTable, titled
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.model.formula.links import HAZARD, TIME
 from dpmcmc.posterior.effects import coefficients_by_label
 from dpmcmc.posterior.fitted import Fitted
 from dpmcmc.posterior.intervals import summarise_draws
@@ -54,14 +55,14 @@ def survival_table(fitted: Fitted, rows: NewRows, times: Sequence[float] | None,
 def hazard_ratios(fitted: Fitted, per: Mapping[str, float], prob: float) -> SummaryTable:
     """Return the ratios of hazards that go with the coefficients."""
     law, others = fitted.model.law, fitted.model.coordinates.others
-    if not law.link:
+    if law.survival is None:
         raise InvalidArgument(f"family={law.name!r} has no hazard; expected a response such as Surv(time, event)")
-    if law.link == "time" and set(others) - {"shape"}:
+    if law.link == TIME and set(others) - {"shape"}:
         raise InvalidArgument(
             f"family={law.name!r} has no hazard ratios: they change with time. odds_ratios() has the ratios of times; "
             "weibull, exponential and piecewise_exponential have proportional hazards"
         )
-    power: Any = 1.0 if law.link == "hazard" else -1.0
+    power: Any = 1.0 if law.link == HAZARD else -1.0
     if "shape" in others:  # a time that is longer by a factor has the hazard that goes with the shape
         fixed = others["shape"].fixed
         power = -np.asarray(fitted.draws["shape"], float) if fixed is None else -fixed

@@ -9,7 +9,6 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from dpmcmc.model import FormulaModel
-from dpmcmc.model.formula.links import link_of
 from dpmcmc.report.chart import WIDTH, ticks, written
 from dpmcmc.report.parameters import Units
 
@@ -79,7 +78,7 @@ def forest(table: pd.DataFrame, model: FormulaModel | None) -> Forest | None:
     if model is None or len(names) < 2:
         return None
     rows = _rows(table, names)
-    words = link_of(model.law).ratios
+    words = model.link.ratios
     ratios = _forest(rows, words, is_log=True) if words else Markup("")
     return Forest(_forest(rows, "coefficients", is_log=False), ratios, words)
 

@@ -65,7 +65,7 @@ def _prediction(
     column = columns[name]
     levels = _levels(column)
     places = np.arange(len(levels)) if levels else np.linspace(*column.bounds, POINTS)
-    if column.kind == "integer" and not levels:
+    if column.kind in {"integer", "date"} and not levels:
         places = np.unique(np.round(places))
     records = {other: np.full(len(places), _held(columns[other])) for other in columns}
     records[name] = places.astype(float)
@@ -79,6 +79,8 @@ def _prediction(
     margin = 0.06 * (reach[1] - reach[0]) or 0.5
     limits = (-0.4, len(levels) - 0.6) if levels else (float(places[0]), float(places[-1]))
     unit = f" ({column.unit})" if column.unit else ""
+    if column.kind == "date":
+        unit = f" (days since {column.in_words(0.0)})"
     words = _response(model, classes)
     chart = Chart(limits, (reach[0] - margin, reach[1] + margin), f"{name}{unit}", words, x_names=levels)
     if not model.classes and levels:
@@ -92,7 +94,7 @@ def _prediction(
     if not levels:
         new = {} if model.classes else {"new responses from": least, "up to": most}
         chart.read(places, name, **{words: middle[:, 0], "from": low[:, 0], "to": high[:, 0]}, **new)
-    said = f"At {_place(levels, places, 0)} the median is {middle[0, 0]:.4g}, at {_place(levels, places, -1)} "
+    said = f"At {_place(column, places, 0)} the median is {middle[0, 0]:.4g}, at {_place(column, places, -1)} "
     sentence = f"{said}{middle[-1, 0]:.4g}."
     held = ", ".join(f"{other} {_words(columns[other])}" for other in columns if other != name)
     legend = ", ".join(classes[:MOST_CLASSES]) if len(classes) > 1 else ""
@@ -111,7 +113,7 @@ def _new_responses(
 def _response(model: FormulaModel, classes: Sequence[str]) -> str:
     """Say what is predicted."""
     if not classes:
-        return f"expected {model.response}"
+        return f"expected {model.coordinates.response.label}"
     if len(classes) > 1:
         return f"probability of each {model.response}"
     is_boolean = model.known[model.response].kind == "boolean"
@@ -155,13 +157,13 @@ def _held(column: Column) -> float:
         return column.stand_in
     lower, upper = column.bounds
     middle = (lower + upper) / 2
-    return {"number": middle, "integer": float(round(middle))}.get(column.kind, 0.0)
+    return {"number": middle, "integer": float(round(middle)), "date": float(int(middle))}.get(column.kind, 0.0)
 
 
 def _words(column: Column) -> str:
     levels = _levels(column)
-    return levels[int(_held(column))] if levels else f"{_held(column):g}"
+    return levels[int(_held(column))] if levels else column.in_words(_held(column))
 
 
-def _place(levels: tuple[str, ...], places: np.ndarray, at: int) -> str:
-    return levels[at] if levels else f"{places[at]:g}"
+def _place(column: Column, places: np.ndarray, at: int) -> str:
+    return _levels(column)[at] if _levels(column) else column.in_words(float(places[at]))

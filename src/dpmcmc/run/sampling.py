@@ -27,7 +27,16 @@ def price(
     num_chains: int = 1,
     init: Any = None,
 ) -> Event:
-    """Return the event that `sample` would charge for the same arguments. Reads no record and charges nothing."""
+    """Return the event that `sample` would charge for the same arguments. Reads no record and charges nothing.
+
+    Args:
+        kernel: a sampler, or stages.
+        model: what to sample.
+        data: the records, of which only public facts are used.
+        num_steps: steps per chain; left out with stages.
+        num_chains: the number of chains.
+        init: where to start, as for `sample`; the price does not depend on it.
+    """
     return make_plan(kernel, model, num_steps, num_chains, init, seed=0).price(data)  # only shapes matter to the price
 
 

@@ -52,7 +52,12 @@ class Ledger:
 
     @classmethod
     def create(cls, url: str, timeout: float = 30.0) -> Self:
-        """Create the ledger at `url` unless it exists, and open it."""
+        """Create the ledger at `url` unless it exists, and open it.
+
+        Args:
+            url: the URL of a database, or the path of a file.
+            timeout: how many seconds to wait for others who write to it.
+        """
         return cls._of(open_book(url, timeout, create=True))
 
     @classmethod

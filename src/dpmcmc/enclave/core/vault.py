@@ -171,7 +171,7 @@ class Vault:
 
     @classmethod
     def without_guarantee(cls, records: Any, **facts: Any) -> Self:
-        """Build a vault that pays for everything, `NonPrivate` too: for simulated data, baselines and tests."""
+        """Build a vault of `records` and `facts` that pays for everything, `NonPrivate` too: for simulated data."""
         return cls(records, ledger=NobodyPays(), dataset="without guarantee", **facts)
 
     @property
@@ -180,12 +180,12 @@ class Vault:
         return self._shown
 
     def price(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Event:
-        """Return what `run` would charge for the program. Reads no record and charges nothing."""
+        """Return what `run` would charge for the program, its arguments and model. Reads no record, charges nothing."""
         return self.audit(program, *arguments, model=model).event
 
     @jax.transfer_guard("allow")
     def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
-        """Return the price of a program, release by release, or raise `AuditError`."""
+        """Return the price of a program with its arguments and its model, release by release, or raise `AuditError`."""
         return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit.shown
 
     def run(
@@ -198,8 +198,8 @@ class Vault:
     ) -> Any:
         """Audit ``program(oracle, *arguments)``, pay for it, execute exactly what was audited, and return its result.
 
-        The noise is new in every run. `insecure_seed` fixes it, for tests: whoever knows the seed knows the noise, so
-        such a run is `NonPrivate` and only a vault `without_guarantee` pays for it.
+        Its mechanisms ask of `model`, and the ledger notes `what` it is. The noise is new in every run. `insecure_seed`
+        fixes it, for tests: such a run is `NonPrivate`, and only a vault `without_guarantee` pays for it.
         """
         ready = self._ready(program, arguments, model)
         ready.compile()
@@ -208,9 +208,9 @@ class Vault:
 
     @contextmanager
     def reserve(self, event: Event, *, what: str = "run", insecure_seed: int | None = None) -> Generator[Session]:
-        """Set a price aside, and yield what executes programs up to that price; what was not used is given back.
+        """Set the price of `event` aside, and yield what executes programs up to it; what was not used is given back.
 
-        The charge stands from the moment it is made: if the process dies, all of it stays.
+        The charge stands once it is made: if the process dies, all of it stays. `what`, `insecure_seed`: as for `run`.
         """
         event = genuine(event, with_cells=True)
         price = event if insecure_seed is None else event + NonPrivate()

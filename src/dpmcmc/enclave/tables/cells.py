@@ -34,6 +34,8 @@ def text(cell: Any) -> str | None:
         return "true" if cell else "false"
     if isinstance(cell, Integral | Real | Decimal):
         return _digits(cell)
+    if isinstance(cell, date) and cell == cell:  # pandas' missing one is not
+        return f"{cell.isoformat()[:10]}T"  # as no text of a day alone is written
     return None
 
 
@@ -78,7 +80,7 @@ def days_since(first: date, written_as: str = "") -> Reading:
             return float(cell.toordinal() - first.toordinal())
         written = text(cell) or ""
         try:
-            day = _day(written, written_as) if written_as else date.fromisoformat(written[:10])
+            day = _day(written, written_as) if written_as and written[10:] != "T" else date.fromisoformat(written[:10])
             return float(day.toordinal() - first.toordinal())
         except (ValueError, OverflowError):
             return math.nan

@@ -1,7 +1,7 @@
 """Terms of several columns: splines, polynomials and a Gaussian process of a number, steps of ordered levels.
 
-Knots, domains and scales follow from the stated bounds alone: even knots between them, where other packages take
-quantiles of the data.
+Knots, domains and scales follow from the stated bounds alone: even knots between them unless knots are stated, where
+other packages take quantiles of the data.
 """
 
 import ast
@@ -59,8 +59,8 @@ def read_basis(text: str, columns: Columns) -> Basis | None:
     inner = read_expression(ast.unparse(call.args[0]), columns)
     if call.func.id == "steps" and any(columns[name].kind != "integer" for name in inner.columns):
         raise InvalidArgument(f"the formula has {text!r}; expected an integer column, each value of which is a step")
-    made = maker(text, inner, _options(text, call, names))
-    label = text.replace(" ", "")
+    made = maker(text, inner, _options(text, call, names), _inner_knots(text, call, inner) if "df" in names else None)
+    label = text.translate(str.maketrans("[]", "()", " "))  # brackets are for which column it is
     named = tuple(
         Expression(bounds, inner.columns, evaluate, None, f"{label}[{place}]")
         for place, (bounds, evaluate) in enumerate(made.parts)
@@ -98,13 +98,23 @@ class _Made:
     sds: tuple[float, ...] | None = None
 
 
+KNOTS = "knots"
+"""What may be stated in the place of a number of even ones."""
+
+
 def _options(text: str, call: ast.Call, names: Mapping[str, float | None]) -> dict[str, float]:
     """Return the numbers that a call states, in order or by name, with those that it need not state."""
     stated = dict(zip(names, call.args[1:], strict=False)) | {str(each.arg): each.value for each in call.keywords}
+    is_free = "df" in names and stated.pop(KNOTS, None) is not None
     if len(call.args) - 1 > len(names) or set(stated) - set(names):
-        raise InvalidArgument(f"the formula has {text!r}; expected of {ast.unparse(call.func)} only {', '.join(names)}")
+        known = ", ".join([*names, *([KNOTS] if "df" in names else [])])
+        raise InvalidArgument(f"the formula has {text!r}; expected of {ast.unparse(call.func)} only {known}")
+    if is_free and "df" in stated:
+        raise InvalidArgument(f"the formula has {text!r}; expected df or {KNOTS}, not both: each knot makes a column")
     found: dict[str, float] = {}
     for name, usual in names.items():
+        if is_free and name == "df":
+            continue
         value: Any = ast.literal_eval(stated[name]) if isinstance(stated.get(name), ast.Constant) else usual
         if name in stated and not isinstance(stated[name], ast.Constant):
             value = None
@@ -127,19 +137,38 @@ def _unit(inner: Expression) -> Callable[[Record], jax.Array]:
     return lambda record: jnp.clip((inner.evaluate(record) - low) / (high - low), 0.0, 1.0)
 
 
+def _inner_knots(text: str, call: ast.Call, inner: Expression) -> Floats | None:
+    """Return the knots that a call states, as shares of the way between the bounds; None if it states none."""
+    stated = next((each.value for each in call.keywords if each.arg == KNOTS), None)
+    if stated is None:
+        return None
+    low, high = inner.bounds
+    try:
+        knots = (np.asarray(ast.literal_eval(stated), np.float64) - low) / (high - low)
+    except (ValueError, TypeError, SyntaxError):
+        knots = np.zeros(0)
+    if knots.ndim != 1 or not 1 <= len(knots) <= MOST_COLUMNS or not np.all(np.diff([0.0, *knots, 1.0]) > 0):
+        raise InvalidArgument(
+            f"the formula has {text!r}; expected {KNOTS} to be numbers in ascending order between {low:g} and "
+            f"{high:g}, as in {KNOTS}=[{low + (high - low) / 3:.3g}, {low + (high - low) / 1.5:.3g}]"
+        )
+    return knots
+
+
 def _piecewise(inner: Expression, functions: interpolate.PPoly) -> _Made:
-    """Return functions that are polynomials between even knots from 0 to 1."""
+    """Return functions that are polynomials between knots from 0 to 1."""
     coefficients = np.asarray(functions.c, np.float64)  # (powers, pieces, columns), highest first
-    pieces = coefficients.shape[1]
+    knots = np.asarray(functions.x, np.float64)
+    widths = np.diff(knots)
     powers = np.arange(len(coefficients))[::-1]
-    local = np.asarray(coefficients * (1.0 / pieces) ** powers[:, None, None], np.float32)
-    unit = _unit(inner)
+    local = np.asarray(coefficients * widths[:, None] ** powers[:, None, None], np.float32)
+    unit, starts, scales = _unit(inner), np.asarray(knots[:-1], np.float32), np.asarray(1 / widths, np.float32)
 
     def column(place: int) -> Callable[[Record], jax.Array]:
         def evaluate(record: Record) -> jax.Array:
-            at = unit(record) * pieces
-            piece = jnp.clip(jnp.floor(at).astype(jnp.int32), 0, pieces - 1)
-            rest = at - piece
+            at = unit(record)
+            piece = jnp.sum(at >= starts[1:], dtype=jnp.int32)
+            rest = (at - jnp.asarray(starts)[piece]) * jnp.asarray(scales)[piece]
             own = jnp.asarray(local[:, :, place].T)[piece]
             value = own[0]
             for power in range(1, len(local)):
@@ -153,31 +182,37 @@ def _piecewise(inner: Expression, functions: interpolate.PPoly) -> _Made:
     return _Made([(bounds[place], column(place)) for place in range(coefficients.shape[2])])
 
 
-def _bs(text: str, inner: Expression, options: Mapping[str, float]) -> _Made:
-    """B-splines without the first one, as R, patsy and formulaic have them, with even inner knots."""
+def _with_ends(inner: Floats) -> Floats:
+    """Return inner knots with the bounds around them."""
+    return np.concatenate([[0.0], inner, [1.0]])
+
+
+def _bs(text: str, inner: Expression, options: Mapping[str, float], stated: Floats | None) -> _Made:
+    """B-splines without the first one, as R, patsy and formulaic have them, with even inner knots unless stated."""
     degree = _count(text, options, "degree", 1)
-    df = _count(text, options, "df", degree)
-    knots = np.linspace(0.0, 1.0, df - degree + 2)
+    if stated is None:
+        knots = np.linspace(0.0, 1.0, _count(text, options, "df", degree) - degree + 2)
+    else:
+        knots = _with_ends(stated)
     whole = np.concatenate([np.zeros(degree), knots, np.ones(degree)])
-    parts = [interpolate.PPoly.from_spline((whole, row, degree)) for row in np.eye(df + 1)[1:]]
-    return _piecewise(inner, _joined(parts, degree, len(knots) - 1))
+    parts = [interpolate.PPoly.from_spline((whole, row, degree)) for row in np.eye(len(knots) + degree - 1)[1:]]
+    return _piecewise(inner, _joined(parts, degree, knots))
 
 
-def _joined(parts: list[interpolate.PPoly], degree: int, pieces: int) -> interpolate.PPoly:
+def _joined(parts: list[interpolate.PPoly], degree: int, knots: Floats) -> interpolate.PPoly:
     """Return polynomials between the same knots as one, the pieces without length left out."""
-    coefficients = np.stack([part.c[:, degree : degree + pieces] for part in parts], axis=-1)
-    return interpolate.PPoly(coefficients, np.linspace(0.0, 1.0, pieces + 1))
+    coefficients = np.stack([part.c[:, degree : degree + len(knots) - 1] for part in parts], axis=-1)
+    return interpolate.PPoly(coefficients, knots)
 
 
-def _cr(text: str, inner: Expression, options: Mapping[str, float]) -> _Made:
+def _cr(text: str, inner: Expression, options: Mapping[str, float], stated: Floats | None) -> _Made:
     """Natural cubic splines, each one at its own knot and zero at the others, without that of the first knot."""
-    df = _count(text, options, "df", 2)
-    knots = np.linspace(0.0, 1.0, df + 1)
-    spline = interpolate.CubicSpline(knots, np.eye(df + 1)[:, 1:], bc_type="natural")
+    knots = np.linspace(0.0, 1.0, _count(text, options, "df", 2) + 1) if stated is None else _with_ends(stated)
+    spline = interpolate.CubicSpline(knots, np.eye(len(knots))[:, 1:], bc_type="natural")
     return _piecewise(inner, interpolate.PPoly(spline.c, knots))
 
 
-def _poly(text: str, inner: Expression, options: Mapping[str, float]) -> _Made:
+def _poly(text: str, inner: Expression, options: Mapping[str, float], _: Floats | None) -> _Made:
     """Legendre's polynomials on the bounds: orthogonal where values are even between them."""
     degree = _count(text, options, "degree", 1)
     unit = _unit(inner)
@@ -200,7 +235,7 @@ def _range(function: Callable[[Floats], Floats]) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 
-def _hsgp(text: str, inner: Expression, options: Mapping[str, float]) -> _Made:
+def _hsgp(text: str, inner: Expression, options: Mapping[str, float], _: Floats | None) -> _Made:
     """A Gaussian process with a squared-exponential kernel, by the sines of a wider interval.
 
     With u from -1 to 1 between the bounds, L = c, and w_j = j pi / 2L, the functions are sin(w_j (u + L)), and the
@@ -220,7 +255,7 @@ def _hsgp(text: str, inner: Expression, options: Mapping[str, float]) -> _Made:
     return _Made([((-1.0, 1.0), column(each)) for each in frequencies], tuple(max(sd, least) for sd in sds))
 
 
-def _steps(text: str, inner: Expression, options: Mapping[str, float]) -> _Made:
+def _steps(text: str, inner: Expression, options: Mapping[str, float], _: Floats | None) -> _Made:
     """One column for each value but the first: whether it is reached."""
     del options
     low, high = inner.bounds
@@ -233,7 +268,7 @@ def _steps(text: str, inner: Expression, options: Mapping[str, float]) -> _Made:
     return _Made([((0.0, 1.0), column(low + step)) for step in range(1, int(high - low) + 1)])
 
 
-_Maker = Callable[[str, Expression, Mapping[str, float]], _Made]
+_Maker = Callable[[str, Expression, Mapping[str, float], Floats | None], _Made]
 
 _BASES: Mapping[str, tuple[_Maker, Mapping[str, float | None]]] = {
     "bs": (_bs, {"df": None, "degree": 3.0}),

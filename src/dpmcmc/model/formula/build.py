@@ -1,5 +1,6 @@
 """Build a model from a formula."""
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,16 +13,17 @@ from dpmcmc.model.formula.columns import Columns, Record
 from dpmcmc.model.formula.coordinates import Coordinates, Position, Scale
 from dpmcmc.model.formula.design import Design, build_design, without_slash
 from dpmcmc.model.formula.expression import Expression, read_expression
-from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES, find_family, find_survival_family, plain_family
+from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES
 from dpmcmc.model.formula.families.family import Family, default
+from dpmcmc.model.formula.family_choice import choose_family
 from dpmcmc.model.formula.groups import read_groups
 from dpmcmc.model.formula.integration import observed_of, read_integration, refuse_others
-from dpmcmc.model.formula.kinds import KINDS, words
 from dpmcmc.model.formula.model import FormulaModel
 from dpmcmc.model.formula.monotone import SHARE, CoefficientPrior, Monotone, read_concentrations
 from dpmcmc.model.formula.original_scale import to_scaled
 from dpmcmc.model.formula.parse import Parsed, parse_all
-from dpmcmc.model.formula.priors import Prior, VectorPrior, as_texts, choose, read_prior, support_of
+from dpmcmc.model.formula.prior_texts import as_texts
+from dpmcmc.model.formula.priors import Prior, VectorPrior, choose, read_prior, support_of
 from dpmcmc.model.formula.response import Response, read_response
 from dpmcmc.model.formula.transforms import Transform, read_transform
 from dpmcmc.schema import Schema
@@ -64,14 +66,15 @@ def from_formula(
     columns = Columns(Schema.read(schema))
     parsed = parse_all(formula, tuple(Schema.read(schema).columns))
     transform = read_transform(parsed.response, columns)
-    of = _family(family, parsed, transform, columns)
+    of = choose_family(family, parsed, transform, columns)
     offsets = tuple(read_expression(text, columns) for text in parsed.offsets)
     design, read = build_design(parsed.terms, parsed.has_intercept, columns)
     response = read_response(transform, parsed, of, columns, has_constant=design.constant is not None)
     of_groups = (name for group in parsed.groups for name in group.columns)
     used = {*read, *of_groups, *(name for offset in offsets for name in offset.columns)}
     _check(parsed, transform, of, used)
-    coordinates = _coordinates(parsed, columns, design, response, of, offsets, as_texts(priors) if priors else {})
+    stated = {} if priors is None else as_texts(priors)
+    coordinates = _coordinates(parsed, columns, design, response, of, offsets, stated)
     beside = {
         name for name in (response.trials, response.weights, response.event, response.entry) if isinstance(name, str)
     }
@@ -114,23 +117,6 @@ def from_formula(
     )
 
 
-def _family(stated: str | None, parsed: Parsed, transform: Transform, columns: Columns) -> Family:
-    """Return the family: as stated, or as the response plainly has it."""
-    if parsed.event is not None:
-        return find_survival_family(stated)
-    if stated is not None:
-        return find_family(stated)
-    column = columns[transform.column]
-    found = plain_family(column, has_trials=parsed.trials is not None) if transform.is_plain else None
-    if found is None:
-        fitting = [name for name, of in FAMILIES.items() if not KINDS[of.response].problem(column, transform.bounds)]
-        raise InvalidArgument(
-            f"family=None must be stated: the response {transform.text!r} is {words(column)}, which could be "
-            f"{', '.join(name for name in fitting if FAMILIES[name].response != 'proportion')}"
-        )
-    return found
-
-
 def _check(parsed: Parsed, transform: Transform, of: Family, used: set[str]) -> None:
     family = of.name
     if parsed.weights is not None and parsed.weights in {transform.column, parsed.trials}:
@@ -144,10 +130,10 @@ def _check(parsed: Parsed, transform: Transform, of: Family, used: set[str]) -> 
     twice = [name for name in followed if name in {*used, transform.column} or followed.count(name) > 1]
     if twice:
         raise InvalidArgument(f"the formula has {twice[0]!r} twice; the time, the event and the entry are columns each")
-    if family == "ordinal" and not parsed.has_intercept:
-        raise InvalidArgument("family='ordinal' has cutpoints for an intercept; leave out '0 +' or '- 1'")
-    if family == "categorical" and parsed.offsets:
-        raise InvalidArgument("family='categorical' has no offset: it would be the same for every class; leave it out")
+    if of.response == "order" and not parsed.has_intercept:
+        raise InvalidArgument(f"family={family!r} has cutpoints for an intercept; leave out '0 +' or '- 1'")
+    if of.response == "classes" and parsed.offsets:
+        raise InvalidArgument(f"family={family!r} has no offset: it would be the same for every class; leave it out")
     if not (parsed.terms or parsed.has_intercept or parsed.groups):
         raise InvalidArgument("the formula has no parameter; expected an intercept or a term")
 
@@ -259,4 +245,6 @@ def _check_names(
     known = [*names, *(["slopes"] if set(names) - {"intercept"} else []), *others]
     unknown = sorted(set(stated) - {*known, *(alias for term in terms for alias in term)})
     if unknown:
-        raise InvalidArgument(f"priors has {', '.join(unknown)}; expected some of {', '.join(known)}")
+        near = difflib.get_close_matches(unknown[0].lower(), known, n=1, cutoff=0.7)
+        hint = f". Did you mean {near[0]!r}?" if near else ""
+        raise InvalidArgument(f"priors has {', '.join(unknown)}; expected some of {', '.join(known)}{hint}")

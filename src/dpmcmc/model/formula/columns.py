@@ -60,10 +60,11 @@ class Columns:
 
     def __getitem__(self, name: str) -> Column:
         if name not in self.known:
-            near = difflib.get_close_matches(name, self.known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            small = {known.lower(): known for known in self.known}
+            near = difflib.get_close_matches(name.lower(), small, n=1)
+            hint = f". Did you mean {small[near[0]]!r}?" if near else ""
             raise InvalidArgument(
-                f"the formula has {name!r}, which is not a column of the schema; it has {', '.join(self.known)}.{hint}"
+                f"the formula has {name!r}, which is not a column of the schema; it has {', '.join(self.known)}{hint}"
             )
         return self.known[name]
 

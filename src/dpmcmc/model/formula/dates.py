@@ -1,4 +1,4 @@
-"""Parts of dates: the year as a number, the month and the day of the week as categories."""
+"""Parts of dates: the year as a number; quarter, month and day of the week, and years if told to, as categories."""
 
 import re
 from datetime import date, timedelta
@@ -7,21 +7,30 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Category, Columns
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+QUARTERS = ("Q1", "Q2", "Q3", "Q4")
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
-_CALL = re.compile(r"(month|weekday)\(\s*(?:`([^`]+)`|(\w+))\s*\)")
+_CALL = re.compile(r"(year|quarter|month|weekday)\(\s*(?:`([^`]+)`|(\w+))\s*\)")
 
 
 def read_calendar(factor: str, columns: Columns) -> Category | None:
-    """Return ``month(admitted)`` or ``weekday(admitted)`` as a category; None if the factor is something else."""
-    found = _CALL.fullmatch(factor[2:-1].strip() if factor.startswith("C(") else factor)
-    if found is None:
+    """Return ``month(admitted)`` and the like as a category, years only if told to; None if it is something else."""
+    is_told = factor.startswith("C(")
+    found = _CALL.fullmatch(factor[2:-1].strip() if is_told else factor)
+    if found is None or (found[1] == "year" and not is_told):
         return None
     name = found[2] or found[3]
     days = days_of(found[1], name, columns)
-    if found[1] == "month":
-        return Category(f"month({name})", MONTHS, 0, name, tuple(day.month - 1 for day in days))
-    return Category(f"weekday({name})", WEEKDAYS, 0, name, tuple(day.weekday() for day in days))
+    first, last = days[0].year, days[-1].year
+    levels, place = {
+        "year": (tuple(map(str, range(first, last + 1))), lambda day: day.year - first),
+        "quarter": (QUARTERS, lambda day: (day.month - 1) // 3),
+        "month": (MONTHS, lambda day: day.month - 1),
+        "weekday": (WEEKDAYS, lambda day: day.weekday()),
+    }[found[1]]
+    if len(levels) < 2:
+        raise InvalidArgument(f"the formula has {factor}, but {name} lies in one year; leave it out")
+    return Category(f"{found[1]}({name})", levels, 0, name, tuple(map(place, days)))
 
 
 def days_of(function: str, name: str, columns: Columns) -> list[date]:

@@ -26,7 +26,7 @@ STATEFUL: Mapping[str, str] = {
         "its mean or spread. Columns are already centred and scaled by the schema's bounds: write just the column",
     ),
     **dict.fromkeys(
-        ("s", "cs", "cc", "ns", "te", "gp"),
+        ("s", "t2", "cs", "cc", "ns", "te", "gp"),
         "its quantiles and range. Write bs(x, df=5), cr(x, df=5) or hsgp(x, m=10): their knots follow from the bounds",
     ),
     "monotonic": "its levels. Write mo(x): steps of one sign between the stated levels, or steps(x): of any sign",
@@ -34,6 +34,17 @@ STATEFUL: Mapping[str, str] = {
     "lag": "the row before",
 }
 """Transforms that would read the data, and what of it."""
+
+ELSEWHERE: Mapping[str, str] = {
+    "mi": "missing values are the schema's business: state missing='integrate' for the column",
+    "me": "errors in predictors are not modelled here; a NumPyro model can",
+    "mvbind": "there is one response; fit each of several by itself",
+    "c": "there is one response; successes are written 'successes | trials(number) ~ ...'",
+    "cbind": "there is one response; successes are written 'successes | trials(number) ~ ...'",
+}
+"""What other packages have, and what there is here instead."""
+
+_MOST_EXP = 80
 
 _FUNCTIONS: Mapping[str, tuple[Callable[[Any], jax.Array], Callable[[float], float], float, bool]] = {
     "log": (jnp.log, math.log, 0.0, False),
@@ -56,6 +67,7 @@ class Expression:
         evaluate: computes it.
         powers: the columns that it multiplies, with their powers, if it is nothing but such a product.
         text: how it is written, without blanks.
+        is_flag: whether it is a comparison, which is one where it holds and else zero.
     """
 
     bounds: Bounds
@@ -63,6 +75,7 @@ class Expression:
     evaluate: Callable[[Record], jax.Array]
     powers: Mapping[str, int] | None = None
     text: str = ""
+    is_flag: bool = False
 
 
 def read_expression(text: str, columns: Columns) -> Expression:
@@ -98,7 +111,8 @@ class _Reader:
         expression = self._read(node)
         if isinstance(node, ast.Call) and _function_name(node.func) == "I":
             return expression
-        text = ast.unparse(node).replace(" ", "").replace("np.", "")
+        written = re.split(r"('[^']*'|\"[^\"]*\")", ast.unparse(node))  # every second part is in quotes
+        text = "".join(part if at % 2 else part.replace(" ", "").replace("np.", "") for at, part in enumerate(written))
         for hidden, name in self.names.items():
             text = text.replace(hidden, name)
         return replace(expression, text=text)
@@ -118,6 +132,8 @@ class _Reader:
                 return self._power(self.read(left), self.read(right))
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _ARITHMETIC:
                 return self._arithmetic(self.read(left), operator, self.read(right))
+            case ast.Compare(left=left, ops=[operator], comparators=[right]) if type(operator) in _COMPARISONS:
+                return self._compare(left, operator, right)
             case ast.Call(func=function, args=[argument], keywords=[]):
                 return self._call(_function_name(function), argument)
             case ast.Call(func=function):
@@ -125,8 +141,8 @@ class _Reader:
             case _:
                 pass
         raise InvalidArgument(
-            f"the formula has {self.text!r}; expected columns, numbers, + - * / **, I(...) and the functions "
-            f"{', '.join(_FUNCTIONS)}, abs"
+            f"the formula has {self.text!r}; expected columns, numbers, + - * / **, comparisons within I(...) and the "
+            f"functions {', '.join(_FUNCTIONS)}, abs"
         )
 
     def _column(self, name: str) -> Expression:
@@ -134,6 +150,33 @@ class _Reader:
         if column.kind == "category":
             raise InvalidArgument(f"the formula has {self.text!r}, but {name} is a category and no number")
         return Expression(column.bounds, frozenset({name}), lambda record: self.columns.number(name, record), {name: 1})
+
+    def _compare(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> Expression:
+        """Return whether a comparison holds: of two numbers, or of a category with one of its levels, in quotes."""
+        if isinstance(right, ast.Constant) and isinstance(right.value, str):
+            return self._is_level(left, operator, right.value)
+        first, second, function = self.read(left), self.read(right), _COMPARISONS[type(operator)]
+        return Expression(
+            (0.0, 1.0),
+            first.columns | second.columns,
+            lambda record: function(first.evaluate(record), second.evaluate(record)).astype(jnp.float32),
+            is_flag=True,
+        )
+
+    def _is_level(self, left: ast.expr, operator: ast.cmpop, level: str) -> Expression:
+        name = self.names.get(left.id, left.id) if isinstance(left, ast.Name) else ast.unparse(left)
+        category = self.columns.category(name)
+        if level not in category.levels or not isinstance(operator, ast.Eq | ast.NotEq):
+            raise InvalidArgument(
+                f"the formula has {self.text!r}; expected {name} == one of {', '.join(map(repr, category.levels))}"
+            )
+        function, place = _COMPARISONS[type(operator)], category.levels.index(level)
+        return Expression(
+            (0.0, 1.0),
+            frozenset({name}),
+            lambda record: function(category.code(record), place).astype(jnp.float32),
+            is_flag=True,
+        )
 
     def _arithmetic(self, first: Expression, operator: ast.operator, second: Expression) -> Expression:
         sign, function = _ARITHMETIC[type(operator)]
@@ -186,8 +229,8 @@ class _Reader:
         array, bound, least, may_be_reached = _FUNCTIONS[name]
         if lower < least or (lower == least and not may_be_reached):
             self._refuse_bounds(inner, f"{name} needs a number {'>=' if may_be_reached else '>'} {least:g}")
-        if name == "exp" and upper > 80:
-            self._refuse_bounds(inner, "exp needs a number that is at most 80")
+        if name == "exp" and upper > _MOST_EXP:
+            self._refuse_bounds(inner, f"exp needs a number that is at most {_MOST_EXP}")
         return Expression((bound(lower), bound(upper)), inner.columns, lambda record: array(inner.evaluate(record)))
 
     def _year(self, argument: ast.expr) -> Expression:
@@ -206,10 +249,12 @@ class _Reader:
     def _refuse_stateful(self, name: str) -> None:
         if name in STATEFUL:
             raise InvalidArgument(f"the formula has {self.text!r}: {name} would read the data, {STATEFUL[name]}")
+        if name in ELSEWHERE:
+            raise InvalidArgument(f"the formula has {self.text!r}; {ELSEWHERE[name]}")
         if name not in {*_FUNCTIONS, "abs", "I", "year"}:
             raise InvalidArgument(
                 f"the formula has {self.text!r}: {name} is not among the functions of a single record, which are "
-                f"{', '.join(_FUNCTIONS)}, abs, and for dates year, month, weekday"
+                f"{', '.join(_FUNCTIONS)}, abs, and for dates year, quarter, month, weekday"
             )
 
     def _refuse_bounds(self, inner: Expression, requirement: str) -> None:
@@ -229,6 +274,15 @@ def _function_name(node: ast.expr) -> str:
         case _:
             return ast.unparse(node)
 
+
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Gt: lambda first, second: first > second,
+    ast.GtE: lambda first, second: first >= second,
+    ast.Lt: lambda first, second: first < second,
+    ast.LtE: lambda first, second: first <= second,
+    ast.Eq: lambda first, second: first == second,
+    ast.NotEq: lambda first, second: first != second,
+}
 
 _ARITHMETIC: Mapping[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Add: ("+", lambda first, second: first + second),

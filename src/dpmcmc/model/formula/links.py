@@ -1,8 +1,6 @@
-"""What the linear predictor of a family is, in words: how coefficients, differences and ratios are to be read."""
+"""What a linear predictor is, in words: how coefficients, differences and ratios are to be read."""
 
 from typing import NamedTuple
-
-from dpmcmc.model.formula.families.family import Family
 
 
 class Link(NamedTuple):
@@ -16,29 +14,16 @@ class Link(NamedTuple):
     """
 
     name: str
-    predictor: str
-    ratio: str
-    ratios: str
+    predictor: str = ""
+    ratio: str = ""
+    ratios: str = ""
 
 
-IDENTITY = Link("identity", "", "", "")
+IDENTITY = Link("identity")
+PROBIT = Link("probit")
 LOGIT = Link("logit", "log-odds", "odds ratio", "odds ratios")
 LOG = Link("log", "log of the mean", "ratio of means", "ratios of means")
+LOG_RATE = Link("log", "log of the rate", "ratio of rates", "ratios of rates")
+LOG_MEDIAN = Link("log", "log of the median", "ratio of medians", "ratios of medians")
 TIME = Link("log", "log of the time", "time ratio", "time ratios")
 HAZARD = Link("log", "log of the hazard", "hazard ratio", "hazard ratios")
-
-_LINKS = {
-    "gaussian": IDENTITY,
-    "student_t": IDENTITY,
-    "bernoulli": LOGIT,
-    "binomial": LOGIT,
-    "categorical": LOGIT,
-    "ordinal": LOGIT,
-    "poisson": LOG,
-    "negative_binomial": LOG,
-}
-
-
-def link_of(family: Family) -> Link:
-    """Return the link of a family: as the family itself states it, or as it is known here."""
-    return {"time": TIME, "hazard": HAZARD}.get(family.link) or _LINKS.get(family.name, IDENTITY)

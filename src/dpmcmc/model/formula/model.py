@@ -18,6 +18,7 @@ from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.description import describe, prior_words
 from dpmcmc.model.formula.families.family import Family
 from dpmcmc.model.formula.host import constrain_all, draw_prior
+from dpmcmc.model.formula.links import IDENTITY, LOG_MEDIAN, Link
 from dpmcmc.model.formula.simulation import Simulation, draw_columns, draw_response
 from dpmcmc.model.model import Model
 
@@ -67,7 +68,7 @@ class FormulaModel(Model):
 
     @property
     def predictor_columns(self) -> tuple[str, ...]:
-        """The columns that a record must have to be predicted: without the response, its event and its entry."""
+        """The columns that a record must have to be predicted: without the response, its event, entry and weights."""
         own = self.coordinates.response.own
         return tuple(name for name in self.columns if name not in own)
 
@@ -75,6 +76,11 @@ class FormulaModel(Model):
     def classes(self) -> tuple[str, ...]:
         """The classes of the response, where it has some; `predict` gives a probability for each, in this order."""
         return self.coordinates.response.classes
+
+    @property
+    def link(self) -> Link:
+        """What the linear predictor is: the family's link; of the logarithm of a column, with medians as they are."""
+        return LOG_MEDIAN if self.law.link == IDENTITY and self.coordinates.response.is_log else self.law.link
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -120,6 +126,12 @@ class FormulaModel(Model):
         For parameters from the prior, the norm that a share `quantile` of the simulated records stays below; and of
         these numbers the median over the prior. Never more than a bound that holds everywhere. Records whose predicted
         mean lies outside the bounds of the response are left out: a wide prior has many, a posterior few.
+
+        Args:
+            key: for the simulation.
+            quantile: the share of the records that are not longer.
+            num_draws: how often parameters are drawn from the prior.
+            num_records: how many records are drawn for each of them.
         """
 
         def norms(one: jax.Array) -> jax.Array:
@@ -136,12 +148,20 @@ class FormulaModel(Model):
         return min(found, bound.value) if bound.everywhere else found
 
     def simulate(self, key: jax.Array, num_records: int, position: Any = None) -> Simulation:
-        """Draw parameters from the prior, unless they are given, and records from the schema's ranges and the model."""
+        """Draw parameters from the prior, unless they are given, and records from the schema's ranges and the model.
+
+        Args:
+            key: for the draws.
+            num_records: how many records there shall be.
+            position: the parameters, as a sampler has them; from the prior unless stated.
+        """
         prior, columns, response = jax.random.split(key, 3)
         if position is None:
             position = self.coordinates.sample_prior(prior)
         num_records = validation.integer("num_records", num_records, at_least=1)
-        records = draw_columns(columns, self.predictor_columns, self.known, num_records)
+        weights = self.coordinates.response.weights
+        names = [*self.predictor_columns, *([] if weights is None else [weights])]
+        records = draw_columns(columns, names, self.known, num_records)
         drawn = draw_response(response, position, records or {"": jnp.zeros(num_records)}, self.coordinates, self.law)
         followed = self.coordinates.response.followed(drawn)
         return Simulation(position, {**records, **followed, self.response: drawn})
@@ -164,7 +184,10 @@ class FormulaModel(Model):
     def survival(self, parameters: Mapping[str, Any], records: Mapping[str, Any], times: Any) -> jax.Array:
         """Return the probability that the event has not come by each of some times, for every draw and record.
 
-        The other arguments, and the axes of what is returned, are those of `predict`; the times come last.
+        Args:
+            parameters: as `constrain` returns them.
+            records: as for `predict`, whose axes the result has; the times come last.
+            times: the times.
         """
         if self.law.survival is None:
             _no_survival()
@@ -176,7 +199,10 @@ class FormulaModel(Model):
     def respond(self, key: jax.Array, parameters: Mapping[str, Any], records: Mapping[str, Any]) -> jax.Array:
         """Draw a new response for every draw and record, as a table holds it: the posterior predictive distribution.
 
-        The other arguments, and the axes of what is returned, are those of `predict`; there is no axis of classes.
+        Args:
+            key: for the draws.
+            parameters: as `constrain` returns them.
+            records: as for `predict`, whose axes the result has, without that of classes.
         """
         axes, flat, table = self._flat(parameters, records)
 
@@ -189,7 +215,9 @@ class FormulaModel(Model):
     def linear_predictor(self, parameters: Mapping[str, Any], records: Mapping[str, Any]) -> jax.Array:
         """Return the linear predictor for every draw and record, on the scale of the response where that is a number.
 
-        Arguments and axes are those of `predict`; the last axis has each class but the first, for categorical ones.
+        Args:
+            parameters: as `constrain` returns them.
+            records: as for `predict`, whose axes the result has; the last one has each class but the first.
         """
         axes, flat, table = self._flat(parameters, records)
         found = self._linear(flat, table)

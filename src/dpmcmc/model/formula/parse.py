@@ -13,7 +13,9 @@ _NAME = r"(?:[^\W\d]\w*|`[^`]+`)"
 _ADDED = re.compile(rf"\s*(trials|weights|cens|trunc)\(\s*({_NAME}|\d+)\s*\)\s*")
 _SURV = re.compile(r"Surv\(([^()]*)\)")
 _ALL = re.compile(r"(?<![\w.`)])\.(?![\w.`(])")
-_BAR = re.compile(r"\(([^()|]*)\|([^()|]*)\)")
+_BAR = re.compile(r"\(([^()|]*)\|\|?([^()|]*)\)")  # intercepts and slopes are apart anyway, which || asks for
+_PAIR = re.compile(rf"(?P<what>p|prop|proportion|weighted)\(\s*(?P<first>{_NAME})\s*,\s*(?P<second>{_NAME}|\d+)\s*\)")
+_OF_A_LEVEL = re.compile(rf"({_NAME})\[.+\]")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m|[⧛⧚]")
 _GROUPS = "groups"
 _SLOPES = re.compile(rf"(?:(?P<whole>[01])\s*\+\s*)?(?P<names>{_NAME}(?:\s*\+\s*{_NAME})*)|1")
@@ -87,7 +89,9 @@ def parse(formula: str, names: Sequence[str] = ()) -> Parsed:
     formula = validation.text("formula", formula)
     sides = formula.split("~")
     if len(sides) != 2:
-        validation.refuse("formula", formula, "must have one ~ between response and predictors, as in 'y ~ age + bmi'")
+        more = "; a second formula, for sigma, stands behind a semicolon" if len(sides) > 2 else ""
+        said = f"must have one ~ between response and predictors, as in 'y ~ age + bmi'{more}"
+        validation.refuse("formula", formula, said)
     response, added = _left(formula, sides[0])
     right = _with_all(formula, sides, names) if _ALL.search(sides[1]) else sides[1]
     groups: list[GroupTerm] = []
@@ -111,8 +115,14 @@ def parse(formula: str, names: Sequence[str] = ()) -> Parsed:
 def _left(formula: str, side: str) -> tuple[str, dict[str, str]]:
     """Return the response, and what is added behind a bar: trials and weights, an event and an entry."""
     response, bar, rest = side.strip().partition("|")
+    if _OF_A_LEVEL.fullmatch(response.strip()):
+        said = "has a level of its response in brackets; the event is the second category: put it there in the schema"
+        validation.refuse("formula", formula, said)
     parts = [_ADDED.fullmatch(part) for part in rest.split("+")] if bar else []
     found = [(part[1], unquoted(part[2])) for part in parts if part is not None]
+    if pair := _PAIR.fullmatch(response.strip()):  # as bambi has it
+        response = pair["first"]
+        found.append(("weights" if pair["what"] == "weighted" else "trials", unquoted(pair["second"])))
     response, found = _survival(formula, response.strip(), found)
     names = [name for name, _ in found]
     if not response or None in parts or len(set(names)) < len(names):
@@ -169,15 +179,24 @@ def _terms(formula: str, right: str) -> list[Any]:
     try:
         found: Any = DefaultFormulaParser().get_terms(right.strip() or "0")
     except (FormulaicError, SyntaxError) as error:  # formulaic gives what is in parentheses to Python's own parser
-        message = " ".join(_COLOUR.sub("", getattr(error, "msg", str(error))).split())
-        hint = "" if "`" in formula else ". Names with spaces or signs in them go in backticks, as in `length of stay`"
-        raise InvalidArgument(f"formula={formula!r} cannot be read: {message.rstrip('.')}{hint}") from error
+        raise InvalidArgument(f"formula={formula!r} cannot be read: {_reason(right, error)}") from error
     terms: list[Any] = list(found)
     if not right.strip() or any(not hasattr(term, "factors") for term in terms):
         validation.refuse(
             "formula", formula, "must have terms joined by + on its right; random intercepts are written (1|ward)"
         )
     return terms
+
+
+def _reason(right: str, error: Exception) -> str:
+    """Say why terms cannot be read, in words of our own where it is plain."""
+    if re.search(r"[+*:/-]\s*$", right):
+        return f"a term is missing after {right.strip()[-1]!r}"
+    if re.search(r"[<>=]", right):
+        return "a comparison goes within I(...), as in I(age > 50)"
+    message = " ".join(_COLOUR.sub("", getattr(error, "msg", str(error))).split()).rstrip(".")
+    hint = "" if "`" in right else ". Names with spaces or signs in them go in backticks, as in `length of stay`"
+    return f"{message}{hint}"
 
 
 def _group(formula: str, bar: re.Match[str], found: list[GroupTerm]) -> str:

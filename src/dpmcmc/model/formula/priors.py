@@ -151,48 +151,6 @@ def read_prior(name: str, text: object, *, support: str = "real") -> Prior:
     return Prior(found[1], arguments, support == "share")
 
 
-_OBJECTS: Mapping[type, tuple[str, tuple[str, ...]]] = {
-    dist.Normal: ("normal", ("loc", "scale")),
-    dist.StudentT: ("student_t", ("df", "loc", "scale")),
-    dist.Laplace: ("laplace", ("loc", "scale")),
-    dist.HalfNormal: ("half_normal", ("scale",)),
-    dist.HalfCauchy: ("half_cauchy", ("scale",)),
-    dist.Exponential: ("exponential", ("rate",)),
-    dist.Gamma: ("gamma", ("concentration", "rate")),
-    dist.LogNormal: ("lognormal", ("loc", "scale")),
-    dist.Beta: ("beta", ("concentration1", "concentration0")),
-    dist.Delta: ("fixed", ("v",)),
-    dist.Dirichlet: ("dirichlet", ("concentration",)),
-}
-"""What NumPyro's distributions are called here, and their arguments."""
-
-
-def as_texts(priors: "Mapping[str, Any] | None") -> dict[str, str]:
-    """Return priors as texts: distributions of NumPyro are meant on the original scale, as results are."""
-    return {name: _as_text(name, stated) for name, stated in (priors or {}).items()}
-
-
-def _as_text(name: str, stated: Any) -> Any:
-    if not isinstance(stated, dist.Distribution):
-        return stated  # a text, or what `read_prior` refuses
-    base: Any = getattr(stated, "base_dist", None)
-    half = isinstance(stated, dist.FoldedDistribution) and type(base) is dist.StudentT
-    law: Any = base if half else stated
-    kind, attributes = _OBJECTS.get(type(law), ("", ()))
-    numbers = [np.ravel(np.asarray(getattr(law, attribute), float)) for attribute in attributes]
-    if half and float(numbers.pop(1)[0]) == 0.0:
-        kind = "half_student_t"
-    if not kind or (kind != "dirichlet" and any(len(each) != 1 for each in numbers)) or (half and kind == "student_t"):
-        validation.refuse(
-            f"priors[{name!r}]",
-            type(stated).__name__,
-            f"must be a text such as 'normal(0, 2)', or one of NumPyro's {', '.join(of.__name__ for of in _OBJECTS)}, "
-            "of one number",
-        )
-    words = f"{kind}({', '.join(f'{each:.7g}' for part in numbers for each in part)})"
-    return words if kind in {"dirichlet", "beta"} else f"{words} original"
-
-
 SUPPORTS: Mapping[str, Mapping[str, Kind]] = {
     "real": REAL,
     "positive": {**POSITIVE, "fixed": FIXED},

@@ -75,6 +75,11 @@ class Response:
         return self.transform.text
 
     @property
+    def is_log(self) -> bool:
+        """Whether it is the natural logarithm of its column."""
+        return self.label == f"log({self.name})"
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """Its bounds."""
         return self.transform.bounds
@@ -94,8 +99,8 @@ class Response:
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The columns that it is made of: a row to predict for needs none of them."""
-        return tuple(name for name in (self.name, self.event, self.entry) if name is not None)
+        """The columns that it is made of, with the weights: a row to predict for needs none of them."""
+        return tuple(name for name in (self.name, self.event, self.entry, self.weights) if name is not None)
 
     def followed(self, times: jax.Array) -> dict[str, jax.Array]:
         """Return the other columns of times that were drawn: all rows are there from the start until the last time."""
@@ -184,10 +189,9 @@ def read_response(
     *,
     has_constant: bool,
 ) -> Response:
-    """Check a response and return how it is read. A number is centred if the design has the constant in it."""
+    """Return how a response that fits its family is read. A number is centred if the design has the constant in it."""
     trials, weights = parsed.trials, parsed.weights
     name, column, kind = transform.column, columns[transform.column], KINDS[family.response]
-    _check(transform, trials, family, column)
     lower, upper = transform.bounds
     centre, half = 0.0, 1.0
     if family.response == "number":
@@ -238,26 +242,6 @@ def read_response(
         event=parsed.event,
         entry=parsed.entry,
     )
-
-
-def _check(transform: Transform, trials: str | None, family: Family, column: Column) -> None:
-    if not transform.is_plain and not KINDS[family.response].is_number:
-        raise InvalidArgument(
-            f"the response is {transform.text!r}; family={family.name!r} needs a column as it is, not a function of it"
-        )
-    problem = KINDS[family.response].problem(column, transform.bounds)
-    if problem:
-        lower, upper = transform.bounds
-        own = words(column) if transform.is_plain else f"a number between {lower:g} and {upper:g}"
-        raise InvalidArgument(f"the response {transform.text!r} is {own}; family={family.name!r} needs {problem}")
-    if (trials is not None) != (family.response == "proportion"):
-        validation.refuse(
-            "family",
-            family.name,
-            "has no trials; leave out '| trials(...)' or choose binomial or beta_binomial"
-            if trials
-            else "needs the number of trials: write 'y | trials(n) ~ ...', n a column of integers or a number",
-        )
 
 
 def _classes(column: Column, category: Category | None) -> tuple[str, ...]:

@@ -147,8 +147,9 @@ def _read_term(factors: Sequence[str | Expression], columns: Columns) -> Term:
         reads |= expression.columns
         parts.append(expression.text)
         if expression.powers is None:
-            numbers[expression.text] = Number(expression.text, expression.bounds, False, expression.evaluate)
-            powers[expression.text] = powers.get(expression.text, 0) + 1
+            text, is_flag = expression.text, expression.is_flag
+            numbers[text] = Number(text, expression.bounds, is_flag, expression.evaluate)
+            powers[text] = 1 if is_flag else powers.get(text, 0) + 1
             continue
         for name, power in expression.powers.items():
             is_flag = columns[name].kind == "boolean"

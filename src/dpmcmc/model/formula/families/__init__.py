@@ -1,6 +1,7 @@
 """The families by name: one file each. A new one is a file like these, and its name in the list below."""
 
 import difflib
+import re
 from collections.abc import Mapping
 
 from dpmcmc.errors import InvalidArgument
@@ -82,14 +83,27 @@ CUTPOINTS = "normal(0, 2)"
 
 def find_family(name: object) -> Family:
     """Return a family by its name or by what else it is called, after refusing others."""
-    plain = name.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(name, str) else ""
-    if plain in FAMILIES or plain in ALIASES:
-        return FAMILIES[ALIASES.get(plain, plain)]
-    if plain.startswith(piecewise_exponential.NAME):
-        raise InvalidArgument(f"family={name!r} needs a time and its event: write 'Surv(time, event) ~ ...'")
-    near = difflib.get_close_matches(plain, [*FAMILIES, *ALIASES], n=1, cutoff=0.7)
-    hint = f". Did you mean {ALIASES.get(near[0], near[0])!r}?" if near else ""
+    plain = _squeezed(name) if isinstance(name, str) else ""
+    known = {_squeezed(each): ALIASES.get(each, each) for each in (*FAMILIES, *ALIASES)}
+    if plain in known:
+        return FAMILIES[known[plain]]
+    if plain.startswith((*_TIMES, _squeezed(piecewise_exponential.NAME))):
+        raise InvalidArgument(
+            f"family={name!r} needs a time and its event: write 'Surv(time, event) ~ ...', with "
+            f"family='{piecewise_exponential.NAME}(30, 90)', weibull, exponential or lognormal"
+        )
+    near = difflib.get_close_matches(plain, known, n=1, cutoff=0.75)
+    hint = f". Did you mean {known[near[0]]!r}?" if near else ""
     raise InvalidArgument(f"family={name!r} must be one of {', '.join(FAMILIES)}{hint}")
+
+
+_TIMES = ("cox", "coxph", "survival")
+"""What models of times to an event are called elsewhere."""
+
+
+def _squeezed(name: str) -> str:
+    """Return a name in small letters without what other packages put between its parts, or do not."""
+    return re.sub(r"[\s_.-]", "", name.lower())
 
 
 def find_survival_family(name: object) -> Family:

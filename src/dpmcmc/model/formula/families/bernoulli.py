@@ -13,6 +13,7 @@ from dpmcmc.model.bounded_scores.finite import FiniteScores
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Bound, Family, Interval, Others, Stated
 from dpmcmc.model.formula.families.parts import NO_SHAPES, log_odds, logistic, share
+from dpmcmc.model.formula.links import LOGIT
 
 
 def log_density(eta: jax.Array, y: jax.Array, _: jax.Array, others: Others) -> jax.Array:
@@ -45,6 +46,7 @@ FAMILY = Family(
     name="bernoulli",
     words="yes or no; the linear predictor is the log-odds of yes",
     response="binary",
+    link=LOGIT,
     log_density=log_density,
     mean=share,
     draw=lambda key, eta, _trials, _others: random.bernoulli(key, sigmoid(eta)).astype(jnp.float32),

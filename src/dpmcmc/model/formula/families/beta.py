@@ -16,6 +16,7 @@ from dpmcmc.model.bounded_scores.over_predictor import SmoothOverPredictor
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Family, Others, Stated
 from dpmcmc.model.formula.families.parts import digamma, logistic
+from dpmcmc.model.formula.links import LOGIT
 
 NODES = 1201
 BEYOND = 3.0
@@ -88,6 +89,7 @@ FAMILY = Family(
     name="beta",
     words="a share with variance mean (1 - mean) / (1 + phi); the linear predictor is the log-odds of its mean",
     response="share",
+    link=LOGIT,
     log_density=log_density,
     mean=lambda eta, _trials, _others: sigmoid(eta),
     draw=lambda key, eta, _, others: random.beta(key, *_parts(eta, others["phi"])),

@@ -15,6 +15,7 @@ from dpmcmc.model.bounded_scores.trials import MOST_TRIALS, TrialsScores
 from dpmcmc.model.formula.families.binomial import log_coefficients
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import log_odds, logistic, share
+from dpmcmc.model.formula.links import LOGIT
 
 LEAST = 1e-6
 """Means are at least so far from zero and one."""
@@ -76,6 +77,7 @@ FAMILY = Family(
     name="beta_binomial",
     words="a number of successes in some trials, whose chance varies around the predictor with the precision phi",
     response="proportion",
+    link=LOGIT,
     log_density=log_density,
     mean=share,
     draw=_draw,

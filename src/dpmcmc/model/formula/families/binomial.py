@@ -16,6 +16,7 @@ from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.bounded_scores.trials import MOST_TRIALS, TrialsScores
 from dpmcmc.model.formula.families.family import Bound, Family, Interval, Others, Stated
 from dpmcmc.model.formula.families.parts import NO_SHAPES, log_odds, logistic, share
+from dpmcmc.model.formula.links import LOGIT
 
 
 def log_density(eta: jax.Array, y: jax.Array, trials: jax.Array, others: Others) -> jax.Array:
@@ -146,6 +147,7 @@ FAMILY = Family(
     name="binomial",
     words="a number of successes in some trials, each with log-odds equal to the linear predictor",
     response="proportion",
+    link=LOGIT,
     log_density=log_density,
     mean=share,
     draw=lambda key, eta, trials, _others: random.binomial(key, trials, sigmoid(eta)),

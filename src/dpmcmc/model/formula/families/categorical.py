@@ -15,6 +15,7 @@ from dpmcmc.model.bounded_scores.finite import FiniteScores
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Bound, Family, Interval, Others, Stated
 from dpmcmc.model.formula.families.parts import NO_SHAPES
+from dpmcmc.model.formula.links import LOGIT
 
 
 def log_density(eta: jax.Array, y: jax.Array, _: jax.Array, others: Others) -> jax.Array:
@@ -55,6 +56,7 @@ FAMILY = Family(
     name="categorical",
     words="one of the classes; each but the first has a predictor, its log-odds against the first",
     response="classes",
+    link=LOGIT,
     log_density=log_density,
     mean=lambda eta, _trials, _others: softmax(_with_reference(eta)),
     draw=lambda key, eta, _trials, _others: random.categorical(key, _with_reference(eta)),

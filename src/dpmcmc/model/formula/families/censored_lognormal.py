@@ -13,6 +13,7 @@ from dpmcmc.model.bounded_scores.base import Floats
 from dpmcmc.model.bounded_scores.log_times import LogTimes
 from dpmcmc.model.formula.families.family import Family, Others, Stated
 from dpmcmc.model.formula.families.survival import log_density_of, survival_of, time_intercept
+from dpmcmc.model.formula.links import TIME
 
 HALF_LOG_TWO_PI = 0.9189385332046727
 
@@ -66,6 +67,7 @@ FAMILY = Family(
     name="lognormal",
     words="a time whose logarithm is normal around the predictor, with the standard deviation sigma",
     response="survival",
+    link=TIME,
     log_density=log_density_of(_log_hazard, _cumulative),
     mean=lambda eta, _, others: jnp.exp(eta + others["sigma"] ** 2 / 2),
     draw=lambda key, eta, _, others: jnp.exp(eta + others["sigma"] * random.normal(key, eta.shape)),
@@ -75,6 +77,5 @@ FAMILY = Family(
     spread="half_normal(1)",
     others={"sigma": "half_normal(1)"},
     aliases=("log_normal",),
-    link="time",
     survival=survival_of(_cumulative),
 )

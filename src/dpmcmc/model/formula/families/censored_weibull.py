@@ -13,6 +13,7 @@ from dpmcmc.model.bounded_scores.log_times import LogTimes
 from dpmcmc.model.formula.families.family import Family, Others, Stated
 from dpmcmc.model.formula.families.parts import rate
 from dpmcmc.model.formula.families.survival import log_density_of, log_of, survival_of, time_intercept
+from dpmcmc.model.formula.links import TIME
 
 FARTHEST = 30.0
 """Logarithms of a cumulative hazard count as this beyond it."""
@@ -87,6 +88,7 @@ WEIBULL = Family(
         "a Weibull time with this shape; the linear predictor is the log of its scale, by which 63 % have had the event"
     ),
     response="survival",
+    link=TIME,
     log_density=log_density_of(_log_hazard, _cumulative),
     mean=lambda eta, _, others: jnp.exp(eta + gammaln(1 + 1 / others["shape"])),
     draw=_draw,
@@ -95,7 +97,6 @@ WEIBULL = Family(
     coefficients="normal(0, 1)",
     spread="half_normal(1)",
     others={"shape": "gamma(2, 1)"},
-    link="time",
     survival=survival_of(_cumulative),
 )
 
@@ -103,6 +104,7 @@ EXPONENTIAL = Family(
     name="exponential",
     words="a time with a constant hazard; the linear predictor is the log of its mean",
     response="survival",
+    link=TIME,
     log_density=log_density_of(_log_hazard, _cumulative),
     mean=rate,
     draw=_draw,
@@ -110,6 +112,5 @@ EXPONENTIAL = Family(
     intercept=time_intercept,
     coefficients="normal(0, 1)",
     spread="half_normal(1)",
-    link="time",
     survival=survival_of(_cumulative),
 )

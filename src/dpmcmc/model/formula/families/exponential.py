@@ -12,6 +12,7 @@ from dpmcmc.model.bounded_scores.one_row import OneRow, rule_of
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import FARTHEST_LOG, NO_SHAPES, log_intercept, rate
+from dpmcmc.model.formula.links import LOG
 
 
 def log_density(eta: jax.Array, y: jax.Array, _: jax.Array, others: Others) -> jax.Array:
@@ -45,6 +46,7 @@ FAMILY = Family(
     name="exponential",
     words="an exponential number; the linear predictor is the log of its mean",
     response="positive",
+    link=LOG,
     log_density=log_density,
     mean=rate,
     draw=lambda key, eta, _trials, _others: jnp.exp(eta) * random.exponential(key, eta.shape),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import jax
 
 from dpmcmc.model.bounded_scores.base import Scores
+from dpmcmc.model.formula.links import IDENTITY, Link
 
 Others: TypeAlias = Mapping[str, Any]
 """The parameters beside the predictor, by name."""
@@ -85,7 +86,7 @@ class Family:
         aliases: what else it is called.
         most_trials: the largest number of trials that it can have.
         scale: which of the other parameters is the scale of the response, and may have a formula of its own.
-        link: what the predictor is the logarithm of, in times to an event: time or hazard.
+        link: what the predictor is, and so the exponentials of coefficients.
         survival: the probability that the event has not come by a time, from the predictor and the logarithm of the
             time.
         cuts: times between which the hazard is constant.
@@ -106,7 +107,7 @@ class Family:
     aliases: tuple[str, ...] = ()
     most_trials: float | None = None
     scale: str | None = None
-    link: str = ""
+    link: Link = IDENTITY
     survival: Callable[[jax.Array, jax.Array, Others], jax.Array] | None = None
     cuts: tuple[float, ...] = ()
 

@@ -14,6 +14,7 @@ from dpmcmc.model.bounded_scores.one_row import OneRow, rule_of
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import FARTHEST_LOG, digamma, log_intercept, rate
+from dpmcmc.model.formula.links import LOG
 
 SHAPES = (0.05, 500.0)
 """Shapes to start from."""
@@ -62,6 +63,7 @@ FAMILY = Family(
     name="gamma",
     words="a gamma number with variance mean^2 / shape; the linear predictor is the log of its mean",
     response="positive",
+    link=LOG,
     log_density=log_density,
     mean=rate,
     draw=lambda key, eta, _, others: jnp.exp(eta) * random.gamma(key, others["shape"], eta.shape) / others["shape"],

@@ -11,6 +11,7 @@ from dpmcmc.model.bounded_scores.counts import Counts
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import NO_SHAPES, count_intercept, negative_binomial, rate
+from dpmcmc.model.formula.links import LOG
 
 
 def log_density(eta: jax.Array, y: jax.Array, _: jax.Array, others: Others) -> jax.Array:
@@ -49,6 +50,7 @@ FAMILY = Family(
     name="geometric",
     words="a geometric count, with variance mean + mean^2; the linear predictor is the log of its mean",
     response="count",
+    link=LOG,
     log_density=log_density,
     mean=rate,
     draw=lambda key, eta, _trials, _others: negative_binomial(key, eta, 1.0),

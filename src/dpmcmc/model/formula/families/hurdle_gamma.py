@@ -7,6 +7,7 @@ from dpmcmc.model.bounded_scores.zeros import HurdleRow
 from dpmcmc.model.formula.families import gamma
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import keep_or_zero, log_upper_intercept, number_or_zero
+from dpmcmc.model.formula.links import LOG
 
 
 def log_density(eta: jax.Array, y: jax.Array, trials: jax.Array, others: Others) -> jax.Array:
@@ -18,6 +19,7 @@ FAMILY = Family(
     name="hurdle_gamma",
     words="zero with probability hu, else a gamma number; the linear predictor is the log of the latter's mean",
     response="zero_or_positive",
+    link=LOG,
     log_density=log_density,
     mean=lambda eta, _, others: (1 - others["hu"]) * jnp.exp(eta),
     draw=lambda key, eta, trials, others: keep_or_zero(

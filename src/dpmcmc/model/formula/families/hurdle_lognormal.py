@@ -7,6 +7,7 @@ from dpmcmc.model.bounded_scores.zeros import HurdleRow
 from dpmcmc.model.formula.families import gaussian, lognormal
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import keep_or_zero, log_upper_intercept, number_or_zero
+from dpmcmc.model.formula.links import LOG_MEDIAN
 
 
 def log_density(eta: jax.Array, y: jax.Array, trials: jax.Array, others: Others) -> jax.Array:
@@ -19,6 +20,7 @@ FAMILY = Family(
     words="zero with probability hu, else a number whose logarithm is normal around the predictor, with the standard "
     "deviation sigma",
     response="zero_or_positive",
+    link=LOG_MEDIAN,
     log_density=log_density,
     mean=lambda eta, _, others: (1 - others["hu"]) * jnp.exp(eta + others["sigma"] ** 2 / 2),
     draw=lambda key, eta, trials, others: keep_or_zero(

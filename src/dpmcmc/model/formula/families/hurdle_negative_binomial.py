@@ -9,6 +9,7 @@ from dpmcmc.model.formula.families import negative_binomial
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import count_intercept, hurdle, keep_or_zero
 from dpmcmc.model.formula.families.parts import negative_binomial as draw_counts
+from dpmcmc.model.formula.links import LOG_RATE
 
 
 def _log_zero(eta: jax.Array, others: Others) -> jax.Array:
@@ -39,6 +40,7 @@ FAMILY = Family(
     words="zero with probability hu, else an overdispersed count that is not zero; the linear predictor is the log of "
     "the mean that it would have with zeros",
     response="count",
+    link=LOG_RATE,
     log_density=log_density,
     mean=lambda eta, _, others: (1 - others["hu"]) * jnp.exp(eta) / -jnp.expm1(_log_zero(eta, others)),
     draw=lambda key, eta, _, others: keep_or_zero(key, others["hu"], lambda own: _above_zero(own, eta, others)),
@@ -47,5 +49,5 @@ FAMILY = Family(
     coefficients="normal(0, 1)",
     spread="half_normal(1)",
     others={"concentration": "gamma(2, 0.1)", "hu": "beta(1, 1)"},
-    aliases=("hurdle_negbin",),
+    aliases=("hurdle_negbin", "hurdle_negbinomial"),
 )

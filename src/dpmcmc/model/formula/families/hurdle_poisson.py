@@ -7,6 +7,7 @@ from dpmcmc.model.bounded_scores.zeros import Hurdle
 from dpmcmc.model.formula.families import poisson
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import count_intercept, hurdle, keep_or_zero, poisson_above_zero
+from dpmcmc.model.formula.links import LOG_RATE
 
 
 def log_density(eta: jax.Array, y: jax.Array, trials: jax.Array, others: Others) -> jax.Array:
@@ -19,6 +20,7 @@ FAMILY = Family(
     words="zero with probability hu, else a Poisson count that is not zero; the linear predictor is the log of the "
     "mean that it would have with zeros",
     response="count",
+    link=LOG_RATE,
     log_density=log_density,
     mean=lambda eta, _, others: (1 - others["hu"]) * jnp.exp(eta) / -jnp.expm1(-jnp.exp(eta)),
     draw=lambda key, eta, _, others: keep_or_zero(key, others["hu"], lambda own: poisson_above_zero(own, eta)),

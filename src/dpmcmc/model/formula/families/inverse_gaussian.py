@@ -14,6 +14,7 @@ from dpmcmc.model.bounded_scores.over_predictor import SmoothOverPredictor
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Family, Others, Stated
 from dpmcmc.model.formula.families.parts import log_intercept, rate
+from dpmcmc.model.formula.links import LOG
 
 NODES = 1201
 BEYOND = 3.0
@@ -86,6 +87,7 @@ FAMILY = Family(
     name="inverse_gaussian",
     words="an inverse Gaussian number with variance mean^3 / shape; the linear predictor is the log of its mean",
     response="positive",
+    link=LOG,
     log_density=log_density,
     mean=rate,
     draw=_draw,

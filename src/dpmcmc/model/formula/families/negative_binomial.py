@@ -14,6 +14,7 @@ from dpmcmc.model.bounded_scores.counts import CountsWithZero
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Bound, Family, Interval, Others, Stated
 from dpmcmc.model.formula.families.parts import count_intercept, digamma, negative_binomial, rate
+from dpmcmc.model.formula.links import LOG
 
 
 def log_density(eta: jax.Array, y: jax.Array, _: jax.Array, others: Others) -> jax.Array:
@@ -82,6 +83,7 @@ FAMILY = Family(
     name="negative_binomial",
     words="a count with variance mean + mean^2 / concentration; the linear predictor is the log of its mean",
     response="count",
+    link=LOG,
     log_density=log_density,
     mean=rate,
     draw=lambda key, eta, _, others: negative_binomial(key, eta, others["concentration"]),

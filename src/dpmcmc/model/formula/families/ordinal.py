@@ -15,6 +15,7 @@ from dpmcmc.model.bounded_scores.finite import FiniteScores
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Bound, Family, Interval, Others, Stated
 from dpmcmc.model.formula.families.parts import logistic
+from dpmcmc.model.formula.links import LOGIT
 
 LEAST = 1e-12
 """Probabilities below it are raised to it where they divide."""
@@ -87,6 +88,7 @@ FAMILY = Family(
     name="ordinal",
     words="one of ordered classes; at most class k with log-odds equal to cutpoint k less the predictor",
     response="order",
+    link=LOGIT,
     log_density=log_density,
     mean=_probabilities,
     draw=lambda key, eta, trials, others: random.categorical(key, jnp.log(_probabilities(eta, trials, others) + 1e-30)),

@@ -12,6 +12,7 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.bounded_scores.pieces import Pieces
 from dpmcmc.model.formula.families.family import Family, Others, Stated
 from dpmcmc.model.formula.families.survival import hazard_intercept, log_density_of, survival_of
+from dpmcmc.model.formula.links import HAZARD
 
 NAME = "piecewise_exponential"
 MOST_CUTS = 30
@@ -66,6 +67,7 @@ def piecewise_exponential(cuts: Sequence[float]) -> Family:
             "first, and hazard ratios are those of later pieces to it"
         ),
         response="survival",
+        link=HAZARD,
         log_density=log_density_of(log_hazard, cumulative),
         mean=mean,
         draw=draw,
@@ -74,7 +76,6 @@ def piecewise_exponential(cuts: Sequence[float]) -> Family:
         coefficients="normal(0, 1)",
         spread="half_normal(1)",
         others=dict.fromkeys(names, "lognormal(0, 1)"),
-        link="hazard",
         survival=survival_of(cumulative),
         cuts=tuple(map(float, cuts)),
     )

@@ -13,6 +13,7 @@ from dpmcmc.model.bounded_scores.counts import CountsWithZero
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Bound, Family, Interval, Others, Stated
 from dpmcmc.model.formula.families.parts import NO_SHAPES, count_intercept, poisson, rate
+from dpmcmc.model.formula.links import LOG
 
 
 def log_density(eta: jax.Array, y: jax.Array, _: jax.Array, others: Others) -> jax.Array:
@@ -62,6 +63,7 @@ FAMILY = Family(
     name="poisson",
     words="a Poisson count; the linear predictor is the log of its mean",
     response="count",
+    link=LOG,
     log_density=log_density,
     mean=rate,
     draw=lambda key, eta, _trials, _others: poisson(key, eta),

@@ -14,6 +14,7 @@ from dpmcmc.model.bounded_scores.finite import FiniteScores
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import NO_SHAPES
+from dpmcmc.model.formula.links import PROBIT
 
 FARTHEST = 8.0
 """Predictors beyond count as this: single precision tells no probability there from zero."""
@@ -46,6 +47,7 @@ FAMILY = Family(
     name="probit",
     words="yes or no; the linear predictor is the probit of the probability of yes",
     response="binary",
+    link=PROBIT,
     log_density=log_density,
     mean=lambda eta, _trials, _others: of_jax.ndtr(eta),
     draw=lambda key, eta, _trials, _others: random.bernoulli(key, of_jax.ndtr(eta)).astype(jnp.float32),

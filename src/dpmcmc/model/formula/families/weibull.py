@@ -14,6 +14,7 @@ from dpmcmc.model.bounded_scores.one_row import OneRow, rule_of
 from dpmcmc.model.bounded_scores.spread import Spread
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import FARTHEST_LOG, digamma, log_intercept, rate
+from dpmcmc.model.formula.links import LOG
 
 SHAPES = (0.1, 50.0)
 """Shapes to start from."""
@@ -74,6 +75,7 @@ FAMILY = Family(
     name="weibull",
     words="a Weibull number with this shape; the linear predictor is the log of its mean",
     response="positive",
+    link=LOG,
     log_density=log_density,
     mean=rate,
     draw=_draw,

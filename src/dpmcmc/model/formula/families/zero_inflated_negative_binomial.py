@@ -8,6 +8,7 @@ from dpmcmc.model.formula.families import negative_binomial
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import count_intercept, inflated, keep_or_zero
 from dpmcmc.model.formula.families.parts import negative_binomial as draw_counts
+from dpmcmc.model.formula.links import LOG
 
 
 def log_density(eta: jax.Array, y: jax.Array, trials: jax.Array, others: Others) -> jax.Array:
@@ -22,6 +23,7 @@ FAMILY = Family(
     words="zero with probability zi, else a count with variance mean + mean^2 / concentration; the linear predictor "
     "is the log of the latter's mean",
     response="count",
+    link=LOG,
     log_density=log_density,
     mean=lambda eta, _, others: (1 - others["zi"]) * jnp.exp(eta),
     draw=lambda key, eta, _, others: keep_or_zero(
@@ -32,5 +34,5 @@ FAMILY = Family(
     coefficients="normal(0, 1)",
     spread="half_normal(1)",
     others={"concentration": "gamma(2, 0.1)", "zi": "beta(1, 1)"},
-    aliases=("zinb", "zero_inflated_negbin"),
+    aliases=("zinb", "zero_inflated_negbin", "zero_inflated_negbinomial"),
 )

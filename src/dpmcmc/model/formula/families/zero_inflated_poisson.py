@@ -8,6 +8,7 @@ from dpmcmc.model.formula.families import poisson
 from dpmcmc.model.formula.families.family import Family, Others
 from dpmcmc.model.formula.families.parts import count_intercept, inflated, keep_or_zero
 from dpmcmc.model.formula.families.parts import poisson as draw_poisson
+from dpmcmc.model.formula.links import LOG
 
 
 def log_density(eta: jax.Array, y: jax.Array, trials: jax.Array, others: Others) -> jax.Array:
@@ -19,6 +20,7 @@ FAMILY = Family(
     name="zero_inflated_poisson",
     words="zero with probability zi, else a Poisson count; the linear predictor is the log of the latter's mean",
     response="count",
+    link=LOG,
     log_density=log_density,
     mean=lambda eta, _, others: (1 - others["zi"]) * jnp.exp(eta),
     draw=lambda key, eta, _, others: keep_or_zero(key, others["zi"], lambda own: draw_poisson(own, eta)),
