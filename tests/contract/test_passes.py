@@ -95,7 +95,7 @@ def test_rows_that_are_read_chunk_by_chunk_are_asked_the_same_at_the_same_price(
 
 @pytest.mark.usefixtures("place")
 def test_rows_that_may_be_more_or_fewer_are_read_once_from_secret_slots() -> None:
-    """Blocks are cells of the slots, of which nobody knows who stands in them; nothing tells how many rows there are."""
+    """Blocks are cells of the slots, of which nobody knows who stands in them; nothing tells how many rows they are."""
     hidden = {"adjacency": "add_or_remove_one", "capacity": 5_000}
     streamed, held = (
         prepare_fit(FORMULA, vault(f"{number}.db", in_memory=number > 0, **hidden), **FIT) for number in range(2)
