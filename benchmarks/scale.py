@@ -10,8 +10,11 @@ one plain pass in JAX, gradient and Hessian of a logistic regression without cli
 are in memory; `fit` opens the files and fits at epsilon 1, reading all rows once; `fit again` the same in the same
 process, where nothing is compiled. `vw` is Vowpal Wabbit, one pass over a text of the first rows (--peer-rows), which
 was written before; `sgd` scikit-learn's SGDClassifier, one pass over the Parquet files. Both are scaled to all rows,
-since they are linear. `accuracy` is the distance of posterior means from the maximum of the likelihood, in posterior
-standard deviations, root mean square over seeds, one pass over files against the fit of the same rows in memory.
+since they are linear. `slots` opens the files under add-or-remove-one, for which their rows are scattered into secret
+slots of a private file, a tenth more of them than rows; `fit of slots` fits from there. `accuracy` is the distance of
+posterior means from the maximum of the likelihood of the same rows, in posterior standard deviations, root mean square
+over seeds, one pass over files against the fit of the same rows in memory; of so many draws that their number does not
+matter beside the noise.
 Aimed at: fit at most 1.5 times scan and plain together (not reached: docs/scale.md), in at most 1.5 GB; faster than
 both peers; accuracy within 1.05; time linear in the rows and memory flat; 1e9 rows in at most 90 s on an H200.
 """
@@ -38,7 +41,9 @@ from benchmarks.scale_files import COLUMNS, EFFECTS, OUTCOME, ROWS_IN_FILE, SCHE
 FIELDS = ["date", "device", "cores", "rows", "step", "seconds", "cpu_seconds", "peak_mb", "value", "goal", "note"]
 FORMULA = f"{OUTCOME} ~ {' + '.join(COLUMNS)}"
 CHUNK, EPSILON = 2**18, 1.0
-STEPS = ("write", "scan", "plain", "fit", "vw", "sgd")
+ACCURATE = 50_000
+"""How many draws of each of two chains tell where the posterior is."""
+STEPS = ("write", "scan", "plain", "fit", "slots", "vw", "sgd")
 
 
 def vault(arguments: Any, rows: int, in_memory: bool = False, is_seeded: bool = False) -> Any:
@@ -94,6 +99,24 @@ def fit(arguments: Any) -> dict[str, float]:
     means, deviations = _moments(posterior)
     distance = float(np.sqrt(np.mean(((means - _true()) / deviations) ** 2)))
     return {**first, **again, "value": distance}
+
+
+def slots(arguments: Any) -> dict[str, float]:
+    """Scatter the rows into secret slots, and fit from there."""
+    import dpmcmc as dp
+
+    clock, rows = Clock(), arguments.rows
+    data = dp.PrivateData.from_table(
+        files(arguments.folder, rows, "parquet"),
+        schema=SCHEMA,
+        budget=dp.Budget(EPSILON, 0.1 / rows),
+        adjacency="add_or_remove_one",
+        capacity=rows + rows // 10,
+        scratch=arguments.folder,
+    )
+    opened, clock = clock.read(), Clock()
+    fitted(data, rows, passes=1, even_if_useless=True)
+    return {**opened, **clock.read(prefix="again_")}
 
 
 def _moments(posterior: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -183,7 +206,7 @@ def accuracy(arguments: Any) -> dict[str, float]:
     for seed in range(arguments.seeds):
         for in_memory in (True, False):
             data = vault(arguments, rows, in_memory, is_seeded=True)
-            found = fitted(data, rows, insecure_seed=seed, passes=None if in_memory else 1)
+            found = fitted(data, rows, insecure_seed=seed, passes=None if in_memory else 1, num_steps=ACCURATE)
             squares[in_memory].append(float(np.mean(((_moments(found)[0] - maximum) / deviations) ** 2)))
     distance = {in_memory: float(np.sqrt(np.mean(each))) for in_memory, each in squares.items()}
     return {**clock.read(), "value": distance[False], "memory": distance[True]}
@@ -214,7 +237,7 @@ def measured(arguments: Any, step: str, rows: int) -> dict[str, Any]:
         "--rows",
         str(rows),
         "--folder",
-        str(arguments.folder),
+        str(arguments.folder / str(rows)),
     ]
     command += ["--format", arguments.format, "--peer-rows", str(min(arguments.peer_rows, rows))]
     command += ["--seeds", str(arguments.seeds), "--processes", str(arguments.processes)]
@@ -228,8 +251,8 @@ def main() -> None:
     """Measure, or do one step."""
     arguments = parsed()
     if arguments.step:
-        step = {"fit": fit, "scan": scan, "plain": plain, "vw": vw, "sgd": sgd, "accuracy": accuracy}[arguments.step]
-        found = step(arguments)
+        steps = {"fit": fit, "slots": slots, "scan": scan, "plain": plain, "vw": vw, "sgd": sgd, "accuracy": accuracy}
+        found = steps[arguments.step](arguments)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps({**found, "peak_mb": peak}))
         return
@@ -252,11 +275,11 @@ def table(arguments: Any) -> list[dict[str, Any]]:
         print({name: value for name, value in shown[-1].items() if value != ""}, flush=True)
         return found
 
-    largest = max([arguments.rows, *arguments.growth])
-    if "write" in arguments.only:
-        start = time.perf_counter()
-        write(arguments.folder, largest, arguments.format, arguments.processes)
-        add("write", largest, {"seconds": time.perf_counter() - start})
+    for rows in sorted({arguments.rows, *arguments.growth, *([arguments.accuracy] if arguments.accuracy else [])}):
+        if "write" in arguments.only:
+            start = time.perf_counter()
+            write(arguments.folder / str(rows), rows, arguments.format, arguments.processes)
+            add("write", rows, {"seconds": time.perf_counter() - start})
     taken = {
         step: add(step, arguments.rows, measured(arguments, step, arguments.rows))
         for step in ("scan", "plain")
@@ -268,6 +291,10 @@ def table(arguments: Any) -> list[dict[str, Any]]:
         add("fit again", rows, again)
         if rows == arguments.rows:
             taken |= {"fit": found, "fit again": again}
+    for rows in sorted({arguments.rows, *arguments.growth}) if "slots" in arguments.only else []:
+        found = add("slots", rows, measured(arguments, "slots", rows), "peak_mb <= 1500")
+        fit_of = {name.removeprefix("again_"): value for name, value in found.items() if name.startswith("again_")}
+        add("fit of slots", rows, fit_of)
     for step in ("vw", "sgd"):
         if step in arguments.only:
             taken[step] = add(step, arguments.rows, measured(arguments, step, arguments.rows))

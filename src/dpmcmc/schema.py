@@ -25,6 +25,9 @@ DELIMITERS = (",", ";", "\t", "|", " ", ":")
 PRESENT = "present"
 """The leaf that says which of a person's places hold a row."""
 
+PERSON, OCCUPIED = "(person)", "(occupied)"
+"""What rows on their way into slots have beside their leaves: whose they are, and whether anybody is there."""
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -53,7 +56,7 @@ class Schema:
             if not isinstance(cast(Any, column), Column):
                 validation.refuse(f"columns[{name!r}]", column, "must be a Column")
         made = [f"{name}_missing" for name in self.columns if self.columns[name].missing == "indicator"]
-        made += [] if self.person is None else [PRESENT]
+        made += [PERSON, OCCUPIED, *([] if self.person is None else [PRESENT])]
         if self.person is not None:
             validation.text("person", self.person)
         rows = validation.integer("max_rows_per_person", self.max_rows_per_person, at_least=1)
@@ -87,13 +90,17 @@ class Schema:
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
         """The bounds of every leaf of the table's records by name, including those of `missing_cells`."""
+        return self.row_bounds if self.person is None else {**self.row_bounds, PRESENT: (0.0, 1.0)}
+
+    @property
+    def row_bounds(self) -> dict[str, tuple[float, float]]:
+        """The bounds of every leaf of one row."""
         leaves: dict[str, tuple[float, float]] = {}
         for name, column in self.columns.items():
             leaves[name] = column.bounds
             if column.missing == "indicator":
                 leaves[f"{name}_missing"] = (0.0, 1.0)
-        leaves |= missing_cells.bounds(leaves)
-        return leaves if self.person is None else {**leaves, PRESENT: (0.0, 1.0)}
+        return leaves | missing_cells.bounds(leaves)
 
     @classmethod
     def read(cls, source: "Schema | Mapping[str, Any] | str | os.PathLike[str]") -> Self:

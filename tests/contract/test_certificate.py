@@ -158,9 +158,9 @@ def test_paths_and_device_are_kept_and_shown() -> None:
     certificate = Certificate(
         Gaussian(2.0), REPLACE, 1e-6, paths=("rows as 16-bit integers", "a GPU kernel"), device="cpu"
     )
-    assert certificate.format == 2
+    assert certificate.format == 3
     plain = json.loads(certificate.to_json())
-    assert (plain["format"], plain["device"]) == (2, "cpu")
+    assert (plain["format"], plain["device"]) == (3, "cpu")
     assert plain["paths"] == ["rows as 16-bit integers", "a GPU kernel"]
     assert Certificate.from_json(certificate.to_json()) == certificate
     assert all(words in str(certificate) for words in ("rows as 16-bit integers", "a GPU kernel", "device     cpu"))
@@ -251,7 +251,7 @@ def test_adjacencies_must_agree() -> None:
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), library_version=1),
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), unit=""),
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), unit=None),
-        tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), format=3),
+        tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), format=4),
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), format="2"),
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), format=None),
         tampered(Certificate(Gaussian(2.0), REPLACE, 1e-6), paths="text"),

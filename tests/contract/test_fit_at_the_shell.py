@@ -152,6 +152,16 @@ def test_the_result_as_json(command) -> None:
     assert "fits" in err
 
 
+def test_rows_that_are_not_held_are_put_into_secret_slots(command) -> None:
+    slots = {"adjacency": "add_or_remove_one", "capacity": "2000", "even-if-useless": True, "dry-run": True}
+    code, out, _ = command(**slots, scratch=".")
+    assert code == 0
+    assert "They stand in secret slots of a private file and are read chunk by chunk." in out
+    code, _, err = command(**slots, scratch="nowhere")
+    assert code == 2
+    assert "--scratch 'nowhere' cannot hold a scratch file" in err
+
+
 def test_a_large_delta_is_warned_of(command) -> None:
     code, out, _ = command(delta="0.001", epsilon="3.5", **{"grant-delta": "0.001", "dry-run": True})
     assert code == 0

@@ -212,7 +212,7 @@ def test_adjacencies() -> None:
         (lambda: Parallel(SHARDS, {0: Parallel(SHARDS, {0: A})}), r"^cells\[0\].*without cells of its own"),
         (lambda: Parallel.of_cells([SHARDS], [(0, A), (0, B)]), r"^cell=0 must be named once: cells are disjoint"),
         (lambda: Parallel(SHARDS, {0: A}) * -1, r"^count=-1 must be >= 0"),
-        (lambda: Composed({Parallel(SHARDS, {0: A}): 2}), "elementary events alone"),
+        (lambda: Composed({Parallel(SHARDS, {0: A}): 2}), "only elementary events"),
         (lambda: Selected((Parallel(SHARDS, {0: A}),), 0.5, 0.0), "candidates hold a Parallel"),
         (lambda: repeat_and_select([Parallel(SHARDS, {0: A})], 2.0), "candidates hold a Parallel"),
     ],

@@ -54,7 +54,11 @@ def test_a_run_is_charged_what_its_dearest_rows_were_asked() -> None:
     assert posterior.settings["request"]["description"].count("All rows are read once") == 1
 
 
-@pytest.mark.parametrize("options", [{}, {"in_memory": False, "rows_keep_place": True}], ids=["memory", "files"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"in_memory": False, "rows_keep_place": True}, {"scratch": "."}],
+    ids=["memory", "files", "secret slots"],
+)
 def test_a_run_that_is_stopped_in_the_middle_goes_on_with_the_same_blocks(place, monkeypatch, options) -> None:
     whole = dp.fit(FORMULA, vault("one.db", **options), **FIT, output=place / "whole", progress=False)
     execute, asked = ResumableRun._execute, []
@@ -87,6 +91,22 @@ def test_rows_that_are_read_chunk_by_chunk_are_asked_the_same_at_the_same_price(
     assert 5.9 < dp.Ledger("sqlite:///1.db").account("patients").epsilon_spent <= 6.0
     assert "streamed" in posterior.certificate.paths
     assert all(np.isfinite(values).all() for values in posterior.draws.values())
+
+
+@pytest.mark.usefixtures("place")
+def test_rows_that_may_be_more_or_fewer_are_read_once_from_secret_slots() -> None:
+    """Blocks are cells of the slots, of which nobody knows who stands in them; nothing tells how many rows they are."""
+    hidden = {"adjacency": "add_or_remove_one", "capacity": 5_000}
+    streamed, held = (
+        prepare_fit(FORMULA, vault(f"{number}.db", in_memory=number > 0, **hidden), **FIT) for number in range(2)
+    )
+    assert streamed.event == held.event
+    assert "5,000 records, add-or-remove-one adjacency. They stand in secret slots of a private" in streamed.describe()
+    assert "All rows are read once." in streamed.describe()
+    assert str(len(TABLE)) not in streamed.describe().replace(",", "")
+    certificate = streamed.run(progress=False).certificate
+    assert {"scattered", "streamed"} <= set(certificate.paths)
+    assert certificate.assumptions == ("the table has at most 5000 records, whatever happens",)
 
 
 @pytest.mark.usefixtures("place")

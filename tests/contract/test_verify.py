@@ -27,6 +27,7 @@ from dpmcmc.accounting import (
     compose,
     repeat_and_select,
 )
+from dpmcmc.accounting.certificate import DIGEST, digest
 from dpmcmc.cli.main import app
 from dpmcmc.errors import DpmcmcError, InvalidArgument
 from dpmcmc.verification import hold_against, verify
@@ -35,6 +36,7 @@ REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_OR_REMOVE_ONE
 NOISE = Approximation(2e-24) + RatioApproximation(8e-14)
 
 EVENTS = {
+    "a fit at epsilon 8": ((Gaussian(1.1) + NOISE) * 2 + (Gaussian(4.3) + NOISE) * 8, REPLACE),
     "a fit": ((Gaussian(9.0) + NOISE) * 3 + (Gaussian(20.0) + NOISE) * 8, REPLACE),
     "hidden decisions": ((AcceptBit(31.6) + NOISE) * 100 + Gaussian(174.0) * 2600, REPLACE),
     "Barker decisions": (LogisticBit(0.05) * 100, ADD),
@@ -93,14 +95,27 @@ def test_enclosures_are_of_the_truth():
     assert figure.upper - figure.lower < 1e-6
 
 
-PLAIN = json.loads(Certificate(EVENTS["a fit"][0], REPLACE, 1e-6, ("a condition",), unit="patient").to_json())
-SAMPLER, GAUSSIAN = 0, 1
-"""Where in the event of a fit the distance of its samplers stands, and its first sums."""
-
-BATCHES = json.loads(Certificate(PoissonGaussian(0.2, 6.0, ADD) * 3, ADD, 1e-6).to_json())
+def document(event, adjacency=REPLACE, **facts):
+    return json.loads(Certificate(event, adjacency, 1e-6, **facts).to_json())
 
 
-def changed(document, *path, to=None, remove=False):
+SLOTS = Partition((0, 50, 300, 1000), "0123456789abcdef" * 2)
+PLAIN = document(EVENTS["a fit"][0], assumptions=("a condition",), unit="patient", paths=("linear rows",), device="cpu")
+SAMPLER, GAUSSIAN, RATIO = 0, 1, 3
+"""Where in the event of a fit the distance of its samplers stands, its first sums, and their ratio."""
+
+BATCHES = document(PoissonGaussian(0.2, 6.0, ADD) * 3, ADD)
+REST = (Gaussian(5.0) + NOISE) * 8
+CELLS = document(Parallel(SLOTS, {0: (Gaussian(9.0) + NOISE) * 3, 1: REST, 2: REST}))
+CHOSEN = document(repeat_and_select([Gaussian(9.0) * 3 + NOISE, Gaussian(30.0) * 4], 4.0))
+NUMBERS = document(SphericalLaplace(1, 20.0) * 2)
+BITS = document((AcceptBit(31.6) + NOISE) * 100)
+NOT_PRIVATE = document(NonPrivate() + Gaussian(2.0))
+WHOLE = (PLAIN, CELLS, CHOSEN, NOT_PRIVATE)
+
+
+def changed(document, *path, to=None, remove=False, seal=True):
+    """Return a document with an entry changed, and with the digest that such entries have: a change to be noticed."""
     copy = json.loads(json.dumps(document))
     place = copy
     for key in path[:-1]:
@@ -109,9 +124,12 @@ def changed(document, *path, to=None, remove=False):
         del place[path[-1]]
     else:
         place[path[-1]] = to(place[path[-1]]) if callable(to) else to
+    if seal and DIGEST in copy and path != (DIGEST,):
+        copy[DIGEST] = digest(copy)
     return copy
 
 
+CHOICE = "event", "parts", 1, "event"
 ALTERATIONS = {
     "a lower epsilon": changed(PLAIN, "epsilon", to=lambda epsilon: epsilon * 0.9),
     "an epsilon lower by a millionth": changed(PLAIN, "epsilon", to=lambda epsilon: epsilon * (1 - 9e-7)),
@@ -137,26 +155,102 @@ ALTERATIONS = {
     "an assumption left out": changed(PLAIN, "assumptions", to=[]),
     "a condition left out": changed(PLAIN, "holds_if", 0, remove=True),
     "a condition reworded": changed(PLAIN, "holds_if", 1, to="all is well"),
-    "an entry more": PLAIN | {"signed": True},
+    "an entry more": changed(PLAIN, "signed", to=True),
     "an entry less": changed(PLAIN, "curve", remove=True),
     "a format of the future": changed(PLAIN, "format", to=99),
     "infinity in words": changed(PLAIN, "epsilon", to="infinity"),
     "a Boolean for a number": changed(PLAIN, "event", "parts", GAUSSIAN, "count", to=True),
+    "a format of the past": changed(PLAIN, "format", to=1),
+    "a format that is left out": changed(PLAIN, "format", remove=True),
+    "a version of the past": changed(PLAIN, "library_version", to="0.2.1"),
+    "no version": changed(PLAIN, "library_version", to="the newest"),
+    "a digest left out": changed(PLAIN, DIGEST, remove=True),
+    "another digest": changed(PLAIN, DIGEST, to=lambda digest: digest[::-1]),
+    "a device of several lines": changed(PLAIN, "device", to="cpu\nepsilon is 0.1"),
+    "a device that clears the screen": changed(PLAIN, "device", to="\x1b[2Jcpu"),
+    "half a letter": changed(PLAIN, "device", to="\ud800"),
+    "a path of several lines": changed(PLAIN, "paths", 0, to="linear rows\nepsilon is 0.1"),
+    "a unit with a line's end": changed(PLAIN, "unit", to="patient\n"),
+    "a letter of another alphabet": changed(PLAIN, "statement", to=lambda words: words.replace("a", "\u0430", 1)),
+    "a number that no float holds": changed(PLAIN, "curve", 4, "delta", to=10**400),
+    "an epsilon that no float holds": changed(PLAIN, "epsilon", to=10**400),
+    "no number": changed(PLAIN, "curve", 4, "delta", to=math.nan),
+    "the order of the event": changed(PLAIN, "event", "parts", to=lambda parts: parts[::-1]),
+    "a part in two": changed(PLAIN, "event", "parts", to=lambda parts: [*parts, parts[GAUSSIAN]]),
+    "a hidden release for a shown one": changed(PLAIN, "event", "parts", GAUSSIAN, "event", "kind", to="AcceptBit"),
+    "a shown bit for a hidden one": changed(BITS, "event", "parts", 0, "event", "kind", to="Gaussian"),
+    "cells that overlap": changed(CELLS, "event", "cells", 0, "numbers", to=[0, 1]),
+    "a cell that is not there": changed(CELLS, "event", "cells", 0, "numbers", to=[3]),
+    "the order of the cells": changed(CELLS, "event", "cells", to=lambda cells: cells[::-1]),
+    "cuts that cross": changed(CELLS, "event", "partitions", 0, "cuts", to=[0, 300, 50, 1000]),
+    "places of another name": changed(CELLS, "event", "partitions", 0, "places", to="slots"),
+    "less in the dearest cell": changed(CELLS, "event", "cells", 1, "event", "parts", 1, "count", to=7),
+    "cells in a composition": changed(CELLS, "event", to=lambda e: {"kind": "Composed", "parts": [{"event": e}]}),
+    "fewer runs to choose from": changed(CHOSEN, *CHOICE, "halting", to=lambda halting: halting * 1.01),
+    "another shape": changed(CHOSEN, *CHOICE, "shape", to=1.0),
+    "the dearer candidate left out": changed(CHOSEN, *CHOICE, "candidates", 0, remove=True),
+    "a candidate twice": changed(CHOSEN, *CHOICE, "candidates", to=lambda candidates: candidates + candidates[:1]),
+    "fewer coordinates": changed(NUMBERS, "event", "parts", 0, "event", "num_coordinates", to=0),
+    "coordinates in fractions": changed(NUMBERS, "event", "parts", 0, "event", "num_coordinates", to=1.0),
+    "what is exact left out": changed(NOT_PRIVATE, "event", to={"kind": "Gaussian", "noise_multiplier": 2.0}),
+    "an exact release with an epsilon": changed(NOT_PRIVATE, "epsilon", to=1.0),
 }
+UNSEEN = {
+    "fewer samplers' factors": changed(PLAIN, "event", "parts", RATIO, "count", to=1, seal=False),
+    "less by a billionth": changed(PLAIN, "epsilon", to=lambda epsilon: epsilon * (1 - 5e-10), seal=False),
+    "more in a cell that is not the dearest": changed(
+        CELLS, "event", "cells", 0, "event", "parts", 1, "count", to=4, seal=False
+    ),
+    "a cut elsewhere": changed(CELLS, "event", "partitions", 0, "cuts", 1, to=51, seal=False),
+    "a cell left out": changed(CELLS, "event", "cells", 0, remove=True, seal=False),
+    "the cheaper candidate left out": changed(CHOSEN, *CHOICE, "candidates", 1, remove=True, seal=False),
+    "another path": changed(PLAIN, "paths", to=[], seal=False),
+    "another device": changed(PLAIN, "device", to="gpu", seal=False),
+    "another version": changed(PLAIN, "library_version", to="0.3.99", seal=False),
+    "another unit of what promises nothing": changed(NOT_PRIVATE, "unit", to="person", seal=False),
+    "another noise beside an exact release": changed(
+        NOT_PRIVATE, "event", "parts", 0, "event", "noise_multiplier", to=9.0, seal=False
+    ),
+}
+"""Changes that no number and no sentence shows, and which therefore only the digest does."""
 
 
 @pytest.mark.parametrize("name", ALTERATIONS)
 def test_an_inconsistent_alteration_is_refused(name):
     document = ALTERATIONS[name]
-    assert document not in (PLAIN, BATCHES)
-    with pytest.raises(DpmcmcError):
+    assert document not in (*WHOLE, BATCHES, NUMBERS, BITS)
+    with pytest.raises(DpmcmcError) as refused:
         verify(json.dumps(document))
+    assert str(refused.value).encode()
+    assert (DIGEST in str(refused.value)) == (name in ("a digest left out", "another digest"))
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_an_alteration_that_no_number_shows_is_refused(name):
+    with pytest.raises(InvalidArgument, match="sha256 of the certificate is not that of its other entries"):
+        verify(json.dumps(UNSEEN[name]))
+    sealed = UNSEEN[name] | {DIGEST: digest(UNSEEN[name])}  # the control: it is noticed by nothing else
+    assert verify(json.dumps(sealed)).event_hash
 
 
 def test_the_unaltered_ones_pass():
     assert len(ALTERATIONS) >= 20
-    for document in (PLAIN, BATCHES):
-        assert verify(json.dumps(document)).certificate.epsilon == document["epsilon"]
+    for document in (*WHOLE, BATCHES, NUMBERS, BITS):
+        found = verify(json.dumps(document)).certificate
+        assert document["epsilon"] == (found.epsilon if math.isfinite(found.epsilon) else "infinity")
+
+
+def test_how_it_is_written_does_not_matter():
+    for document in WHOLE:
+        assert verify(json.dumps(document, indent=7, sort_keys=True)) == verify(json.dumps(document))
+
+
+def test_certificates_of_earlier_formats_need_no_digest():
+    older = changed(PLAIN, "format", to=2, seal=False) | {"library_version": "0.2.1"}
+    del older[DIGEST]
+    assert verify(json.dumps(older)).certificate.format == 2
+    with pytest.raises(InvalidArgument, match="no certificate has"):
+        verify(json.dumps(older | {DIGEST: digest(older)}))
 
 
 @pytest.fixture
@@ -180,7 +274,7 @@ def test_the_ledger_has_the_last_word(paid):
     consistent = Certificate(Gaussian(6.0) * 2, REPLACE, 1e-6)  # altered as a whole: the file alone cannot tell
     assert verify(consistent.to_json()).certificate == consistent
     for named in (None, run, "no such run"):
-        with pytest.raises(InvalidArgument, match=r"SHA-256|never paid"):
+        with pytest.raises(InvalidArgument, match=r"SHA-256|never settled"):
             hold_against(consistent, Ledger(url), named)
     with pytest.raises(InvalidArgument, match="library version"):
         hold_against(Certificate(Gaussian(5.0) * 2, REPLACE, 1e-6, library_version="9.9"), Ledger(url), run)

@@ -24,6 +24,7 @@ from tables import AGE, FRAME, SCHEMA, sources, write_arrow
 
 from dpmcmc.enclave.sources import DuckDBSource, FileSource, MemorySource, Scratch
 from dpmcmc.enclave.sources.ahead import AHEAD, read_ahead
+from dpmcmc.enclave.sources.unnamed import UnnamedFile
 from dpmcmc.enclave.tables import DuckDBQuery, read_table
 from dpmcmc.errors import InvalidArgument, SourceChanged
 from dpmcmc.schema import Schema
@@ -210,16 +211,16 @@ def test_nobody_else_can_reach_a_scratch_file(tmp_path):
 def test_a_file_that_changes_while_it_is_copied_leaves_no_scratch(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     write(path, ages())
-    source, write_before = FileSource(path, AGES), Scratch._write
+    source, write_before = FileSource(path, AGES), UnnamedFile.append
     opened = num_open()
 
-    def change_and_write(self, leaves):
+    def change_and_write(self, values):
         if path.exists():
             path.unlink()
-        return write_before(self, leaves)
+        return write_before(self, values)
 
     monkeypatch.setattr("dpmcmc.enclave.sources.scratch._BLOCK", 16)
-    monkeypatch.setattr(Scratch, "_write", change_and_write)
+    monkeypatch.setattr(UnnamedFile, "append", change_and_write)
     with pytest.raises(SourceChanged):
         Scratch(source, tmp_path)
     gc.collect()

@@ -598,7 +598,6 @@ def test_what_is_held_in_memory_follows_from_public_facts(lake, tmp_path, monkey
     for source in (lake, f"file://{lake}", made["parquet"]):
         assert is_streamed(opened(source))
         assert not is_streamed(opened(source, in_memory=True))
-    assert not is_streamed(opened(lake, adjacency="add_or_remove_one", capacity=5_000))
     assert is_streamed(opened(lake, scratch=tmp_path))
 
 
@@ -620,12 +619,12 @@ REFUSED = {
     "an empty list": (lambda _: [], {}, "must be a path"),
     "no such file": (lambda tmp: tmp / "nowhere.parquet", {"in_memory": False}, "no such file"),
     "files that differ": (lambda tmp: _differing(tmp), {}, "keeps column 'age' as texts"),
-    "persons": (
+    "more rows than slots": (
         lambda tmp: tmp / "lake",
         {"adjacency": "add_or_remove_one", "capacity": 9, "in_memory": False},
-        "needs",
+        "capacity=9 is less than",
     ),
-    "scratch of what is held": (lambda tmp: tmp / "lake", {"in_memory": True, "scratch": "/tmp"}, "scratch= stages"),  # noqa: S108
+    "scratch of what is held": (lambda tmp: tmp / "lake", {"in_memory": True, "scratch": "."}, "scratch= holds rows"),
     "scratch nowhere": (lambda tmp: tmp / "lake", {"scratch": "/nowhere"}, "cannot hold a scratch file"),
 }
 

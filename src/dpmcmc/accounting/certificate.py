@@ -4,6 +4,7 @@ A certificate holds the event that was paid for, so that anyone can compute its 
 are that computation, not an assertion.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -58,8 +59,12 @@ _MEANING = {
     Adjacency.ADD_OR_REMOVE_ONE: "any one {unit} is added or removed",
 }
 
-FORMAT = 2
-"""The format of the certificates that are written. Format 1, of version 0.1, has no paths and no device."""
+FORMAT = 3
+"""The format of the certificates that are written. Format 1, of version 0.1, has no paths and no device; format 2, of
+version 0.2, has no digest."""
+
+DIGEST = "sha256"
+"""The entry with the digest of all others."""
 
 _ADVISORY_OF_FORMAT_1 = (
     "made by version 0.1, in which the clip of one record was not enforced on every machine, and, where a record or a "
@@ -101,16 +106,16 @@ class Certificate:
     def __post_init__(self) -> None:
         object.__setattr__(self, "adjacency", Adjacency.parse("adjacency", self.adjacency))
         object.__setattr__(self, "delta", validation.probability("delta", self.delta))
-        extra = [validation.text("assumptions", item) for item in self.assumptions]
-        object.__setattr__(self, "assumptions", tuple(extra))
-        object.__setattr__(self, "unit", validation.text("unit", self.unit))
-        object.__setattr__(self, "paths", tuple(validation.text("paths", item) for item in self.paths))
+        for name in ("assumptions", "paths"):
+            object.__setattr__(self, name, tuple(_line(name, item) for item in getattr(self, name)))
+        for name in ("unit", "library_version"):
+            object.__setattr__(self, name, _line(name, getattr(self, name)))
         if validation.integer("format", self.format, at_least=1) > FORMAT:
             validation.refuse(
                 "format", self.format, f"must be <= {FORMAT}: install the dpmcmc that wrote it, or a newer one"
             )
-        if not isinstance(self.device, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # it may come from a file
-            validation.refuse("device", self.device, "must be a text")
+        if self.device != "":
+            object.__setattr__(self, "device", _line("device", self.device))
         required = self.event.required_adjacency
         if required not in (None, self.adjacency):
             raise AdjacencyMismatch(
@@ -188,7 +193,7 @@ class Certificate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as plain values, ready for JSON; infinity is written as the text "infinity"."""
-        return {
+        plain: dict[str, Any] = {
             "format": self.format,
             "statement": self.statement,
             "epsilon": float(self.epsilon) if math.isfinite(self.epsilon) else "infinity",
@@ -204,6 +209,7 @@ class Certificate:
             "device": self.device,
             "library_version": self.library_version,
         }
+        return plain if self.format < FORMAT else {**plain, DIGEST: digest(plain)}
 
     def to_json(self) -> str:
         """Return the certificate as JSON text."""
@@ -226,7 +232,7 @@ class Certificate:
                 adjacency=plain["adjacency"],
                 delta=plain["delta"],
                 assumptions=_texts(plain["assumptions"]),
-                library_version=validation.text("library_version", plain["library_version"]),
+                library_version=plain["library_version"],
                 unit=plain.get("unit", RECORD),
                 format=plain.get("format", 1),
                 paths=_texts(plain.get("paths", [])),
@@ -257,6 +263,24 @@ class Certificate:
         ]
         table = "\n".join(f"  {name:<11}{words}" for name, words in rows)
         return f"Privacy certificate\n{self.statement}\n\n{table}"
+
+
+def digest(plain: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of all entries of a certificate but that of the digest itself.
+
+    It is no signature: whoever changes a certificate can compute it anew. It holds together what is written, so that a
+    change of an entry which no number shows, such as a cell that is not the dearest, does not fit the rest.
+    """
+    held = {name: value for name, value in plain.items() if name != DIGEST}
+    return hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
+
+
+def _line(name: str, value: object) -> str:
+    """Return a text of one line, which can do nothing to where it is printed."""
+    checked = validation.text(name, value)
+    if not checked.isprintable():
+        validation.refuse(name, value, "must be one line of printable characters")
+    return checked
 
 
 def _texts(items: Any) -> tuple[Any, ...]:

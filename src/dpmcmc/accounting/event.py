@@ -212,8 +212,8 @@ class BarkerTest(Event):
     def __post_init__(self) -> None:
         self._set(
             **fields.batch(self.batch_size, self.population),
-            variance=validation.positive("variance", self.variance),
-            clip_fraction=validation.positive("clip_fraction", self.clip_fraction),
+            variance=fields.noise("variance", self.variance),
+            clip_fraction=fields.noise("clip_fraction", self.clip_fraction),
         )
         if self.clip_fraction >= self.variance:
             validation.refuse("clip_fraction", self.clip_fraction, f"must be < variance={self.variance!r}")
@@ -248,7 +248,7 @@ class RatioApproximation(Event):
     log_ratio: float
 
     def __post_init__(self) -> None:
-        self._set(log_ratio=validation.positive("log_ratio", self.log_ratio))
+        self._set(log_ratio=fields.noise("log_ratio", self.log_ratio))
 
 
 @dataclass(frozen=True)

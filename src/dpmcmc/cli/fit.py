@@ -48,6 +48,10 @@ def fit(
     scheduler: Annotated[
         str | None, typer.Option(help="A Dask scheduler whose workers hold the rows: tcp://HOST:PORT or tls://...")
     ] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(help="A folder on a disk, for rows that are not to be held in memory: private scratch."),
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="The run folder to write, which must be new.")] = None,
     dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger, if not the file's.")] = None,
     grant_epsilon: Annotated[float | None, typer.Option(help="Grant the table this budget if it has none.")] = None,
@@ -99,6 +103,7 @@ def fit(
         budget=grant,
         adjacency=adjacency,
         capacity=capacity,
+        scratch=scratch,
         client=client,
         rows_keep_place=rows_keep_place,
     )
@@ -134,6 +139,7 @@ def fit(
         "adjacency": adjacency.value,
         "capacity": capacity,
         "scheduler": scheduler,
+        "scratch": None if scratch is None else str(scratch),
         "rows_keep_place": rows_keep_place,
     }
     with explained(ledger, dataset):

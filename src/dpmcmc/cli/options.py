@@ -24,6 +24,7 @@ OPTIONS = {
     "priors": "--prior",
     "rows_keep_place": "--rows-keep-place",
     "scheduler": "--scheduler",
+    "scratch": "--scratch",
     "capacity": "--capacity",
     "sampler": "--sampler",
     "schema": "--schema",

@@ -53,6 +53,7 @@ def resume(
         dataset=command["dataset"],
         adjacency=command["adjacency"],
         capacity=command["capacity"],
+        scratch=command.get("scratch"),
         client=connected(scheduler or command.get("scheduler")),
         rows_keep_place=command.get("rows_keep_place", False),
     )

@@ -135,12 +135,20 @@ class PrivateData(Vault):
         return Oracle(self._facts, None).partition(cuts)
 
     @property
+    def held(self) -> str:
+        """Where the records are, in words, if not in memory."""
+        if self.is_in_memory:
+            return ""
+        where = "" if self._placement.seed is None else "stand in secret slots of a private file and "
+        return f" They {where}are read chunk by chunk."
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What the events of these records rest on beside the proofs, in words: for certificates."""
         facts, stated = self._facts, list[str]()
         if facts.adjacency is Adjacency.ADD_OR_REMOVE_ONE:
             stated.append(f"the table has at most {facts.size} records, whatever happens")
-        if not self.is_in_memory:
+        if not self.is_in_memory and self._placement.seed is None:
             stated.append("no value of a row decides where rows stand: one that is replaced leaves all others in place")
         if facts.extra_mechanisms:
             names = ", ".join(sorted(kind.__name__ for kind in facts.extra_mechanisms))

@@ -171,7 +171,7 @@ class PreparedFit:
         if isinstance(self.model, FormulaModel):
             yield self.model.describe()
         protected = "" if self._units == "records" else f" The unit of protection is a {self.data.unit}."
-        yield f"Data: {facts.size:,} {self._units}, {facts.adjacency.words} adjacency.{protected}"
+        yield f"Data: {facts.size:,} {self._units}, {facts.adjacency.words} adjacency.{protected}{self.data.held}"
         yield f"Run: {self.strategy.course}."
         epsilon = float(accountants.epsilon(self.event, self.budget.delta))
         yield f"Total cost: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}."

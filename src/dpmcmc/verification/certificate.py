@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpmcmc.accounting import accountants, documents
-from dpmcmc.accounting.certificate import Certificate
+from dpmcmc.accounting.certificate import DIGEST, Certificate, digest
 from dpmcmc.accounting.event import Event
 from dpmcmc.accounting.parallel import dearest
 from dpmcmc.errors import InvalidArgument
@@ -45,6 +45,9 @@ _SAME = 1e-9
 _BELOW = (
     1e-6  # what a number may lie below its enclosure, as `Certificate.from_json` allows: printed figures are rounded
 )
+_LARGEST_EXPONENT = 700.0
+_FIRST_OF_FORMAT = {1: (0, 0), 2: (0, 2), 3: (0, 3)}
+"""The versions that were the first to write each format."""
 _FREE = frozenset({"library_version", "paths", "device", "assumptions", "unit"})
 """Statements that follow from nothing else in a certificate."""
 
@@ -103,29 +106,56 @@ def event_hash(event: Event) -> str:
 def check_consistent(stated: Mapping[str, Any], certificate: Certificate) -> None:
     """Refuse a certificate with an entry that is missing, is not known, or is not what its event gives."""
     made = json.loads(certificate.to_json())  # as it is written
+    _check_format(certificate)
     old = {"format", "paths", "device", "unit"} if certificate.format == 1 else set[str]()
     if missing := set(made) - set(stated) - old:
         raise InvalidArgument(f"the certificate lacks {', '.join(sorted(missing))}")
     if unknown := set(stated) - set(made):
         raise InvalidArgument(f"the certificate has entries that no certificate has: {', '.join(sorted(unknown))}")
     for name, value in stated.items():
-        if name not in _FREE and not _agree(value, made[name]):
+        if name not in _FREE and name != DIGEST and not _agree(value, made[name]):
             raise InvalidArgument(
                 f"{name} of the certificate is not what its event gives: {_shown(value)} is stated, and it is "
                 f"{_shown(made[name])}; the file was changed after it was written"
             )
+    if DIGEST in made and stated[DIGEST] != digest(stated):
+        raise InvalidArgument(
+            f"{DIGEST} of the certificate is not that of its other entries, although its numbers follow from them: "
+            "the file was changed after it was written"
+        )
+
+
+def _check_format(certificate: Certificate) -> None:
+    """Refuse a format that the version which is named did not write."""
+    named = re.match(r"(\d+)\.(\d+)\b", certificate.library_version)
+    if named is None:
+        raise InvalidArgument(f"library_version={certificate.library_version!r} is no version, as 0.3.0 is")
+    version = int(named[1]), int(named[2])
+    wrote = max(number for number, first in _FIRST_OF_FORMAT.items() if version >= first)
+    if certificate.format != wrote:
+        raise InvalidArgument(
+            f"format={certificate.format} is not what version {certificate.library_version} wrote, which is {wrote}; "
+            "the file was changed after it was written"
+        )
 
 
 def _agree(stated: Any, made: Any) -> bool:
     if isinstance(made, bool) or isinstance(stated, bool):
         return stated is made
     if isinstance(made, int | float) and isinstance(stated, int | float):
-        return math.isclose(stated, made, rel_tol=_SAME, abs_tol=0.0)
+        return _is_close(stated, made)
     if isinstance(made, dict) and isinstance(stated, dict):
         return set(made) == set(stated) and all(_agree(stated[name], made[name]) for name in made)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(made, list) and isinstance(stated, list):
         return len(made) == len(stated) and all(map(_agree, stated, made))  # pyright: ignore[reportUnknownArgumentType]
     return type(stated) is type(made) and stated == made
+
+
+def _is_close(stated: float, made: float) -> bool:
+    try:
+        return math.isclose(stated, made, rel_tol=_SAME, abs_tol=0.0)
+    except OverflowError:  # a whole number that no float can hold
+        return stated == made
 
 
 def _shown(value: Any) -> str:
@@ -237,7 +267,8 @@ def _root(curve: curves.Curve, delta: Ball, near: float) -> Ball:
 
     if is_above(0.0) is False:
         return ball(0)
-    step = 1e-7 * max(near, 1.0)
+    wide = WIDTH * (1.0 if near < _LARGEST_EXPONENT else near)  # e^epsilon is stated too
+    step = wide / 10
     low, high = max(near - step, 0.0), near + step
     while is_above(low) is not True:
         low, step = max(low - step, 0.0), 2 * step
@@ -245,7 +276,7 @@ def _root(curve: curves.Curve, delta: Ball, near: float) -> Ball:
         if high > 1e6:
             return ball(math.inf)
         high, step = high + step, 2 * step
-    while high - low > WIDTH / 4 * max(high, 1.0):
+    while high - low > wide / 4:
         middle = (low + high) / 2
         above = is_above(middle)
         if above is None:

@@ -7,7 +7,7 @@ of the answer.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -30,6 +30,8 @@ from dpmcmc.verification.balls import Ball, ball, largest, precision, upper_tail
 
 BITS = 192
 _CUT = 1e-40
+_NEAR = 4
+"""Of how many losses beside epsilon each is asked whether it is larger."""
 _SUPPORTED = {Gaussian, FixedBatchGaussian, LogisticBit, BarkerTest, PoissonGaussian, SphericalLaplace}
 
 Profile = Callable[[Ball], Ball]
@@ -43,6 +45,7 @@ class Losses:
     masses: arb_poly
     infinity: Ball
     lost: Ball
+    _sums: list[list[Ball]] = field(default_factory=list, repr=False, compare=False)
 
     def times(self, other: "Losses") -> "Losses":
         """Return the law of the sum of two independent losses."""
@@ -61,14 +64,27 @@ class Losses:
         return self if result is None else result
 
     def delta(self, epsilon: Ball, interval: Ball) -> Ball:
-        """Return the mass of an infinite loss plus E[(1 - e^(epsilon - loss))_+]."""
-        start = max(int(float((epsilon / interval).floor().mid())) - 1 - self.first, 0)
-        total, step = self.infinity, (-interval).exp()
-        shrink = (epsilon - (self.first + start) * interval).exp()
-        for mass in self.masses.coeffs()[start:]:
-            total += (1 - shrink).max(ball(0)) * mass
-            shrink *= step
-        return total + self.lost * arb(0.5, 0.5)
+        """Return the mass of an infinite loss plus E[(1 - e^(epsilon - loss))_+]: near epsilon one by one."""
+        start = min(max(int(float((epsilon / interval).floor().mid())) - 1 - self.first, 0), len(self.masses))
+        rest = min(start + _NEAR, len(self.masses))
+        total = self.infinity
+        for place in range(start, rest):
+            shrink = (epsilon - (self.first + place) * interval).exp()
+            total += (1 - shrink).max(ball(0)) * self.masses[place]
+        beyond, weighted = self._sums_from(interval)
+        return total + beyond[rest] - epsilon.exp() * weighted[rest] + self.lost * arb(0.5, 0.5)
+
+    def _sums_from(self, interval: Ball) -> tuple[list[Ball], list[Ball]]:
+        """Return, for each place, the sums from it on of the masses, and of the masses times e^-loss."""
+        if not self._sums:
+            beyond, weighted = [ball(0)], [ball(0)]
+            falling, step = (-interval * (self.first + len(self.masses))).exp(), interval.exp()
+            for mass in reversed(self.masses.coeffs()):
+                falling *= step
+                beyond.append(beyond[-1] + mass)
+                weighted.append(weighted[-1] + falling * mass)
+            self._sums[:] = beyond[::-1], weighted[::-1]
+        return self._sums[0], self._sums[1]
 
 
 def _trimmed(first: int, masses: arb_poly) -> tuple[int, arb_poly, Ball]:

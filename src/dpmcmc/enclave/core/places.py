@@ -122,6 +122,7 @@ def sum_parts(of_part: Callable[[Any, ArrayLike], Any], slots: Any) -> Any:
 class Placement:
     """Where the records of a vault lie, and where its programs run: where JAX puts them."""
 
+    seed: bytes | None = None  # by which records stand that came in their slots
     num_devices: int = 1
     num_processes: int = 1
     """How many processes execute every program together."""
@@ -138,6 +139,10 @@ class Placement:
         """The kind of device, for certificates."""
         device = jax.devices()[0]
         return f"{device.platform}: {device.device_kind}"
+
+    def standing(self, seed: bytes | None) -> "Placement":  # noqa: ARG002
+        """Return where records lie that stand by this seed."""
+        return self
 
     def agreed(self, seed: bytes) -> bytes:
         """Return the seed of places that all processes have."""

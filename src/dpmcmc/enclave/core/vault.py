@@ -98,7 +98,7 @@ class Vault:
             self._num_records, record = len(admitted[0]), jax.tree.unflatten(self._structure, shapes)
             self._placement = Placement() if devices is None else import_module(_SHARDS).Shards(devices)
         else:
-            streamed.check(relation, self.unit, devices, bounds)
+            streamed.check(relation, self.unit, capacity, devices, bounds)
             admitted, limits, self._structure, self._is_given = [], streamed.engine.bounds, None, lambda _: False
             self._num_records, record, self._placement = streamed.engine.num_records, streamed.engine.record, streamed
         self._facts = Facts(
@@ -118,7 +118,7 @@ class Vault:
                 "noise", noise, "carries no guarantee; use PrivateData.without_guarantee, or noise='exact'"
             )
         self._rows_keep_place, self._payer = rows_keep_place, self._placement.payer(self._payer)
-        self._stand(admitted, None if self._is_as_given else new_seed())
+        self._stand(admitted, self._placement.seed or (None if self._is_as_given else new_seed()))
 
     @property
     def unit(self) -> str:
@@ -139,7 +139,7 @@ class Vault:
     def _stand(self, leaves: list[Any], seed: bytes | None) -> None:
         """Put the records into their slots."""
         seed = None if seed is None else self._placement.agreed(seed)
-        self._seed, self._places = seed, None
+        self._seed, self._places, self._placement = seed, None, self._placement.standing(seed)
         if self._placement.stepwise is None:
             length = num_slots(self._facts.size, self._placement.num_devices)
             self._places = None if seed is None else draw_places(seed, self._num_records, self._facts.size)
@@ -148,8 +148,10 @@ class Vault:
             self._slots = self._placement.place(Slots(rows, occupied, np.int32(1)))
         else:
             self._slots = self._placement.slots  # of one chunk, and their shapes alone
-        may_move = self._placement.stepwise is not None and seed is not None and not self._rows_keep_place
-        may_move = may_move or self._placement.num_processes > 1  # a process has but some of the slots to take cells of
+        is_in_order = self._placement.stepwise is not None and self._placement.seed is None and seed is not None
+        may_move = (
+            is_in_order and not self._rows_keep_place
+        ) or self._placement.num_processes > 1  # each has some of the slots
         self._facts, is_given = replace(self._facts, places=None if may_move else id_of(seed)), self._is_given
         facts, place, slots, cells = self._facts, self._placement, self._slots, dict[Cells, Slots]()
 

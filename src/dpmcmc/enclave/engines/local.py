@@ -4,6 +4,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from dpmcmc.enclave.core.cells import Cells
 from dpmcmc.enclave.engines.packing import Placed, Shape, packed, width_of
 from dpmcmc.enclave.engines.partial import PartialProgram, as_integers
 from dpmcmc.enclave.sources.opening import memory
+from dpmcmc.enclave.sources.scattered import Scattered
 
 _LEAST_ROOM, _PART = 2**28, 64
 """How many bytes the rows of cells may take up at least, and which part of the machine's memory."""
@@ -35,6 +37,7 @@ class LocalEngine:
 
     def __init__(self, source: Any, rows: int | None = None) -> None:
         self._source = source
+        self.scattered: Scattered | None = source if isinstance(source, Scattered) else None
         self.num_records: int = source.num_records
         self.bounds: dict[str, tuple[float, float]] = source.bounds
         self.record: dict[str, jax.ShapeDtypeStruct] = source.record
@@ -49,6 +52,14 @@ class LocalEngine:
     def identity(self) -> bytes:
         """What tells these records from others. It is private."""
         return self._source.identity
+
+    def standing(self, seed: bytes) -> "LocalEngine":
+        """Return the same over the records as they stand by a seed, where they were scattered by one."""
+        made = copy(self)
+        if self.scattered is not None:
+            made._source = made.scattered = self.scattered.standing(seed)
+            made._kept = (None, [])
+        return made
 
     def partial_sum(self, program: PartialProgram, public: Sequence[Any], cells: Cells | None) -> list[np.ndarray]:
         """Return the exact sums of a program over all chunks, or over those of some cells."""

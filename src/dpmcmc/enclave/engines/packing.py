@@ -15,6 +15,7 @@ from dpmcmc.enclave.core.places import tile_rows
 from dpmcmc.enclave.sources.picking import Intervals, num_before, picked, within
 from dpmcmc.enclave.tables.columns import Leaves
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.schema import OCCUPIED
 
 MOST_ROWS, MOST_ROWS_ON_GPU, CHUNK_BYTES = 2**16, 2**18, 2**25
 """How many slots a chunk has at most, and how many bytes its rows take at most, unless a tile has more."""
@@ -75,16 +76,19 @@ def packed(source: Any, rows: int, intervals: Intervals, start: int, end: int) -
 
 
 def placed(chunks: Iterable[Leaves], rows: int, lead: int = 0) -> Iterator[Placed]:
-    """Yield chunks in all their slots; in the first of them so many slots come before the first row."""
+    """Yield chunks in all their slots; in the first of them so many slots come before the first row.
+
+    A slot counts if a row stands in it; where rows have the leaf `OCCUPIED`, if that says so.
+    """
     for chunk in chunks:
         yield _slots(chunk, rows, lead)
         lead = 0
 
 
 def _slots(chunk: Leaves, rows: int, first: int) -> Placed:
-    leaves = [chunk[name] for name in sorted(chunk)]  # as pytrees have them
+    leaves = [chunk[name] for name in sorted(chunk) if name != OCCUPIED]  # as pytrees have them
     there, occupied = len(leaves[0]), np.zeros(rows, np.bool_)
-    occupied[first:there] = True
+    occupied[first:there] = chunk[OCCUPIED][first:] if OCCUPIED in chunk else True
     if there < rows:
         leaves = [np.pad(leaf, [(0, rows - there), *[(0, 0)] * (leaf.ndim - 1)]) for leaf in leaves]
     return leaves, occupied

@@ -16,6 +16,7 @@ from dpmcmc.enclave.engines.contract import Engine
 from dpmcmc.enclave.engines.local import LocalEngine
 from dpmcmc.enclave.engines.passes import Pass, check_sums
 from dpmcmc.enclave.engines.steps import Steps, Together
+from dpmcmc.enclave.sources.scattered import Scattered
 from dpmcmc.errors import InvalidArgument
 
 
@@ -42,7 +43,9 @@ class Streamed(Placement):
 
     def __init__(self, records: Any) -> None:
         self.engine: Engine = records if hasattr(type(records), "partial_sum") else LocalEngine(records)
-        own: tuple[str, ...] = getattr(self.engine, "paths", ())
+        self._scattered: Scattered | None = getattr(self.engine, "scattered", None)
+        self.seed = None if self._scattered is None else self._scattered.seed
+        own: tuple[str, ...] = getattr(self.engine, "paths", () if self._scattered is None else ("scattered",))
         self.words, self.paths = "".join(f", {name}" for name in own), (*own, "streamed")
         self.words += f", streamed={self.engine.rows(None)}"
 
@@ -51,13 +54,26 @@ class Streamed(Placement):
         """Where sums are computed, in words by which a resumed run knows it again."""
         return f"{self.words}{getattr(self.engine, 'where', '')}"
 
-    def check(self, adjacency: Adjacency, unit: str, devices: Any, bounds: Any) -> None:
+    def standing(self, seed: bytes | None) -> "Streamed":
+        """Return the same records as they stand by a seed: in another file, where they stand in secret slots."""
+        if self._scattered is None or seed == self.seed:
+            return self
+        return Streamed(self.engine.standing(seed))  # pyright: ignore[reportAttributeAccessIssue]  # it has slots
+
+    def check(self, adjacency: Adjacency, unit: str, capacity: int | None, devices: Any, bounds: Any) -> None:
         """Refuse what cannot be read chunk by chunk, before anything is charged."""
-        if adjacency is not Adjacency.REPLACE_ONE or unit != "record":
+        if self._scattered is not None:
+            if (self._scattered.unit, self._scattered.capacity) != (unit, capacity):
+                raise InvalidArgument(
+                    "capacity and schema must be those with which the records were scattered; leave it to "
+                    "PrivateData.from_table"
+                )
+        elif adjacency is not Adjacency.REPLACE_ONE or unit != "record":
             raise InvalidArgument(
                 "records that are read chunk by chunk stand at their positions in the table, which mean something "
                 "under adjacency='replace_one' without persons alone: elsewhere a record that is added, or a person of "
-                "another name, would move others. Read the table into memory, with in_memory=True"
+                "another name, would move others. Have them put into secret slots on a disk, with "
+                "PrivateData.from_table(..., scratch=), or read the table into memory, with in_memory=True"
             )
         if bounds is not None:
             raise InvalidArgument("bounds must be left out: the schema of the source states them")

@@ -10,8 +10,9 @@ all row groups hold. This is looked at before a pass, and again before its last 
 counted. What is not noticed: that the middle of a file was rewritten and is as long as before, if the time of the last
 change is the old one too. On a local disk, while one process reads, that takes setting the clock; on a store that knows
 no times, nothing more. So let nobody write to files that a run reads, or make a `Scratch` of them, which nobody else
-can reach. The answer to a DuckDB query is known by digests of all its rows. A run that is resumed knows every source by
-a digest of all its rows, as they were prepared, in their order: it reads them once for that.
+can reach, or a `Scattered`, where they stand in secret slots. The answer to a DuckDB query is known by digests of all
+its rows. A run that is resumed knows every source by a digest of all its rows, as they were prepared, in their order:
+it reads them once for that.
 
 Memory does not grow with the number of rows. It holds some chunks, some batches of Parquet (row groups may be of any
 size on a local disk; elsewhere one is held at a time), one batch of Arrow, whatever size its writer chose, or some
@@ -22,6 +23,7 @@ from dpmcmc.enclave.sources.contract import Source
 from dpmcmc.enclave.sources.duckdb import DuckDBSource
 from dpmcmc.enclave.sources.files import FileSource
 from dpmcmc.enclave.sources.memory import MemorySource
+from dpmcmc.enclave.sources.scattered import Scattered
 from dpmcmc.enclave.sources.scratch import Scratch
 
-__all__ = ["DuckDBSource", "FileSource", "MemorySource", "Scratch", "Source"]
+__all__ = ["DuckDBSource", "FileSource", "MemorySource", "Scattered", "Scratch", "Source"]

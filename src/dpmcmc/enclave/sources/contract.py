@@ -11,9 +11,8 @@ from dpmcmc.errors import InvalidArgument, SourceChanged
 from dpmcmc.schema import Schema
 
 
-@runtime_checkable
-class Source(Protocol):
-    """Records that are read chunk by chunk, in one order, as often as they are needed."""
+class Rows(Protocol):
+    """Rows that can be read once, from the first to the last."""
 
     @property
     def num_records(self) -> int:
@@ -29,6 +28,15 @@ class Source(Protocol):
     def record(self) -> dict[str, jax.ShapeDtypeStruct]:
         """The shape and type of one record, by leaf."""
         ...
+
+    def chunks(self, rows: int, /) -> Iterator[Leaves]:
+        """Return the rows, so many at a time; the last chunk may be shorter."""
+        ...
+
+
+@runtime_checkable
+class Source(Rows, Protocol):
+    """Records that are read chunk by chunk, in one order, as often as they are needed."""
 
     @property
     def identity(self) -> bytes:
@@ -58,13 +66,13 @@ def rows_before(rows: int, first: int) -> int:
     return size * validation.integer("first", first, at_least=0)
 
 
-def refuse_persons(schema: Schema) -> None:
-    """Refuse a schema that names persons, whose rows may lie anywhere."""
-    if schema.person is not None:
+def refuse_persons(schema: Schema, *, persons: bool = False) -> None:
+    """Refuse a schema that names persons, whose rows may lie anywhere, unless they are put together later."""
+    if schema.person is not None and not persons:
         raise InvalidArgument(
             f"person={schema.person!r} cannot be read chunk by chunk: the rows of a person belong together and may lie "
-            "anywhere. Read the table into memory, with PrivateData.from_table; or make one row of each person first, "
-            "and leave person out of the schema"
+            "anywhere. Open the table with PrivateData.from_table, which puts them together; or make one row of each "
+            "person first, and leave person out of the schema"
         )
 
 

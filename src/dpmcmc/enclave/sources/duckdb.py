@@ -28,15 +28,16 @@ class DuckDBSource:
 
     Args:
         source: the query and its connection.
-        schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file. No persons.
+        schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file.
+        persons: whether it may name persons, as for `FileSource`.
     """
 
     apart = 2**62
     """How many rows are sooner read than passed over: a query is asked from its first row on."""
 
-    def __init__(self, source: frames.DuckDBQuery, schema: Any) -> None:
+    def __init__(self, source: frames.DuckDBQuery, schema: Any, *, persons: bool = False) -> None:
         self._schema = Schema.read(schema)
-        refuse_persons(self._schema)
+        refuse_persons(self._schema, persons=persons)
         self._preparation = Preparation(self._schema)
         names = self._schema.read_columns
         answer = frames.answer_of(source)
@@ -115,6 +116,9 @@ class DuckDBSource:
         read = getattr(self._answer, "to_arrow_reader", None) or self._answer.fetch_arrow_reader  # before DuckDB 1.4
         reader = in_own_words(frames.QUERY_FAILED, lambda: read(BLOCK))
         for field in reader.schema:
+            if field.name == self._schema.person:
+                columns.value_type(field.name, field.type)
+                continue
             empty = arrow().chunked_array([], field.type)
             columns.numbers(field.name, empty, self._schema.columns[field.name], self._schema.decimal)
         try:

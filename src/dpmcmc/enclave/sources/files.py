@@ -44,12 +44,13 @@ class FileSource:
         source: a path or a URL; of a file, of a folder, of which all files below are meant, or a pattern such as
             ``sales/*.parquet``, where ``**`` stands for any number of folders. Or a list of such. Of a folder the
             Parquet files are read and, where there are none, those of the one other kind that it has.
-        schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file. No persons.
+        schema: what the owner states of the columns: a `Schema`, what one is made of, or a TOML file.
+        persons: whether it may name persons; rows then have a further leaf, `PERSON`, and are no records yet.
     """
 
-    def __init__(self, source: Stated | Sequence[Stated], schema: Any) -> None:
+    def __init__(self, source: Stated | Sequence[Stated], schema: Any, *, persons: bool = False) -> None:
         self._schema = Schema.read(schema)
-        refuse_persons(self._schema)
+        refuse_persons(self._schema, persons=persons)
         self._preparation = Preparation(self._schema)
         self._places = find(source)
         self._marks = [self._words(place, lambda place=place: fingerprint(place)) for place in self._places]
@@ -190,6 +191,8 @@ class FileSource:
             types = self._words(place, lambda place=place: FORMATS[place.suffix].types(place, self._schema.delimiter))
             check_names(f"source={place.shown!r}", [name for name, _ in types], self._schema.read_columns)
             for name, kept in types:
+                if name == self._schema.person:
+                    columns.value_type(name, kept)
                 if name not in self._schema.columns:
                     continue
                 empty = arrow().chunked_array([], kept)

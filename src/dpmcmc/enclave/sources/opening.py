@@ -7,7 +7,7 @@ where that is public, and how much memory the machine has.
 import os
 from contextlib import suppress
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from dpmcmc.enclave.sources.duckdb import DuckDBSource
 from dpmcmc.enclave.sources.files import FileSource
 from dpmcmc.enclave.sources.memory import MemorySource
 from dpmcmc.enclave.sources.places import find, is_pattern
+from dpmcmc.enclave.sources.scattered import Scattered
 from dpmcmc.enclave.sources.scratch import Scratch
 from dpmcmc.enclave.tables.frames import query_of
 from dpmcmc.enclave.tables.readers import read_table
@@ -47,48 +48,58 @@ def name_of(source: Any) -> str:
     return PurePath(parts[-1]).stem if parts else ""
 
 
-def contents(
-    source: Any,
-    schema: Schema,
-    adjacency: Adjacency,
-    in_memory: bool | None,
-    scratch: str | os.PathLike[str] | None,
-) -> tuple[Any, Any]:
+class Wishes(NamedTuple):
+    """What the owner asked for, and stated, of how a table is held."""
+
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    capacity: int | None = None
+    in_memory: bool | None = None
+    scratch: str | os.PathLike[str] | None = None
+    rows_keep_place: bool = False
+
+
+def contents(source: Any, schema: Schema, wishes: Wishes) -> tuple[Any, Any]:
     """Return records and their bounds, read into memory, or a source of them, whose bounds are its own.
 
     Args:
         source: as for `from_table`.
         schema: what is stated of its columns.
-        adjacency: which data sets are neighbours.
-        in_memory: whether all rows are read into memory; decided here, if None.
-        scratch: a folder in which prepared rows are staged.
+        wishes: what else is asked for and stated.
     """
-    may_stream = _may_stream(schema, adjacency)
-    if in_memory is False:
-        check_streamed(schema, adjacency, "in_memory=False")
-    if scratch is not None and (in_memory or not may_stream):
-        raise InvalidArgument("scratch= stages rows that are read chunk by chunk; leave it out, or say in_memory=False")
-    wanted = in_memory is False or scratch is not None
-    if may_stream and (wanted or not is_plain(source)):
-        opened = _opened(source, schema)
-        if wanted or (in_memory is None and not _fits(opened)):
-            return (opened if scratch is None else Scratch(opened, scratch)), None
-        return _whole(opened), opened.bounds
-    if may_stream and in_memory is None and _says_its_rows(source):
-        with suppress(InvalidArgument):  # what cannot be read is refused below, as the owner named it
-            opened = _opened(source, schema)
-            if not _fits(opened):
-                return opened, None
+    if wishes.scratch is not None and wishes.in_memory:
+        raise InvalidArgument("scratch= holds rows that are not in memory; leave it out, or say in_memory=False")
+    wanted = wishes.in_memory is False or wishes.scratch is not None
+    if wanted:
+        return _streamed(_opened(source, schema, persons=True), schema, wishes), None
+    may_stream = wishes.in_memory is None
     if not is_plain(source):
-        if schema.person is not None:
-            raise InvalidArgument(
-                "source is a pattern, a list or a URL, and the schema names persons, whose rows may lie anywhere; name "
-                "one file, or one folder of Parquet files, of this machine"
-            )
-        opened = _opened(source, schema)
-        return _whole(opened), opened.bounds
+        opened = _opened(source, schema, persons=True)
+        if schema.person is None and (wishes.in_memory or _fits(opened, schema, wishes)):
+            return _whole(opened), opened.bounds
+        if may_stream:
+            return _streamed(opened, schema, wishes), None
+        raise InvalidArgument(
+            "source is a pattern, a list or a URL, and the schema names persons, whose rows may lie anywhere; leave "
+            "in_memory= out, or name one file, or one folder of Parquet files, of this machine"
+        )
+    if may_stream and _says_its_rows(source):
+        with suppress(InvalidArgument):  # what cannot be read is refused below, as the owner named it
+            opened = _opened(source, schema, persons=True)
+            if not _fits(opened, schema, wishes):
+                return _streamed(opened, schema, wishes), None
     table = read_table(source, schema)
     return table.records, table.bounds
+
+
+def _streamed(opened: Source, schema: Schema, wishes: Wishes) -> Source:
+    """Return a source of records that are read chunk by chunk: in secret slots, unless rows have places of their own.
+
+    Rows that are staged anyway are put into secret slots too, if nobody has stated that they keep their place.
+    """
+    has_places = schema.person is None and wishes.adjacency is Adjacency.REPLACE_ONE
+    if not has_places or (wishes.scratch is not None and not wishes.rows_keep_place):
+        return Scattered(opened, schema, wishes.scratch, wishes.capacity)
+    return opened if wishes.scratch is None else Scratch(opened, wishes.scratch)
 
 
 def check_there(source: Any) -> None:
@@ -97,11 +108,11 @@ def check_there(source: Any) -> None:
         find(source)
 
 
-def _opened(source: Any, schema: Schema) -> Source:
+def _opened(source: Any, schema: Schema, *, persons: bool = False) -> Source:
     query = query_of(source)
     if query is not None:
-        return DuckDBSource(query, schema)
-    return FileSource(source, schema) if is_files(source) else MemorySource(source, schema)
+        return DuckDBSource(query, schema, persons=persons)
+    return FileSource(source, schema, persons=persons) if is_files(source) else MemorySource(source, schema)
 
 
 def is_files(source: Any) -> bool:
@@ -109,18 +120,14 @@ def is_files(source: Any) -> bool:
     return isinstance(source, str | os.PathLike) or _is_list(source)
 
 
-def check_streamed(schema: Schema, adjacency: Adjacency, what: str) -> None:
+def check_positions(schema: Schema, adjacency: Adjacency, what: str) -> None:
     """Refuse a table whose records have no fixed positions, where they are needed."""
-    if not _may_stream(schema, adjacency):
+    if adjacency is not Adjacency.REPLACE_ONE or schema.person is not None:
         raise InvalidArgument(
-            f"{what} needs adjacency='replace_one' and a schema without persons: read chunk by chunk, records "
-            "stand at their positions, and elsewhere one that is added, or a person of another name, would move "
-            f"others. Leave {what.partition('=')[0]} out, or make one row of each person first and state replace_one"
+            f"{what} needs adjacency='replace_one' and a schema without persons: there records stand at their "
+            "positions, and elsewhere one that is added, or a person of another name, would move others. Leave "
+            f"{what.partition('=')[0]} out, or make one row of each person first and state replace_one"
         )
-
-
-def _may_stream(schema: Schema, adjacency: Adjacency) -> bool:
-    return adjacency is Adjacency.REPLACE_ONE and schema.person is None
 
 
 def _is_list(source: Any) -> bool:
@@ -134,10 +141,18 @@ def _says_its_rows(source: Any) -> bool:
     return os.path.isdir(source) or os.fspath(source).lower().endswith(_COUNTED)  # noqa: PTH112  # it may be a text
 
 
-def _fits(source: Source) -> bool:
-    """Say whether the rows of a source may be read into the memory of this machine."""
+def _fits(source: Source, schema: Schema, wishes: Wishes) -> bool:
+    """Say whether the rows of a source may be read into the memory of this machine: by what is public alone.
+
+    Of persons the public knows neither how many rows there are nor, before they are read, how many persons.
+    """
+    rows, places = source.num_records, schema.max_rows_per_person
+    if wishes.adjacency is not Adjacency.REPLACE_ONE:
+        rows = wishes.capacity or 0
+    elif schema.person is not None:
+        return True
     row = sum(leaf.dtype.itemsize * int(np.prod(leaf.shape)) for leaf in source.record.values())
-    return _COPIES * row * source.num_records * _SHARE <= memory()
+    return _COPIES * row * places * rows * _SHARE <= memory()
 
 
 def memory() -> int:

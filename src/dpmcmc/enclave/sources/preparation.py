@@ -17,19 +17,22 @@ from dpmcmc.enclave.tables import cells, columns
 from dpmcmc.enclave.tables.arrow import arrow
 from dpmcmc.enclave.tables.columns import Leaves
 from dpmcmc.enclave.tables.guard import in_own_words
-from dpmcmc.schema import Column, Schema
+from dpmcmc.enclave.tables.persons import IDENTITY_WORDS
+from dpmcmc.enclave.tables.readers import identities
+from dpmcmc.schema import PERSON, Column, Schema
 
 
 class Preparation:
     """What the rows of a schema become.
 
     Args:
-        schema: what is stated of the columns; it names no persons.
+        schema: what is stated of the columns. Where it names persons, rows have a further leaf, `PERSON`: what tells
+            whose a row is, or zeros where it is nobody's.
     """
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._places = missing_cells.places(schema.bounds)
+        self._places = missing_cells.places(schema.row_bounds)
         self._singles = {name: _StoredSingle(column) for name, column in schema.columns.items()}
         self._lookups = {
             name: {
@@ -40,13 +43,17 @@ class Preparation:
             for name, column in schema.columns.items()
         }
         codes = [name for name, column in schema.columns.items() if column.kind == "category"]
-        codes += [name for name in schema.bounds if missing_cells.is_hidden(name)]
-        self.types = {name: np.dtype(np.int32 if name in codes else np.float32) for name in schema.bounds}
+        codes += [name for name in schema.row_bounds if missing_cells.is_hidden(name)]
+        self.types: dict[str, np.dtype[Any]] = {
+            name: np.dtype(np.int32 if name in codes else np.float32) for name in schema.row_bounds
+        }
+        if schema.person is not None:
+            self.types[PERSON] = np.dtype((np.uint32, IDENTITY_WORDS))
 
     @property
     def record(self) -> dict[str, jax.ShapeDtypeStruct]:
         """The shape and type of one record, by leaf."""
-        return {name: jax.ShapeDtypeStruct((), kind) for name, kind in self.types.items()}
+        return {name: jax.ShapeDtypeStruct(kind.shape, kind.base) for name, kind in self.types.items()}
 
     def chunks(self, batches: Iterator[Any], rows: int, lead: int = 0) -> Iterator[Leaves]:
         """Return the leaves of record batches in chunks of so many rows; the first begins with `lead` rows of zeros."""
@@ -72,6 +79,9 @@ class Preparation:
         }
 
     def _write(self, batch: Any, into: Leaves) -> None:
+        if (person := self._schema.person) is not None:
+            whose = partial(identities, person, arrow().chunked_array([batch.column(person)]))
+            into[PERSON][:] = in_own_words(f"column {person!r} cannot be read", whose)
         for name, column in self._schema.columns.items():
             write = partial(self._column, name, batch.column(name), column, into[name])
             missing = in_own_words(f"column {name!r} cannot be read", write)

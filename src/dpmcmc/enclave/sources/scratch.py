@@ -2,22 +2,18 @@
 
 import math
 import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator
-from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import jax
 import numpy as np
 
 from dpmcmc.enclave.sources.ahead import read_ahead
 from dpmcmc.enclave.sources.chunking import BLOCK, digest_of, identity_of, num_rows
-from dpmcmc.enclave.sources.contract import Source, changed, rows_before
+from dpmcmc.enclave.sources.contract import Rows, changed, rows_before
+from dpmcmc.enclave.sources.unnamed import UnnamedFile
 from dpmcmc.enclave.tables.columns import Leaves
-from dpmcmc.enclave.tables.guard import without_values
 from dpmcmc.errors import InvalidArgument
 
 _BLOCK = 2**16
@@ -27,8 +23,7 @@ _BLOCK = 2**16
 class Scratch:
     """The rows of another source, in a file that only this process can reach, and that vanishes with it.
 
-    The file is opened for this user alone and has no name from then on: no folder lists it, nobody else opens it, and a
-    crash leaves nothing behind. It takes four bytes a leaf and row.
+    The file is an `UnnamedFile`. It takes four bytes a leaf and row.
 
     Args:
         source: where the rows come from. They are read once, here.
@@ -36,16 +31,11 @@ class Scratch:
             which on some machines is memory.
     """
 
-    def __init__(self, source: Source, folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, source: Rows, folder: str | os.PathLike[str] | None = None) -> None:
         self._record, self._bounds = source.record, source.bounds
         self._rows = source.num_records
-        self._lock = Lock()
-        where = tempfile.gettempdir() if folder is None else os.fspath(folder)
-        self._problem = f"folder={where!r} cannot hold a scratch file of all prepared rows"
-        self._file: Any = without_values(self._problem, lambda: tempfile.TemporaryFile(buffering=0, dir=where))  # noqa: SIM115
-        weakref.finalize(self, self._file.close)
+        self._file = UnnamedFile(folder, self._row * self._rows)
         try:
-            self._check_room(where)
             self._fill(source)
         except BaseException:
             self.close()
@@ -64,8 +54,7 @@ class Scratch:
 
     def close(self) -> None:
         """Give the space back. It is given back when the process ends, too."""
-        with self._lock:
-            self._file.close()
+        self._file.close()
 
     @property
     def num_records(self) -> int:
@@ -98,7 +87,7 @@ class Scratch:
             first: the number of the first chunk that is wanted.
         """
         skip = rows_before(rows, first)
-        if self._file.closed:
+        if self._file.is_closed:
             raise InvalidArgument("source is a Scratch that was closed; make a new one")
         return self._ahead(rows, skip)
 
@@ -114,33 +103,14 @@ class Scratch:
     def _row(self) -> int:
         return sum(self._width(leaf) for leaf in self._record)
 
-    def _check_room(self, where: str) -> None:
-        if shutil.disk_usage(where).free < self._row * self._rows:
-            raise self._full("there is not enough space")
-
-    def _full(self, reason: str) -> InvalidArgument:
-        return InvalidArgument(f"{self._problem}: {reason}. Make space there, or state a folder= on a larger disk")
-
-    def _fill(self, source: Source) -> None:
+    def _fill(self, source: Rows) -> None:
         written = 0
         for chunk in source.chunks(_BLOCK):
             written += num_rows(chunk)
-            reason = self._write([np.ascontiguousarray(chunk[leaf]) for leaf in self._record])
-            if reason:
-                raise self._full(reason)
+            for leaf in self._record:
+                self._file.append(np.ascontiguousarray(chunk[leaf]))
         if written != self._rows:
             raise changed("source")
-
-    def _write(self, leaves: list[np.ndarray]) -> str:
-        """Append leaves to the file; return what the system says if it cannot."""
-        try:
-            for leaf in leaves:
-                left = memoryview(leaf.data).cast("B")
-                while left:
-                    left = left[self._file.write(left) :]
-        except OSError as error:
-            return os.strerror(error.errno or 0)
-        return ""
 
     def _read(self, start: int, end: int) -> Leaves:
         """Return the rows from `start` to `end`, put together from the blocks that hold them."""
@@ -151,16 +121,6 @@ class Scratch:
             low, high = max(start, begins), min(end, begins + length)
             at = begins * self._row
             for leaf, values in chunk.items():
-                self._read_into(values[low - start : high - start], at + (low - begins) * self._width(leaf))
+                self._file.read_into(values[low - start : high - start], at + (low - begins) * self._width(leaf))
                 at += length * self._width(leaf)
         return chunk
-
-    def _read_into(self, values: np.ndarray, at: int) -> None:
-        left = memoryview(values.data).cast("B")
-        with self._lock:  # another pass reads elsewhere in the file
-            self._file.seek(at)
-            while left:
-                count = self._file.readinto(left)
-                if not count:
-                    raise changed("the scratch file")
-                left = left[count:]

@@ -1,8 +1,8 @@
 """Several rows a person: every person becomes one record with a fixed number of places. persons.md has the proof.
 
 A record is a function of the rows of its person, and of nobody else's. Where a person has more rows than places, the
-rows that count are those whose SHA-256, over the person's name and the row itself, comes first. So they are as good as
-drawn at random, and yet the same whenever the table is read, in whatever order its rows come: a run can be resumed,
+rows that count are those whose SHA-256, over the person's identity and the row itself, comes first. So they are as good
+as drawn at random, and yet the same whenever the table is read, in whatever order its rows come: a run can be resumed,
 and no order in the file (by date, by cost) makes the choice.
 """
 
@@ -14,14 +14,24 @@ import numpy as np
 from dpmcmc.enclave.tables.columns import Leaves
 from dpmcmc.schema import PRESENT
 
+IDENTITY_BYTES, IDENTITY_WORDS = 16, 4
+"""How long the identity of a person is."""
 
-def by_person(rows: Leaves, persons: np.ndarray, names: Sequence[str], k: int, padding: Mapping[str, float]) -> Leaves:
+Names = Sequence[str | bytes]
+
+
+def identity(name: str) -> bytes:
+    """Return what stands for a name where names are too long: part of its SHA-256, and never zeros alone."""
+    return hashlib.sha256(name.encode("utf-8")).digest()[: IDENTITY_BYTES - 1] + b"\1"
+
+
+def by_person(rows: Leaves, persons: np.ndarray, names: Names, k: int, padding: Mapping[str, float]) -> Leaves:
     """Return one record a person: leaves of shape (persons, k), and `PRESENT`, which says what places hold a row.
 
     Args:
         rows: leaves with one value a row.
         persons: for each row the place of its person in `names`; NaN for a row of nobody, which does not count.
-        names: the names of the persons, each once.
+        names: the names of the persons, each once; or the identities of all of them.
         k: how many rows of a person count.
         padding: what stands in places without a row, by leaf.
     """
@@ -43,7 +53,7 @@ def by_person(rows: Leaves, persons: np.ndarray, names: Sequence[str], k: int, p
     return records
 
 
-def _chosen(person: np.ndarray, contents: np.ndarray, names: Sequence[str], k: int) -> np.ndarray:
+def _chosen(person: np.ndarray, contents: np.ndarray, names: Names, k: int) -> np.ndarray:
     """Say which rows count: the k of a person with the lowest digests. Rows come sorted by person and content."""
     digests = np.zeros(len(person), np.uint64)
     equal = np.concatenate([[0], np.cumsum(np.any(np.diff(contents, axis=0) != 0, axis=1) | (np.diff(person) != 0))])
@@ -51,7 +61,8 @@ def _chosen(person: np.ndarray, contents: np.ndarray, names: Sequence[str], k: i
     crowded = np.flatnonzero(np.bincount(person, minlength=len(names))[person] > k)
     written = contents[crowded].astype("<u4").tobytes()
     width = 4 * contents.shape[1]
-    prefixes = {int(each): _prefix(names[int(each)]) for each in np.unique(person[crowded])}
+    own = ((int(each), names[int(each)]) for each in np.unique(person[crowded]))
+    prefixes = {each: name if isinstance(name, bytes) else identity(name) for each, name in own}
     numbers = zip(person[crowded].tolist(), occurrence[crowded].tolist(), strict=True)
     digests[crowded] = [
         _digest(b"%b%d:%b" % (prefixes[who], number, written[place * width : (place + 1) * width]))
@@ -61,12 +72,6 @@ def _chosen(person: np.ndarray, contents: np.ndarray, names: Sequence[str], k: i
     chosen = np.empty(len(person), np.bool_)
     chosen[order] = _count_up(person[order]) < k
     return chosen
-
-
-def _prefix(name: str) -> bytes:
-    """Return a name such that no name and row together read like another name and row."""
-    encoded = name.encode("utf-8")
-    return b"%d:%b:" % (len(encoded), encoded)
 
 
 def _digest(written: bytes) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from dpmcmc import missing_cells
 from dpmcmc.enclave.tables import cells, columns, files, frames
 from dpmcmc.enclave.tables.guard import without_values
-from dpmcmc.enclave.tables.persons import by_person
+from dpmcmc.enclave.tables.persons import IDENTITY_BYTES, IDENTITY_WORDS, by_person, identity
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.schema import Schema
 
@@ -56,7 +56,7 @@ def read_table(source: Any, schema: Any) -> Table:
     if stated.person is None:
         return Table(rows, stated.bounds, None)
     k = stated.max_rows_per_person
-    return Table(by_person(rows, np.concatenate(persons), list(known), k, _padding(stated)), stated.bounds, k)
+    return Table(by_person(rows, np.concatenate(persons), list(known), k, padding_of(stated)), stated.bounds, k)
 
 
 def check_names(what: str, found: list[str], wanted: list[str]) -> None:
@@ -114,7 +114,16 @@ def number_persons(name: str, kept: Any, known: dict[str, int]) -> np.ndarray:
     return without_values(f"column {name!r} cannot be read", partial(columns.read, kept, person))
 
 
-def _padding(schema: Schema) -> Mapping[str, float]:
+def identities(name: str, kept: Any) -> np.ndarray:
+    """Return the identity of each row's person, in words; zeros for nobody."""
+    known: dict[str, int] = {}
+    numbers = number_persons(name, kept, known)
+    each = b"".join([*map(identity, known), bytes(IDENTITY_BYTES)])
+    words = np.frombuffer(each, np.uint32).reshape(-1, IDENTITY_WORDS)
+    return words[np.where(np.isnan(numbers), len(known), numbers).astype(np.int64)]
+
+
+def padding_of(schema: Schema) -> Mapping[str, float]:
     """Return what stands in the places of a person that hold no row, by leaf."""
     stated = schema.columns.items()
     padding = {name + end: value for name, column in stated for end, value in columns.pad(column).items()}

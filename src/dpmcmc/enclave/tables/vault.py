@@ -47,20 +47,23 @@ def from_table(
         adjacency: which data sets are neighbours: of records, that is rows or, where the schema names persons, persons.
         capacity: the stated number of slots for records, required under ``add_or_remove_one``.
         chunk_size: how many records a mechanism holds at once at most, as for `PrivateData`.
-        in_memory: whether all rows are held in memory; or read chunk by chunk, in every pass, under replace-one without
-            persons. If None, files of Parquet and Arrow that would take more than a part of the machine's memory, by
-            their number of rows, are read chunk by chunk, and everything else is held. docs/scale.md says more.
-        scratch: a folder, on a disk, in which the rows are staged once, in private, and read from in every pass.
+        in_memory: whether all rows are held in memory; or read chunk by chunk, in every pass: under add-or-remove-one,
+            and of persons, from private scratch. If None, files of Parquet and Arrow that would take more than a part
+            of the machine's memory, by what is public of their size, are read chunk by chunk, and everything else is
+            held. docs/scale.md says more.
+        scratch: a folder, on a disk, in which records are put once, in private, into secret slots, and read from in
+            every pass; or rows in their order, if that is stated to be harmless (`rows_keep_place`).
         client: a `dask.distributed.Client`: the workers of its cluster read the files, hold the rows and add up.
         rows_keep_place: the statement that no value of a row decides where rows stand, as for `PrivateData.from_table`.
     """
-    from dpmcmc.enclave.sources.opening import contents
+    from dpmcmc.enclave.sources.opening import Wishes, contents
 
     stated = Schema.read(schema)
     relation = Adjacency.parse("adjacency", adjacency)
     held = None if client is None else _on_workers(source, stated, relation, client, in_memory, scratch)
+    wishes = Wishes(relation, capacity, in_memory, scratch, rows_keep_place)
     return open_vault(
-        lambda: contents(source, stated, relation, in_memory, scratch) if held is None else (held, None),
+        lambda: contents(source, stated, wishes) if held is None else (held, None),
         source,
         stated,
         ledger=ledger,
@@ -76,14 +79,14 @@ def from_table(
 
 def _on_workers(source: Any, schema: Schema, adjacency: Adjacency, client: Any, in_memory: Any, scratch: Any) -> Any:
     """Return the engine of a cluster whose workers hold a table; whatever is wrong with it is said before any grant."""
-    from dpmcmc.enclave.sources.opening import check_streamed, is_files
+    from dpmcmc.enclave.sources.opening import check_positions, is_files
 
     if in_memory is not None or scratch is not None or not is_files(source):
         raise InvalidArgument(
             "client= has workers read files and hold their rows; expected a file, a folder, a pattern, a URL or a list "
             "of these, by names that all workers know, without in_memory= and scratch="
         )
-    check_streamed(schema, adjacency, "client=")
+    check_positions(schema, adjacency, "client=")
     from dpmcmc.enclave.engines.dask import DaskEngine
 
     return DaskEngine(source, schema, client)
