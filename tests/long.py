@@ -5,9 +5,9 @@
 
 `make test` keeps the quickest case of every test function, and all cases that take less than `CASE` seconds; of what
 guards privacy, where cases are mechanisms and attacks, those of less than `CASE_OF_PRIVACY`. The others run in `make
-test-slow`, and so do statistical tests of which even the quickest case takes more than `FUNCTION` seconds, unless they
-are the only ones of what they show; of every file at least the quickest stays. Seconds are those of an idle machine.
-A run of `make test` alone will do, too: what it did not run stays as it was.
+test-slow`, and so do functions of which even the quickest case takes more than their folder allows (`FUNCTION`), unless
+they are the only ones of what they show; of every file at least the quickest stays, unless it takes more than `MOST`.
+Seconds are those of an idle machine. A run of `make test` alone will do, too: what it did not run stays as it was.
 """
 
 import sys
@@ -15,7 +15,9 @@ from collections import defaultdict
 from pathlib import Path
 from xml.etree import ElementTree
 
-CASE, CASE_OF_PRIVACY, FUNCTION = 0.4, 0.8, 6.0
+CASE, CASE_OF_PRIVACY = 0.4, 0.8
+FUNCTION = {"statistical": 3.0, "exact": 3.0, "golden": 3.0, "contract": 8.0, "faults": 10.0}
+MOST = 15.0
 ONLY = ("test_everyday_tables", "test_misfit", "test_stress_rules")
 FOLDER = Path(__file__).parent
 LIST = FOLDER / "long.txt"
@@ -32,8 +34,9 @@ def long_ones(times: Path, before: list[str]) -> list[str]:
     quickest_of_files: dict[str, float] = {}
     for name, cases in sorted(functions.items(), key=lambda item: min(item[1])):
         quickest, *others = sorted(cases)
-        may_go = quickest[0] > quickest_of_files.setdefault(name.split("::")[0], quickest[0])
-        if may_go and quickest[0] > FUNCTION and "/statistical/" in name and not any(only in name for only in ONLY):
+        is_first = quickest[0] == quickest_of_files.setdefault(name.split("::")[0], quickest[0])
+        most = FUNCTION.get(name.split("/")[1], float("inf"))
+        if quickest[0] > (MOST if is_first or any(only in name for only in ONLY) else most) and most < float("inf"):
             found.append(quickest[1])
         most = CASE_OF_PRIVACY if name.startswith(("tests/privacy/", "tests/faults/")) else CASE
         found += [case for seconds, case in others if seconds > most]

@@ -220,4 +220,4 @@ def test_demo_goes_from_a_table_to_a_report_until_the_budget_is_used_up(command,
     (tmp_path / "file").touch()
     code, _, err = command(f"demo --output {tmp_path / 'file'}")
     assert code == 2
-    assert "is no folder that can be written" in err
+    assert "is not a folder that can be written" in err

@@ -85,7 +85,7 @@ def test_files_are_not_written_over(command, tmp_path):
     for words in (["new", "--columns", "a:boolean"], ["infer", "--public-data", "t.csv"]):
         code, _, err = command(*words, "--output", "s.toml")
         assert code == 2
-        assert "is there already" in err
+        assert "already exists" in err
     assert (tmp_path / "s.toml").read_text() == "mine"
     code, _, err = command("new", "--columns", "a:boolean", "--output", "nowhere/s.toml")
     assert code == 2

@@ -92,7 +92,7 @@ def test_persons_are_named_and_are_no_column(command):
     assert (schema.person, schema.max_rows_per_person, list(schema.columns)) == ("patient", 3, ["age"])
     code, _, err = command("--from-header", "a.csv", "--person", "nobody")
     assert code == 2
-    assert "--person 'nobody' is no column" in err
+    assert "--person 'nobody' is not a column" in err
     assert "p1" not in err
 
 

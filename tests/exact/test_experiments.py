@@ -99,7 +99,7 @@ def test_a_banana_whose_records_were_moved_has_the_posterior_of_their_mean() -> 
 
 
 def test_a_peer_is_shown_with_the_setting_that_was_best_at_each_epsilon() -> None:
-    from experiments.beyond.real_data import with_hindsight
+    from experiments.beyond.verdicts import with_hindsight
 
     rows = [
         {"table": "t", "method": method, "epsilon": epsilon, "setting": setting, "median_error": error}

@@ -202,5 +202,5 @@ def test_numpyro_models_are_not_given_such_columns() -> None:
 
     table = pd.DataFrame({"x": [20.0, None], "y": [0.0, 1.0], "z": [True, None], "w": [1.0, 1.0]})
     data = dp.PrivateData.from_table(table, schema=schema(), budget=dp.Budget(1.0, 1e-6))
-    with pytest.raises(InvalidArgument, match="a NumPyro model is not told"):
+    with pytest.raises(InvalidArgument, match="a NumPyro model does not know which cells are missing"):
         dp.fit(model, data, epsilon=1.0)
