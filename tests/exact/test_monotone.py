@@ -44,6 +44,46 @@ def test_the_predictor_rises_by_shares_of_one_effect() -> None:
     np.testing.assert_allclose(found, 43 - 6 * np.array([0.0, 0.5, 0.7, 1.0]), rtol=1e-5)
 
 
+def test_products_have_shares_of_their_own() -> None:
+    """As brms has them: an effect where the number is zero, and one for each unit of it; the same of categories."""
+    model = from_formula("y ~ mo(grade)*age + stage:mo(grade)", SCHEMA, family="gaussian")
+    first, second, third = ("mo(grade)_share[{}]", "mo(grade)_share[{}]:age", "stage[iii]:mo(grade)_share[{}]")
+    rng = np.random.default_rng(0)
+    parameters = {name: rng.normal() for name in model.parameter_names if "_share" not in name}
+    parameters["sigma"] = 5.0
+    shares = {name: rng.dirichlet(np.ones(3)) for name in (first, second, "stage[ii]:mo(grade)_share[{}]", third)}
+    parameters |= {
+        name.format(level): share for name, own in shares.items() for level, share in zip((2, 3, 4), own, strict=True)
+    }
+    rows = {"age": np.array([30.0, 70.0]), "grade": np.array([3.0, 4.0]), "stage": np.array([0, 2])}
+    found = model.predict({name: np.array(value) for name, value in parameters.items()}, rows)
+
+    def reached(name, grade):
+        return shares[name][: grade - 1].sum()
+
+    effect, by_age, in_iii = (3 * parameters[name] for name in ("mo(grade)", "mo(grade):age", "stage[iii]:mo(grade)"))
+    plain = parameters["intercept"] + parameters["age"] * rows["age"]
+    own = effect * np.array([reached(first, 3), reached(first, 4)])
+    own += by_age * rows["age"] * [reached(second, 3), reached(second, 4)] + [0.0, in_iii * reached(third, 4)]
+    np.testing.assert_allclose(found, plain + own, rtol=1e-4)
+    with_priors = from_formula(
+        "y ~ mo(grade):stage",
+        SCHEMA,
+        family="gaussian",
+        priors={
+            "mo(grade):stage": "normal(0, 3)",
+            "mo(grade):stage[ii]": "laplace(0, 1)",
+            "mo(grade)_share:stage[i]": "dirichlet(2)",
+        },
+    ).priors
+    assert with_priors["mo(grade):stage[iii]"] == "normal(0, 3)"
+    assert with_priors["mo(grade):stage[ii]"] == "laplace(0, 1)"
+    assert with_priors["mo(grade)_share:stage[i]"] == "dirichlet(2, 2, 2)"
+    assert with_priors["mo(grade)_share:stage[ii]"] == "dirichlet(1, 1, 1)"
+    again = from_formula("y ~ mo(grade):stage", SCHEMA, family="gaussian", priors=with_priors)
+    assert again.priors == with_priors
+
+
 @pytest.mark.parametrize(
     ("formula", "family"),
     [
@@ -51,6 +91,11 @@ def test_the_predictor_rises_by_shares_of_one_effect() -> None:
         ("y ~ 0 + mo(grade)", "gaussian"),
         ("stage ~ age + mo(grade)", "ordinal"),
         ("stage ~ mo(grade) + age", "categorical"),
+        ("y ~ mo(grade)*age", "gaussian"),
+        ("y ~ mo(grade):stage + age", "gaussian"),
+        ("y ~ stage*mo(grade) + mo(stage):age", "gaussian"),
+        ("stage ~ mo(grade)*age", "categorical"),
+        ("stage ~ age*mo(grade)", "ordinal"),
     ],
 )
 def test_positions_and_parameters_are_the_same_thing(formula, family) -> None:
@@ -168,7 +213,8 @@ def test_the_gradient_bound_holds_in_its_region() -> None:
 @pytest.mark.parametrize(
     ("formula", "message"),
     [
-        ("y ~ mo(grade):age", "cannot be part of an interaction"),
+        ("y ~ mo(grade):mo(stage)", "by numbers, booleans and categories alone"),
+        ("y ~ mo(grade):bs(age, df=4)", "by numbers, booleans and categories alone"),
         ("y ~ mo(age)", "no category"),
         ("y ~ mo(pain)", "missing values"),
         ("y ~ mo(grad)", "one column of the schema"),

@@ -5,6 +5,7 @@ file of fits with five numbers each fails by chance once in 3,000, or less where
 """
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -90,6 +91,48 @@ def test_predictions_and_effects_rise_with_the_levels() -> None:
     assert posterior.contrast("pain", "high", "none")["P(higher)"].min() > 0.99
     assert "mo(pain)" in posterior.odds_ratios().index
     assert posterior.to_arviz().posterior["mo(pain)_share"].shape[-1] == 3
+
+
+def test_a_product_is_right_or_marked_and_the_posterior_of_nuts() -> None:
+    """Each level of a flag has shares of its own: beside NUTS at epsilon 30 as below, and right or marked at 4."""
+    rng = np.random.default_rng(3)
+    table = rows("gaussian", 0.0, 20_000)
+    flag, pain = rng.random(len(table)) < 0.5, np.array([LEVELS.index(each) for each in table["pain"]])
+    risen, back = (np.append(0, np.cumsum(shares))[pain] for shares in (SHARES, SHARES[::-1]))
+    table["y"] += 0.9 * risen + flag * (0.4 - 1.5 * back)
+    table["flag"] = flag
+    truth = {"mo(pain)": 0.3, "mo(pain):flag": -0.5}
+    truth |= {f"mo(pain)_share[{level}]": share for level, share in zip(LEVELS[1:], SHARES, strict=True)}
+    truth |= {f"mo(pain)_share[{level}]:flag": share for level, share in zip(LEVELS[1:], SHARES[::-1], strict=True)}
+
+    def model(x, steps, flag, y):
+        others = numpyro.sample("others", dist.Normal(jnp.zeros(3), jnp.array([1.0, 0.5, 0.5])))
+        totals = numpyro.sample("totals", dist.Normal(jnp.zeros(2), 0.5))
+        own, product = (numpyro.sample(name, dist.Dirichlet(jnp.ones(3))) for name in ("own", "product"))
+        sigma = numpyro.sample("sigma", dist.HalfNormal(0.5))
+        eta = others[0] + others[1] * x / 3 + others[2] * flag + totals[0] * (steps @ own)
+        eta = eta + totals[1] * flag * (steps @ product)
+        numpyro.sample("y", dist.Normal(8 * eta, 8 * sigma), obs=y)
+
+    sampler = MCMC(NUTS(model), num_warmup=500, num_samples=1000, num_chains=1, progress_bar=False)
+    steps = np.where(pain[:, None] >= np.arange(1, 4), 1.0, -1.0)
+    sampler.run(jax.random.key(0), table["x"].to_numpy(), steps, flag.astype(float), table["y"].to_numpy())
+    exact = sampler.get_samples()
+    found = {"mo(pain)": 16 * exact["totals"][:, 0] / 3, "mo(pain):flag": 16 * exact["totals"][:, 1] / 3}
+    for place, level in enumerate(LEVELS[1:]):
+        found[f"mo(pain)_share[{level}]"] = exact["own"][:, place]
+        found[f"mo(pain)_share[{level}]:flag"] = exact["product"][:, place]
+    stated = dp.Schema({**schema("gaussian").columns, "flag": dp.Column(kind="boolean")})
+    for epsilon in (4.0, 30.0):
+        data = dp.PrivateData.from_table(table, schema=stated, budget=dp.Budget(epsilon, 1e-6))
+        posterior = dp.fit("y ~ x + mo(pain)*flag", data, family="gaussian", epsilon=epsilon, progress=False)
+        for name, value in truth.items():
+            draws, grade = posterior[name], posterior.quality.parameters[name]
+            assert abs(draws.mean() - value) < 4.5 * draws.std() or grade.verdict != "good", name
+    for name, draws in found.items():
+        exact_draws, own = np.asarray(draws, float), posterior[name]
+        assert abs(own.mean() - exact_draws.mean()) < 0.5 * exact_draws.std(), name
+        assert own.std() == pytest.approx(exact_draws.std(), rel=0.25), name
 
 
 @pytest.mark.parametrize("effect", [0.9, -0.15])

@@ -11,7 +11,7 @@ import numpy as np
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Columns, Record
 from dpmcmc.model.formula.coordinates import Coordinates, Position, Scale
-from dpmcmc.model.formula.design import Design, build_design, without_slash
+from dpmcmc.model.formula.design import Design, Steps, build_design, without_slash
 from dpmcmc.model.formula.expression import Expression, read_expression
 from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES
 from dpmcmc.model.formula.families.family import Family, default
@@ -19,7 +19,7 @@ from dpmcmc.model.formula.family_choice import choose_family
 from dpmcmc.model.formula.groups import read_groups
 from dpmcmc.model.formula.integration import observed_of, read_integration, refuse_others
 from dpmcmc.model.formula.model import FormulaModel
-from dpmcmc.model.formula.monotone import SHARE, CoefficientPrior, Monotone, read_concentrations
+from dpmcmc.model.formula.monotone import CoefficientPrior, Monotone, read_concentrations
 from dpmcmc.model.formula.original_scale import to_scaled
 from dpmcmc.model.formula.parse import Parsed, parse_all
 from dpmcmc.model.formula.prior_texts import as_texts
@@ -153,13 +153,15 @@ def _coordinates(
     names, terms, steps_of, sds = design.names[skipped:], design.terms[skipped:], design.steps, design.sds
     groups = {group.name: read_groups(group, columns) for group in parsed.groups}
     others = {**of.others, **({"cutpoints": CUTPOINTS} if ordered else {})}
-    others |= {f"{written}{SHARE}": "dirichlet(1)" for written in steps_of}
+    others |= {_share(steps): "dirichlet(1)" for steps in steps_of.values()}
     wanted = {without_slash(key.replace(" ", "") if key not in names else key): text for key, text in stated.items()}
     of_scale = [f"{of.scale}:{name}" for name in names] if parsed.scale is not None else []
-    of_steps = {name: written for written, steps in steps_of.items() for name in steps}
+    of_steps = {name: effect for effect, steps in steps_of.items() for name in steps}
     read = tuple(dict.fromkeys(of_steps.get(name, name) for name in names))
-    of_terms = [term for name, term in zip(names, terms, strict=True) if name not in of_steps]
+    of_terms = [term if name not in of_steps else term[1:] for name, term in zip(names, terms, strict=True)]
     _check_names(wanted, read, of_terms, [*others, *groups, *of_scale])
+    for effect, steps in steps_of.items():  # its prior is that of each step, until it is that of all together
+        wanted |= {name: wanted[effect] for name in steps if effect in wanted}
     if wanted:
         wanted = to_scaled(wanted, design, response, columns, {name: each.half for name, each in groups.items()})
     defaults = {name: default(prior, response) for name, prior in of.others.items()}
@@ -194,12 +196,18 @@ def _monotone(
 ) -> tuple[Monotone, ...]:
     """Return the monotonic effects, with the priors that were chosen for their columns."""
     found: list[Monotone] = []
-    for written, steps in design.steps.items():
+    for effect, steps in design.steps.items():
         places = tuple(names.index(name) for name in steps)
-        share = f"{written}{SHARE}"
+        share, (levels, labels) = _share(steps), zip(*steps.values(), strict=True)
         alpha = read_concentrations(share, stated.get(share, "dirichlet(1)"), len(steps))
-        found.append(Monotone(written, tuple(steps.values()), places, chosen[places[0]], alpha))
+        found.append(Monotone(effect, levels, places, chosen[places[0]], alpha, labels))
     return tuple(sorted(found, key=lambda term: term.places))
+
+
+def _share(steps: Steps) -> str:
+    """Return what the shares of an effect are called together."""
+    level, label = next(iter(steps.values()))
+    return label.replace(f"[{level}]", "", 1)
 
 
 def _scale(parsed: Parsed, of: Family, design: Design, stated: Mapping[str, str]) -> Scale | None:
@@ -215,7 +223,7 @@ def _scale(parsed: Parsed, of: Family, design: Design, stated: Mapping[str, str]
         )
     written = {"1", *(":".join(term) for term in parsed.scale.terms)}
     places = [place for place, block in enumerate(design.blocks_of_columns) if block.block.term.written in written]
-    if any(design.blocks_of_columns[place].block.term.level for place in places):
+    if any(design.blocks_of_columns[place].block.term.step for place in places):
         raise InvalidArgument(f"the second part of the formula has mo(...); expected steps(x) or C(x) for {of.scale}")
     others = np.setdiff1d(np.arange(len(design.names)), places)
     if np.any(design.to_unscaled[np.ix_(others, np.array(places))]):

@@ -246,13 +246,13 @@ class Coordinates:
         position: Position = {}
         cutpoints = jnp.asarray(parameters["cutpoints"]) if self.cutpoints is not None else jnp.zeros(1)
         if self.names:
-            read = [self._of_class(name, parameters) for name in self.names if name not in self._steps]
+            read = {name: self._of_class(name, parameters) for name in self.names if name not in self._steps}
             shares = [jnp.stack([self._of_class(label, parameters) for label in each.labels]) for each in self.monotone]
-            for term, own in zip(self.monotone, shares, strict=True):  # in the order of their places
-                read[term.places[0] : term.places[0]] = self._of_class(term.name, parameters) * len(own) * own
-            if self.drops_intercept:
-                read = [jnp.zeros(self.outputs), *read]
-            shifted = jnp.stack(read) - self.shift.reshape(-1, *[1] * len(self.outputs))
+            for term, own in zip(self.monotone, shares, strict=True):
+                steps = self._of_class(term.name, parameters) * len(own) * own
+                read |= {self.names[place]: step for place, step in zip(term.places, steps, strict=True)}
+            rows = [jnp.zeros(self.outputs)] * self.drops_intercept + [read[name] for name in self.names]
+            shifted = jnp.stack(rows) - self.shift.reshape(-1, *[1] * len(self.outputs))
             inverse = jnp.asarray(np.linalg.inv(self.design.to_unscaled) / half, jnp.float32)
             scaled = jnp.matmul(inverse, shifted, precision=_EXACT)
             own = scaled[1:] if self.drops_intercept else scaled

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.families.family import Family
-from dpmcmc.model.formula.monotone import SHARE
 
 
 def describe(formula: str, family: Family, coordinates: Coordinates, columns: Columns, names: tuple[str, ...]) -> str:
@@ -22,7 +21,7 @@ def prior_words(coordinates: Coordinates) -> dict[str, str]:
             term.name if name == steps[0] else name: prior for name, prior in words.items() if name not in steps[1:]
         }
         words[term.name] = str(term.prior)
-        words[f"{term.name}{SHARE}"] = f"dirichlet({', '.join(f'{each:g}' for each in term.concentrations)})"
+        words[term.share] = f"dirichlet({', '.join(f'{each:g}' for each in term.concentrations)})"
     if coordinates.cutpoints is not None:
         words["cutpoints"] = str(coordinates.cutpoints)
     words.update({name: str(prior) for name, prior in coordinates.others.items()})
@@ -52,7 +51,7 @@ def _lines(
         yield f"  Rows are weighted by {response.weights}."
     if response.required:
         yield f"  A row in which {' or '.join(response.required)} is missing contributes nothing."
-    blocks = [block for block in coordinates.design.blocks if not block.block.term.level]
+    blocks = [block for block in coordinates.design.blocks if not block.block.term.step]
     scaled = [f"{block.block.term.label}: {block.words}" for block in blocks if block.words]
     if scaled:
         yield "Predictors are scaled to [-1, 1] by the bounds in the schema, never by the data:"

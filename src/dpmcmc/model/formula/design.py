@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -10,6 +11,20 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.scaling import ScaledBlock, Span, Vector, scale, unscaled
 from dpmcmc.model.formula.terms import CONSTANT, Block, blocks, read_terms
+
+
+class Step(NamedTuple):
+    """One step of a monotonic effect: the level that it leads to, and what its share of the effect is called."""
+
+    level: str
+    share: str
+
+
+Steps: TypeAlias = dict[str, Step]
+"""Those of one effect, by the names of their columns."""
+
+SHARE = "_share"
+"""What follows the name of a monotonic effect in those of its shares."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +60,15 @@ class Design:
         return {without_slash(name): sd for name, sd in own.items() if sd is not None}
 
     @cached_property
-    def steps(self) -> dict[str, dict[str, str]]:
-        """The columns of monotonic effects and the levels that they are steps to, by how the effects are written."""
-        found: dict[str, dict[str, str]] = {}
-        for name, terms, block in zip(self.names, self.terms, self.blocks_of_columns, strict=True):
-            if block.block.term.level:
-                found.setdefault(terms[1], {})[name] = block.block.term.level
+    def steps(self) -> dict[str, Steps]:
+        """The columns of monotonic effects by what each effect is called, such as ``mo(grade):ward[b]``."""
+        found: dict[str, Steps] = {}
+        for name, block in zip(self.names, self.blocks_of_columns, strict=True):
+            if block.block.term.step is not None:
+                called, level = (without_slash(part) for part in block.block.term.step)
+                effect = name.replace(f"{called}[{level}]", called, 1)
+                share = name.replace(called, f"{called}{SHARE}", 1)
+                found.setdefault(effect, {})[name] = Step(level, share)
         return found
 
     @property

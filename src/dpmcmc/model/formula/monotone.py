@@ -1,7 +1,8 @@
 """Monotonic effects of ordered predictors, ``mo(grade)``, as brms has them (Bürkner and Charpentier 2020).
 
 The steps between neighbouring levels have one sign and share an effect: each has the coefficient B s_k, the shares s_k
-positive and of sum one, with a Dirichlet prior. A sampler moves in B and in the logarithms of the other shares over the
+positive and of sum one, with a Dirichlet prior. In a product with a number, or with each level of a category, an effect
+has shares of its own. A sampler moves in B and in the logarithms of the other shares over the
 last one: as many numbers as steps. A weighted fit moves in the coefficients of the steps themselves, in which the
 predictor is linear, and meets this prior where it draws.
 """
@@ -20,9 +21,6 @@ from scipy import special
 from dpmcmc import validation
 from dpmcmc.model.formula.priors import Prior, VectorPrior
 
-SHARE = "_share"
-"""How the name of the shares of a term ends."""
-
 LEAST = 1e-6
 """The least share that is told from none."""
 
@@ -35,11 +33,12 @@ class Monotone:
     """One monotonic effect.
 
     Attributes:
-        name: as it is written, ``mo(grade)``.
+        name: as it is written, ``mo(grade)``, or in a product as its columns are called, ``mo(grade):ward[b]``.
         levels: those that a step leads to: all but the first.
         places: of its columns among those that have coefficients.
         prior: of B, the coefficient of all steps together.
         concentrations: of the Dirichlet prior of the shares.
+        labels: what the shares are called.
     """
 
     name: str
@@ -47,11 +46,12 @@ class Monotone:
     places: tuple[int, ...]
     prior: Prior
     concentrations: tuple[float, ...]
+    labels: tuple[str, ...] = ()
 
     @property
-    def labels(self) -> list[str]:
-        """What the shares are called."""
-        return [f"{self.name}{SHARE}[{level}]" for level in self.levels]
+    def share(self) -> str:
+        """What all shares together are called, where their prior is stated: ``mo(grade)_share:ward[b]``."""
+        return self.labels[0].replace(f"[{self.levels[0]}]", "", 1)
 
     def coefficients(self, xp: Any, values: Array) -> Array:
         """Return the coefficients of the steps, given B and the log-ratios along the first axis."""

@@ -110,8 +110,9 @@ def _scale(block: Block, span: Span) -> ScaledBlock:
         words = f"({term.label} - {centre:g}) / {half:g}" if alone else f"centred at {centre:g}, over {half:g}"
         ways.append(_shifted(numbers, flags, centre, half, {whole: 1 / half, kept: -centre / half}, words))
     else:
-        each = [(Number(n.name, n.bounds, False, _standard(n)), power) for n, power in numbers]
-        ways.append(_shifted(each, flags, 0.0, 1.0, _expand(numbers, kept), "a product of scaled columns"))
+        if not term.step:  # of centred columns the steps of a main effect would not be in one proportion any more
+            each = [(Number(n.name, n.bounds, False, _standard(n)), power) for n, power in numbers]
+            ways.append(_shifted(each, flags, 0.0, 1.0, _expand(numbers, kept), "a product of scaled columns"))
         words = f"centred at {centre:g}, over {half:g}"
         ways.append(_shifted(numbers, flags, centre, half, {whole: 1 / half, kept: -centre / half}, words))
     for evaluate, polynomial, words in ways:

@@ -59,8 +59,8 @@ class Term:
     columns: frozenset[str]
     sd: float | None = None
     """The default standard deviation of its coefficients in those of slopes, should it be another."""
-    level: str = ""
-    """The level that it is a step to, should it be one of a monotonic effect."""
+    step: tuple[str, str] | None = None
+    """How a monotonic effect is written and the level that this is a step of it to, should it be one, or a product."""
 
     @property
     def categories(self) -> tuple[Category, ...]:
@@ -115,18 +115,20 @@ def read_terms(factors: Sequence[str], columns: Columns) -> list[Term]:
         for factor, basis in zip(factors, bases, strict=True)
     ]
     written = ":".join(factors)
-    levels = next((basis.levels for basis in bases if basis is not None and basis.levels), ())
-    if levels and len(factors) > 1:
+    both = zip(factors, bases, strict=True)
+    monotone = next(((factor, basis) for factor, basis in both if basis and basis.levels), None)
+    if monotone is not None and sum(basis is not None for basis in bases) > 1:
         raise InvalidArgument(
-            f"the formula has {written}; a monotonic effect mo(...) cannot be part of an interaction. Write "
-            "steps(x) or C(x), which can"
+            f"the formula has {written}; a monotonic effect mo(...) may be multiplied by numbers, booleans and "
+            "categories alone. Write steps(x) or C(x), which may be multiplied by anything"
         )
     terms = [
         replace(_read_term([factor for factor, _ in chosen], columns), written=written, sd=prod(sd for _, sd in chosen))
         for chosen in product(*choices)
     ]
-    if levels:
-        return [replace(term, sd=None, level=level) for term, level in zip(terms, levels, strict=True)]
+    if monotone is not None:
+        called, levels = monotone[0].replace(" ", ""), monotone[1].levels
+        return [replace(term, sd=None, step=(called, level)) for term, level in zip(terms, levels, strict=True)]
     has_own = any(basis is not None and basis.sds is not None for basis in bases)
     return terms if has_own else [replace(term, sd=None) for term in terms]
 

@@ -182,12 +182,35 @@ def is_known(law: Any) -> bool:
     return type(law) in _LINES or isinstance(law, _COUNTS) or _is_finite(law)
 
 
+class Rule(NamedTuple):
+    """Responses to sum over before their probabilities are known."""
+
+    values: jax.Array
+    """(nodes, batch)."""
+    sizes: jax.Array
+    """Logarithms of what the density at each is multiplied by."""
+    is_counted: jax.Array
+    """Which are whole numbers one after the other, from zero up."""
+
+    def nodes(self, logs: jax.Array) -> Nodes:
+        """Return the nodes, given the log-densities at the values."""
+        weights = _normalised(logs + self.sizes)
+        return Nodes(self.values, weights, jnp.where(self.is_counted, jnp.cumsum(weights, axis=0), jnp.nan))
+
+
+def rule_of_mixture(law: NearMixture) -> Rule:
+    """Return the rule of a mixture, whose parameters it follows without a derivative."""
+    law = jax.tree.map(jax.lax.stop_gradient, law)
+    component = law.component_distribution
+    return _on_panels(law, _LINES[type(component)](component)) if type(component) in _LINES else _counts(law)
+
+
 def nodes(law: Any) -> Nodes:
     """Return the nodes of a distribution, whose parameters they follow without a derivative."""
     law = jax.tree.map(jax.lax.stop_gradient, law)
     if isinstance(law, NearMixture):
-        component = law.component_distribution
-        return _on_panels(law, _LINES[type(component)](component)) if type(component) in _LINES else _counts(law)
+        rule = rule_of_mixture(law)
+        return rule.nodes(_log_prob(law, rule.values))
     if isinstance(law, dist.MixtureSameFamily):
         each = nodes(law.component_distribution)
         values, weights = (
@@ -202,7 +225,8 @@ def nodes(law: Any) -> Nodes:
         return Nodes(values, weights, jnp.cumsum(weights, axis=0))
     if type(law) in _LINES:
         return _on_line(law, _LINES[type(law)](law))
-    return _counts(law)
+    rule = _counts(law)
+    return rule.nodes(_log_prob(law, rule.values))
 
 
 def _is_finite(law: Any) -> bool:
@@ -221,8 +245,8 @@ def _on_line(law: Any, line: Line) -> Nodes:
     return Nodes(values, weights, below)
 
 
-def _on_panels(law: Any, line: Line) -> Nodes:
-    """Return nodes of a mixture by Gauss rules: one where its components are, one for the tail on either side."""
+def _on_panels(law: Any, line: Line) -> Rule:
+    """Return the values for a mixture by Gauss rules: one where its components are, one for the tail on either side."""
     left, right = (jnp.max(jnp.broadcast_to(width, (*law.batch_shape, law.mixture_size)), -1) for width in line[1:3])
     low, high = jnp.min(line.centre, -1) - PANEL * left, jnp.max(line.centre, -1) + PANEL * right
     axes = (-1, *(1 for _ in law.batch_shape))
@@ -233,11 +257,10 @@ def _on_panels(law: Any, line: Line) -> Nodes:
     sizes = [far * TAIL / 2 * of_tail * left, of_middle * (high - low) / 2, far * TAIL / 2 * of_tail * right]
     places = [low - left * (far - 1), low + (high - low) * (middle + 1) / 2, high + right * (far - 1)]
     values, jacobian = line.back(jnp.concatenate(places))
-    weights = _normalised(_log_prob(law, values) + jacobian + jnp.log(jnp.concatenate(sizes)))
-    return Nodes(values, weights, jnp.full(weights.shape, jnp.nan))
+    return Rule(values, jacobian + jnp.log(jnp.concatenate(sizes)), jnp.zeros(values.shape, bool))
 
 
-def _counts(law: Any) -> Nodes:
+def _counts(law: Any) -> Rule:
     mean, variance = jnp.asarray(law.mean), jnp.asarray(law.variance)
     axes = (-1, *(1 for _ in law.batch_shape))
     tail = jnp.sqrt(variance) + variance / jnp.maximum(mean, 1e-6)
@@ -252,9 +275,7 @@ def _counts(law: Any) -> Nodes:
     shape = (COUNTED + 1, *law.batch_shape)
     values = jnp.concatenate([jnp.broadcast_to(few.reshape(axes), shape), far])
     sizes = jnp.concatenate([jnp.broadcast_to(jnp.log(ones).reshape(axes), shape), steps])
-    weights = _normalised(_log_prob(law, values) + sizes)
-    is_counted = (np.arange(len(values)) < COUNTED - 1).reshape(axes)
-    return Nodes(values, weights, jnp.where(is_counted, jnp.cumsum(weights, axis=0), jnp.nan))
+    return Rule(values, sizes, jnp.asarray((np.arange(len(values)) < COUNTED - 1).reshape(axes)))
 
 
 def _log_prob(law: Any, values: Any) -> jax.Array:

@@ -19,6 +19,7 @@ import numpy as np
 from dpmcmc.enclave import Oracle, Sum
 from dpmcmc.fitting.strategies.centred_scores import laws
 from dpmcmc.fitting.strategies.weighted_scores.releases import OFF_DIAGONAL
+from dpmcmc.model.formula.integration import NearMixture
 from dpmcmc.model.observed import LawOfRecord, Observed, ObservedSite
 from dpmcmc.run.program import Layout
 
@@ -69,7 +70,7 @@ class Answer(NamedTuple):
 class TermLaws(NamedTuple):
     """The laws of the numbers that a site observes of a record, in the parameters of their distributions.
 
-    The first axis is that of the terms.
+    Where these are more than the coordinates, in the coordinates. The first axis is that of the terms.
     """
 
     moves: jax.Array
@@ -114,14 +115,23 @@ def _of_term(site: ObservedSite, found: LawOfRecord, moves: jax.Array) -> TermLa
         return jnp.sum(site.law(parameters, found.others).log_prob(value))
 
     law, response = site.law(found.parameters, found.others), found.response[None]
-    values, weights, below = laws.nodes(law)
+    if isinstance(law, NearMixture):  # whose densities take longest: they are computed once, with their gradients
+        rule = laws.rule_of_mixture(law)
+        both = jax.vmap(jax.value_and_grad(log_density), in_axes=(None, 0))
+        logs, scores = both(found.parameters, rule.values)
+        logs = jnp.where(jnp.isfinite(logs), logs, -jnp.inf).reshape(rule.values.shape)
+        values, weights, below = rule.nodes(logs)
+    else:
+        values, weights, below = laws.nodes(law)
+        scores = jax.vmap(jax.grad(log_density), in_axes=(None, 0))(found.parameters, values)
     weights = weights.reshape(-1)
-    scores = jax.vmap(jax.grad(log_density), in_axes=(None, 0))(found.parameters, values)
     scores = jnp.where((weights > 0)[:, None] & jnp.isfinite(scores), scores, 0.0)
     own = jax.grad(log_density)(found.parameters, response)
     is_finite = jnp.all(jnp.isfinite(moves))
     moves = jnp.where(is_finite, moves, 0.0)
     is_there = found.is_there & jnp.all(law.support(response)) & jnp.all(jnp.isfinite(own)) & is_finite
+    if len(moves) > moves.shape[1]:  # a law of more parameters than the model: its scores in the coordinates themselves
+        scores, own, moves = scores @ moves, own @ moves, jnp.eye(moves.shape[1])
     nothing = jnp.zeros(())
     return TermLaws(moves, moves @ moves.T, own, scores, weights, values, below, response, is_there, nothing)
 
@@ -169,7 +179,7 @@ def _bounded(term: TermLaws, radius: Any) -> Bounded:
 
     def kept(score: jax.Array) -> tuple[jax.Array, jax.Array]:
         square = jnp.maximum(score @ term.gram @ score, 0.0)
-        return (1 + (square / radius**2) ** 2) ** -0.25, square
+        return 1 / jnp.sqrt(jnp.sqrt(1 + (square / radius**2) ** 2)), square
 
     shares, squares = jax.vmap(kept)(term.scores)
     # scores have mean zero: what their rule makes of it is taken off, so that a bound that cuts nothing shifts nothing
