@@ -1,9 +1,14 @@
 """Whoever answers a kernel does so under the names and in the order that the kernels' protocol states."""
 
 import inspect
+from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from dpmcmc import Model
+from dpmcmc.enclave import ExactGradientSum, PrivateData
 from dpmcmc.enclave import Oracle as EnclaveOracle
 from dpmcmc.fitting.simulation import SimulatedOracle
 from dpmcmc.kernels.base import Oracle
@@ -20,12 +25,34 @@ def differences(owner: type) -> list[str]:
     return [question for question in QUESTIONS if asked(owner, question) != asked(Oracle, question)]
 
 
-@pytest.mark.parametrize("owner", [VectorOracle, SimulatedOracle])
+@pytest.mark.parametrize("owner", [EnclaveOracle, VectorOracle, SimulatedOracle])
 def test_oracles_are_asked_as_the_protocol_says(owner: type) -> None:
     assert differences(owner) == []
 
 
-def test_the_enclave_speaks_of_positions_and_knows_no_metric() -> None:
-    """`VectorOracle` is the one adapter between the two, and this the one difference. It is also the control."""
-    assert differences(EnclaveOracle) == ["force"]
-    assert asked(Oracle, "force") == [*asked(EnclaveOracle, "force"), "factor"]
+def test_another_signature_is_seen() -> None:
+    class KnowsNoMetric(VectorOracle):
+        def force(self, mechanism: Any, position: Any) -> Any: ...
+
+    assert differences(KnowsNoMetric) == ["force"]
+
+
+def test_a_force_along_a_factor_is_that_of_the_coordinates() -> None:
+    """The enclave's oracle answers a kernel with a metric for a position of any structure, as for a vector."""
+    rng = np.random.default_rng(0)
+    records, factor = rng.normal(size=(40, 3)).astype("float32"), rng.normal(size=(3, 2)).astype("float32")
+    start = {"a": np.float32(0.3), "b": np.array([-0.2, 0.5], np.float32)}
+
+    def ask(oracle: Any, position: Any, factor: Any) -> Any:
+        along = oracle.force(ExactGradientSum(), position, factor)
+        plain = oracle.force(ExactGradientSum(), position)
+        return along.value, plain.value
+
+    def log_likelihood(position: Any, record: Any) -> Any:
+        return -(((record - jnp.append(position["b"], position["a"])) ** 2) @ jnp.arange(1.0, 4.0)) / 2
+
+    model = Model(lambda position: -(position["a"] ** 4) - position["b"] @ position["b"], log_likelihood)
+    along, plain = PrivateData.without_guarantee(records).run(ask, start, factor, model=model)
+    vector = np.append(plain["a"], plain["b"])
+    np.testing.assert_allclose(along, factor.T @ vector, rtol=1e-4)
+    assert np.linalg.norm(along) > 1
