@@ -123,7 +123,8 @@ def draw_budget(axes: Axes, spent: list[float]) -> None:
     for number, (start, end) in enumerate(zip([0.0, *spent], spent, strict=False)):
         axes.barh(0, end - start, left=start, color=SPENT[number], height=0.8)
         words = f"run {number + 1}:\n{end:.2f}" if number else f"run 1, epsilon 2: {end:.2f} spent"
-        axes.text((start + end) / 2, 0, words, ha="center", va="center", fontsize=10.5, color=INK if number else "white")
+        colour = INK if number else "white"
+        axes.text((start + end) / 2, 0, words, ha="center", va="center", fontsize=10.5, color=colour)
     axes.text((spent[-1] + total) / 2, 0, "left", ha="center", va="center", fontsize=10.5)
     axes.set_xlim(0, total)
     axes.set_yticks([])
