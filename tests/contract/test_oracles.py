@@ -3,14 +3,18 @@
 import inspect
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dpmcmc import Model
-from dpmcmc.enclave import ExactGradientSum, PrivateData
+from dpmcmc.accounting import Budget, Gaussian
+from dpmcmc.accounting.event import counts
+from dpmcmc.enclave import ExactGradientSum, GradientSum, PrivateData
 from dpmcmc.enclave import Oracle as EnclaveOracle
 from dpmcmc.fitting.simulation import SimulatedOracle
+from dpmcmc.kernels import dp_langevin
 from dpmcmc.kernels.base import Oracle
 from dpmcmc.run.program import VectorOracle
 
@@ -56,3 +60,20 @@ def test_a_force_along_a_factor_is_that_of_the_coordinates() -> None:
     vector = np.append(plain["a"], plain["b"])
     np.testing.assert_allclose(along, factor.T @ vector, rtol=1e-4)
     assert np.linalg.norm(along) > 1
+
+
+def test_a_kernel_with_a_metric_is_bound_to_the_oracle_of_a_program() -> None:
+    """Bound, its step has the price of one gradient; the adapter of `sample` asks the same question."""
+    kernel = dp_langevin(GradientSum(clip=1.0, noise_multiplier=30.0), step_size=1e-4, metric=np.array([4.0, 9.0]))
+
+    def program(oracle: Any, position: Any, key: Any) -> Any:
+        bound = kernel.bind(oracle)
+        return bound.step(key, bound.init(position, key))[0].position
+
+    model = Model(lambda theta: -theta @ theta / 2, lambda theta, record: -((record - theta) ** 2).sum() / 2)
+    records = np.random.default_rng(0).normal(size=(50, 2)).astype("float32")
+    data = PrivateData(records, bounds={"records": (-9, 9)}, budget=Budget(1.0, 1e-6))
+    arguments = np.zeros(2, np.float32), jax.random.key(0)
+    price = counts(data.price(program, *arguments, model=model))
+    assert {event: number for event, number in price.items() if isinstance(event, Gaussian)} == {Gaussian(30.0): 1}
+    assert np.isfinite(data.run(program, *arguments, model=model)).all()
