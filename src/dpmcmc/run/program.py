@@ -78,7 +78,7 @@ class Advance:
     length: int
 
     def __call__(self, oracle: EnclaveOracle, states: Any, keys: jax.Array, first_step: jax.Array) -> Any:
-        """Return the new states, and the positions and what was told of every step, one row a step."""
+        """Return the new states, and the positions and what was told of every step, one row per step."""
         asked = VectorOracle(oracle, self.layout)
 
         def step(states: Any, index: jax.Array) -> tuple[Any, tuple[jax.Array, Info]]:
