@@ -108,11 +108,11 @@ def draw_coefficient(axes: Axes, table: pd.DataFrame, name: str) -> None:
         colour = INK if fit == EXACT else PRIVATE
         axes.plot([row["q5"], row["q95"]], [-place, -place], color=colour, linewidth=2.2, solid_capstyle="round")
         axes.plot(row["mean"], -place, "o", color=colour, markersize=5)
-    axes.set_title(TITLES[name], fontsize=10)
+    axes.set_title(TITLES[name], fontsize=11.5)
     axes.set_yticks([-place for place in range(len(fits))], fits)
     axes.set_ylim(-len(fits) + 0.4, 0.6)
     axes.locator_params(axis="x", nbins=4)
-    axes.tick_params(labelsize=8.5, length=0)
+    axes.tick_params(labelsize=10.5, length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
@@ -122,24 +122,25 @@ def draw_budget(axes: Axes, spent: list[float]) -> None:
     axes.barh(0, total, color=LEFT, height=0.8)
     for number, (start, end) in enumerate(zip([0.0, *spent], spent, strict=False)):
         axes.barh(0, end - start, left=start, color=SPENT[number], height=0.8)
-        words = f"run {number + 1}: {end:.2f}" if number else f"one run with epsilon 2: {end:.2f} spent"
-        axes.text((start + end) / 2, 0, words, ha="center", va="center", fontsize=8.5, color=INK if number else "white")
-    axes.text((spent[-1] + total) / 2, 0, "left", ha="center", va="center", fontsize=8.5)
+        words = f"run {number + 1}:\n{end:.2f}" if number else f"run 1, epsilon 2: {end:.2f} spent"
+        colour = INK if number else "white"
+        axes.text((start + end) / 2, 0, words, ha="center", va="center", fontsize=10.5, color=colour)
+    axes.text((spent[-1] + total) / 2, 0, "left", ha="center", va="center", fontsize=10.5)
     axes.set_xlim(0, total)
     axes.set_yticks([])
     axes.set_xticks(range(int(total) + 1))
-    axes.tick_params(labelsize=8.5, length=0)
-    axes.set_title(f"the table's privacy budget: epsilon {total:g} for all runs together", fontsize=10)
+    axes.tick_params(labelsize=10.5, length=0)
+    axes.set_title(f"the table's privacy budget: epsilon {total:g} for all runs together", fontsize=11.5)
     axes.spines[:].set_visible(False)
 
 
 def draw(place: Path, picture: Path) -> None:
     """Draw the coefficients, and the budget under them."""
     table = pd.read_csv(place, index_col=["fit", "parameter"])
-    figure = Figure(figsize=(9.2, 3.9), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=[3, 1])
-    panels = upper.subplots(1, len(TITLES), sharey=True)
-    for axes, name in zip(panels, TITLES, strict=True):
+    figure = Figure(figsize=(6.4, 5.4), layout="constrained")  # narrow: the words are legible on a phone
+    upper, lower = figure.subfigures(2, 1, height_ratios=[4, 1])
+    panels = upper.subplots(2, 2, sharey=True)
+    for axes, name in zip(panels.flat, TITLES, strict=True):
         draw_coefficient(axes, table, name)
     draw_budget(lower.subplots(), table.loc["budget", "mean"].astype(float).tolist())
     figure.savefig(picture, dpi=150)

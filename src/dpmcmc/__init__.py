@@ -6,6 +6,7 @@ accountants, planning). Names are imported when they are first used, so that acc
 """
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("dpmcmc")
     if name in NAMESPACES:
         return import_module(f"dpmcmc.{name}")
     home = next((home for home, names in _HOMES.items() if name in names), None)

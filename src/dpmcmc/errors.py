@@ -26,7 +26,7 @@
         │   └── RunSettled     the run is settled: nothing more is released in its name
         ├── SettlementRefused  a run is settled below its price by its own process, or by its journal, alone
         ├── BudgetExceeded     the charge would break the dataset's budget; nothing was charged
-        └── LedgerUnavailable  the book cannot be read or written: locked, corrupt, disk full, unreachable
+        └── LedgerUnavailable  the ledger cannot be read or written: locked, corrupt, disk full, unreachable
 
 Messages say what was wrong, what was expected and what to do. They never contain a value from private data.
 """

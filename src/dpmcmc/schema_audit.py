@@ -175,6 +175,8 @@ def what_counts(column: Column, decimal: str = "") -> str:
             f"are written as {column.format}" if column.format else "begin like 2024-02-29 (or state their format)"
         )
         return f"the dates that count lie between {column.lower} and {column.upper}, and {written}"
-    mark = ", with a decimal comma" if decimal == "," else ""
-    mark += "; a text such as NA is unknown"
+    comma = decimal == ","
+    mark = (
+        ", with a decimal comma" if comma else ""
+    ) + f"; texts such as NA and {'1.5' if comma else '1,5'} are unknown"
     return f"the numbers that count lie between {column.bounds[0]:g} and {column.bounds[1]:g}{mark}"

@@ -98,10 +98,17 @@ def test_cells_that_are_refused(made, change, said) -> None:
         made.predict({**ROW, **change})
 
 
+def test_a_file_with_another_delimiter_says_so(made, tmp_path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("age;smoker\n40;yes\n")
+    with pytest.raises(InvalidArgument, match=r"They have .*;.*\. Fields are separated by ',', as in the schema"):
+        made.predict(file)
+
+
 def test_rows_that_are_refused(made) -> None:
     with pytest.raises(InvalidArgument, match=r"no column bmi, ward; the formula needs it\. They have age, smoker"):
         made.predict({name: ROW[name] for name in ("age", "smoker", "group")})
-    with pytest.raises(InvalidArgument, match="the rows are none"):
+    with pytest.raises(InvalidArgument, match="there are no rows"):
         made.predict(pd.DataFrame(ROW).iloc[:0])
     with pytest.raises(InvalidArgument, match="the rows are a int; expected a mapping"):
         made.predict(3)

@@ -144,6 +144,9 @@ def test_a_gaussian_release_takes_at_most_so_many_lines_to_believe():
     assert not [name for name in trusted if ".accelerate" in name]
     lines = {name: len(file.read_text().splitlines()) for name, file in trusted.items()}
     assert sum(lines.values()) <= MOST_LINES, sorted(lines.items())
+    hundreds = f"about {-(-sum(lines.values()) // 100) * 100:,} lines"
+    for page in ("README.md", "CONTRIBUTING.md", "docs/features.md", "docs/privacy.md"):
+        assert hundreds in (SOURCE.parents[1] / page).read_text(encoding="utf-8"), (page, hundreds)
 
 
 def is_beside(file):

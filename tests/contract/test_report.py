@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import dpmcmc as dp
-from dpmcmc.accounting import Approximation, Gaussian, LogisticBit, Parallel, Partition
+from dpmcmc.accounting import Approximation, Gaussian, LogisticBit, Parallel, Partition, noise_for
 from dpmcmc.accounting.event import NonPrivate
 from dpmcmc.cli.main import run
 from dpmcmc.errors import InvalidArgument
@@ -98,6 +98,27 @@ def test_what_was_found_is_told_in_a_sentence() -> None:
     none = front.found(table(**dict.fromkeys(numbers, (-1.0, 1.0))), model, "good")
     assert none.startswith("Of the 3 coefficients of ill, none clearly differs from zero")
     assert "Do not rely on" in front.found(table(**numbers), model, "bad")
+
+
+def test_what_cannot_be_relied_on_is_not_told_as_found() -> None:
+    model = dp.from_formula("ill ~ age + visits + beds", SCHEMA, family="bernoulli")
+    numbers = table(age=(0.1, 0.2), visits=(-0.3, -0.1), beds=(-0.1, 0.1))
+    told = front.found(numbers.assign(verdict=["good", "bad", "fair"]), model, "fair")
+    assert told == (
+        "Of the 2 coefficients of ill, 1 clearly differs from zero: age (positive); the other one does not. Do not "
+        "rely on the estimate of visits."
+    )
+    every = front.found(numbers.assign(verdict="bad"), model, "fair")
+    assert every == "Do not rely on the estimates of age, visits, beds."
+
+
+def test_only_a_small_factor_is_called_little() -> None:
+    for epsilon, little in ((1.0, True), (4.0, False)):
+        made = dp.Certificate(Gaussian(noise_for(Gaussian, epsilon, 1e-6)), "replace_one", 1e-6)
+        first = privacy.in_plain_words(made, "any one person's data (one row of the table)")[0]
+        assert first.startswith("Had any one person's data (one row of the table) been different, any result would ")
+        assert f"at most {2.72 if little else 54.6} times as likely or unlikely, give or take 0.000001." in first
+        assert first.endswith("So the result depends little on any one person's data.") == little
 
 
 def test_ratios_are_drawn_where_they_mean_something() -> None:
@@ -188,7 +209,7 @@ def test_a_run_without_guarantee_says_so() -> None:
     certificate = dp.Certificate(NonPrivate(), "replace_one", 1e-6)
     page = render_report(posterior("cost ~ age", "gaussian", certificate))
     assert "<strong>No privacy guarantee" in page
-    assert "would look almost the same" not in page
+    assert "times as likely" not in page
     assert 'id="curve"' not in page
 
 

@@ -3,6 +3,7 @@
 import json
 import sys
 import tomllib
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -187,6 +188,17 @@ def test_infer_reads_semicolons_and_takes_none_for_a_category_among_texts(comman
 
 
 # The names of a file, for nothing.
+
+
+def test_check_warns_of_decimal_commas_where_fields_are_separated_by_semicolons(command, tmp_path):
+    (tmp_path / "t.csv").write_text("cost;ward\n1,5;a\n")
+    for delimiter, decimal, warns in ((";", "", True), (";", ",", False), (";", ".", False)):
+        Path("s.toml").unlink(missing_ok=True)
+        marks = ("--delimiter", delimiter, "--decimal", decimal)
+        command("new", "--columns", "cost:number:0:9,ward:category:a|b", *marks, "--output", "s.toml")
+        code, out, _ = command("check", "s.toml", "--data", "t.csv")
+        assert code == 0
+        assert ("so 1,5 is missing" in out) == warns
 
 
 def test_check_compares_names(command, tmp_path):

@@ -35,6 +35,7 @@ from dpmcmc.diagnostics import (
     total_variation,
 )
 from dpmcmc.diagnostics.arviz_adapter import arviz
+from dpmcmc.diagnostics.quality import Grade, Quality
 from dpmcmc.diagnostics.ranks import rank_counts
 from dpmcmc.errors import InvalidArgument
 
@@ -594,3 +595,11 @@ def test_halves_that_never_moved_are_no_warning():
     chains[1] += 3.0
     assert rhat(chains)[0] == np.inf or np.isnan(rhat(chains)[0])
     assert ess(chains).shape == (1,)
+
+
+def test_a_verdict_says_once_what_holds_for_several_parameters() -> None:
+    grade = Grade("bad", ("Not identified: it has its prior's width.",))
+    said = Quality("bad", ("Not identified: age, bmi; the prior dominates.",), {"age": grade, "bmi": grade})
+    assert said.words == "Quality: bad.\nNot identified: age, bmi; the prior dominates."
+    other = Quality("bad", ("Not identified: age.",), {"age": grade, "bmi": grade})
+    assert other.words.endswith("\nage, bmi: Not identified: it has its prior's width.")

@@ -67,7 +67,7 @@ def dp_sgld(rate: float, noise_over_clip: float, adjacency: Adjacency) -> Cost:
 
 
 def dp_langevin(clip: float, step_size: float, adjacency: Adjacency, friction: float | None = None) -> Cost:
-    """Full-batch DP-Langevin whose own noise is all privacy noise: one noisy gradient a step.
+    """Full-batch DP-Langevin whose own noise is all privacy noise: one noisy gradient per step.
 
     A step moves by up to h D, D what one record moves a gradient by, and has noise of the variance 2 h: its mean loss
     is h D^2 / 4, and that of a trajectory of time t is t D^2 / 4 for every h; with friction gamma about t D^2 / (4

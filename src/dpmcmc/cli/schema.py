@@ -136,6 +136,14 @@ def _show_comparison(data: str, schema: Schema, compared: "Comparison") -> None:
         typer.echo(f"not readable: {reason}")
     if compared.unused:
         typer.echo(f"not in the schema, so never read: {', '.join(compared.unused)}")
+    if (
+        schema.delimiter == ";"
+        and schema.decimal == ""
+        and any(one.kind == "number" for one in schema.columns.values())
+    ):
+        typer.echo(
+            'Numbers are read with a decimal point, so 1,5 is missing: if they are written so, state decimal = ","'
+        )
     if compared.fits:
         typer.echo(
             f"{data} has all columns that the schema states. `dpmcmc schema audit` counts cells that do not fit."

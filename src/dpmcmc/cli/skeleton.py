@@ -16,6 +16,8 @@ HEADER = """\
 #   number, integer: lower, upper         date: lower, upper as "2024-01-31"; format = "%d/%m/%Y" if written so
 #   category: categories = ["a", "b"]     boolean: true = ["ja"], false = ["nein"] if written so
 # Where cells may be empty say what they become: missing = "fill" or "indicator" with fill = 0, or missing = "category"
+# Above the first column may stand: decimal = "," where numbers are written 1,5; person = "NAME", the column that says
+# whose row it is, where a person may have several.
 """
 BOUNDS = '# lower = "?"\n# upper = "?"'
 PARTS = {"boolean": "", "category": "# categories = []"}

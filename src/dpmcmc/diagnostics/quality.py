@@ -1,6 +1,6 @@
 """What a result is worth: a verdict with its reasons, for the whole and for each parameter."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,8 +79,13 @@ class Quality:
         for name, grade in self.parameters.items():
             if grade.reasons:
                 marked.setdefault(" ".join(grade.reasons), []).append(name)
-        lines = [f"{', '.join(names)}: {reason}" for reason, names in marked.items()]
+        lines = [f"{', '.join(names)}: {each}" for each, names in marked.items() if not self._says(each, names)]
         return "\n".join([f"Quality: {self.verdict}.", *self.reasons, *lines])
+
+    def _says(self, reason: str, names: Sequence[str]) -> bool:
+        """Say whether the reasons of the whole have that of some parameters already: "Not identified ...: age, bmi"."""
+        head, colon, _ = reason.partition(":")
+        return bool(colon) and any(one.startswith(head + colon) and all(map(one.count, names)) for one in self.reasons)
 
     def __str__(self) -> str:
         return self.words

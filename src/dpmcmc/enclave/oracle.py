@@ -112,8 +112,14 @@ class Oracle:
         numbers = tuple(validation.integer("cell", one, at_least=0) for one in listed)
         return Oracle(self.facts, self._model, genuine_cells(self.facts, Cells(partition, numbers)))
 
-    def force(self, mechanism: NoisySum, position: Any) -> Noisy:
-        """Return the noisy gradient of the log-posterior, shaped like `position` (Räisä et al. 2021, Section 3.1)."""
+    def force(self, mechanism: NoisySum, position: Any, factor: Any = None) -> Noisy:
+        """Return the noisy gradient of the log-posterior, shaped like `position` (Räisä et al. 2021, Section 3.1).
+
+        With a factor, which has a row for each coordinate, it is the gradient of position + factor z by z, at z = 0,
+        as a vector; clip and noise are those of z.
+        """
+        if factor is not None:
+            return self._force_along(mechanism, position, factor)
         queries, structure = self._flat("position", position)
         term = Term(self._log_likelihood, structure)
         (total,) = self._release(mechanism, NoisySum, term, queries)
@@ -126,9 +132,7 @@ class Oracle:
         The variance is that of entries of the diagonal; off it it is half as large.
         """
         queries, structure = self._flat("position", position)
-        factor = _public("factor", factor)
-        if factor.ndim != 2 or factor.shape[0] != sum(query.size for query in queries):
-            raise InvalidArgument(f"factor has the shape {factor.shape}; expected one row for each coordinate")
+        factor = _factor(factor, queries)
         term = Term(self._log_likelihood, structure)
         (entries,) = self._release(mechanism, CurvatureSum, term, [*queries, factor])
 
@@ -164,6 +168,18 @@ class Oracle:
         term = Term(Statistic(statistic), structure)
         (total,) = self._release(mechanism, NoisySum, term, queries)
         return Noisy(total, self._variance(mechanism, term, queries))
+
+    def _force_along(self, mechanism: NoisySum, position: Any, factor: Any) -> Noisy:
+        """Return the noisy gradient by z: a sum of scores, with the clip, the noise and the price of a gradient's."""
+        queries, _ = self._flat("position", position)
+        vector = jnp.concatenate([jnp.ravel(query) for query in queries])
+
+        def score(centre: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
+            return factor.T @ jax.grad(lambda at: self._log_likelihood(_nest(at, position), record))(centre)
+
+        of_records = self.sum(_sum_of_scores(mechanism), score, vector, _factor(factor, queries))
+        of_prior = jax.grad(lambda at: self._log_prior(_nest(at, position)))(vector)
+        return Noisy(of_records.value + factor.T @ of_prior, of_records.variance)
 
     def _log_prior(self, position: Any) -> jax.Array:
         return self._answer("log_prior", "a position", position)
@@ -206,6 +222,23 @@ class Oracle:
                 f"expected a certified mechanism of the kind {kind.__name__}"
             )
         return release(self.facts, rebuilt(mechanism), term, queries, self._cells)
+
+
+def _sum_of_scores(mechanism: Any) -> Any:
+    """Return the mechanism that sums scores as a given one sums gradients."""
+    of_scores = getattr(mechanism, "of_scores", None)
+    if of_scores is None:
+        kind = type(mechanism).__name__
+        raise InvalidArgument(f"gradient is a {kind}; expected a GradientSum where there is a metric")
+    return of_scores
+
+
+def _factor(value: Any, queries: Sequence[jax.Array]) -> jax.Array:
+    """Return a factor as an array, with a row for each coordinate of a position."""
+    factor = _public("factor", value)
+    if factor.ndim != 2 or factor.shape[0] != sum(query.size for query in queries):
+        raise InvalidArgument(f"factor has the shape {factor.shape}; expected one row for each coordinate")
+    return factor
 
 
 def _nest(vector: jax.Array, like: Any) -> Any:

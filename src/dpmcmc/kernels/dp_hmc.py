@@ -38,7 +38,7 @@ def dp_hmc(
     The target is exact whatever the noise and the clipping of the forces; those of `log_ratio` matter.
 
     Args:
-        gradient: releases the force, `GradientSum`; L + 1 releases a step, or L where gradients are reused.
+        gradient: releases the force, `GradientSum`; L + 1 releases per step, or L where gradients are reused.
         log_ratio: releases the log-likelihood ratio, `LogRatio`; or only the decision, `PenaltyTest`, `BarkerBit`.
         step_size: the papers' eta.
         num_leapfrog: the papers' L.

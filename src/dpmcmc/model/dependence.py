@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.model.dependence_rules import POSITION, ROWS, RULES, UNKNOWN, Marks, Shapes, union
+from dpmcmc.model.jaxprs import through
 
 MOST_STEPS = 256
 """Longer loops are not followed step by step."""
@@ -40,20 +41,14 @@ def of_rows(leaf: Any) -> Marks:
 def follow(closed: Any, inputs: Sequence[Marks]) -> list[Marks]:
     """Return the marks of the results of a closed jaxpr, given those of its inputs."""
     jaxpr = getattr(closed, "jaxpr", closed)
-    known: dict[Any, Marks] = dict(zip(jaxpr.invars, inputs, strict=True))
-    known.update((variable, np.zeros(variable.aval.shape, np.int64)) for variable in jaxpr.constvars)
-
-    def read(atom: Any) -> Marks:
-        return np.zeros(np.shape(atom.val), np.int64) if hasattr(atom, "val") else known[atom]
-
-    for equation in jaxpr.eqns:
-        operands = [read(atom) for atom in equation.invars]
-        shapes = [tuple(variable.aval.shape) for variable in equation.outvars]
-        known.update(zip(equation.outvars, _results(equation, operands, shapes), strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    constants = [np.zeros(variable.aval.shape, np.int64) for variable in jaxpr.constvars]
+    return through(
+        jaxpr, inputs, constants, literal=lambda value: np.zeros(np.shape(value), np.int64), perform=_results
+    )
 
 
-def _results(equation: Any, operands: list[Marks], shapes: list[tuple[int, ...]]) -> list[Marks]:
+def _results(equation: Any, operands: list[Marks]) -> list[Marks]:
+    shapes = [tuple(variable.aval.shape) for variable in equation.outvars]
     marks = reduce(np.bitwise_or, (union(operand) for operand in operands), np.int64(0))
     if not marks & ROWS:  # no rule is needed where no row is
         return [np.full(shape, marks) for shape in shapes]

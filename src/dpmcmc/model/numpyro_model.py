@@ -1,6 +1,6 @@
 """A NumPyro model as a prior and the likelihood of one record.
 
-The model is an ordinary one, called on arrays with one row a record, with one plate over the rows. Its latent sites and
+The model is an ordinary one, called on arrays with one row per record and one plate over the rows. Its latent sites and
 Jacobians become the prior, its sites inside the data plate the likelihood. The likelihood of a record is that of a
 table with this record alone, which is its part of the whole if the records are independent given the parameters: the
 model is examined on synthetic rows, and refused, with the site and the reason, if they are not.

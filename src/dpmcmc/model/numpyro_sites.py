@@ -91,7 +91,7 @@ def examine(call: Call, rows: Any) -> Structure:
             f"Its {', '.join(others)} does not follow the data: take the size of the data plate from a data argument, "
             "as in numpyro.plate('data', y.shape[0])"
             if others
-            else "Each data argument has one row a record"
+            else "Each data argument has one row per record"
         )
         raise ModelRefused(
             f"the model does not run on {number} synthetic records, as it must on any number of them: {error}. {advice}"
@@ -279,7 +279,7 @@ def _by_rows(name: str, log_density: jax.Array, axis: int, rows: Any) -> jax.Arr
     if jnp.ndim(log_density) < -axis or jnp.shape(log_density)[axis] != number:
         raise ModelRefused(
             f"site {name!r} has log-densities of the shape {jnp.shape(log_density)} on {number} records: its axis "
-            f"{axis} belongs to the data plate and must have one entry a record"
+            f"{axis} belongs to the data plate and must have one entry per record"
         )
     others = [other for other in range(jnp.ndim(log_density)) if other != jnp.ndim(log_density) + axis]
     return jnp.sum(log_density, axis=tuple(others))

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from dpmcmc.model.jaxprs import through
+
 Sites = Callable[[Any, Any], Mapping[str, Any]]
 """``sites(position, rows)``: the sites of a model at a position, as NumPyro's `trace` has them."""
 
@@ -58,14 +60,11 @@ def as_rows(record: Any) -> Any:
 
 def sources_of(jaxpr: Any, num_leaves: int) -> list[frozenset[int]]:
     """Return for each result of a jaxpr from which of its last arguments it is computed."""
-    sources: dict[Any, frozenset[int]] = {}
-    for place, variable in enumerate(jaxpr.invars[len(jaxpr.invars) - num_leaves :]):
-        sources[variable] = frozenset([place])
+    nowhere, num_others = frozenset[int](), len(jaxpr.invars) - num_leaves
+    inputs = [nowhere] * num_others + [frozenset([place]) for place in range(num_leaves)]
 
-    def read(atom: Any) -> frozenset[int]:
-        return frozenset() if hasattr(atom, "val") else sources.get(atom, frozenset())
+    def united(equation: Any, operands: list[frozenset[int]]) -> list[frozenset[int]]:
+        return [nowhere.union(*operands)] * len(equation.outvars)
 
-    for equation in jaxpr.eqns:
-        union = frozenset[int]().union(*(read(atom) for atom in equation.invars))
-        sources.update(dict.fromkeys(equation.outvars, union))
-    return [read(atom) for atom in jaxpr.outvars]
+    constants = [nowhere] * len(jaxpr.constvars)
+    return through(jaxpr, inputs, constants, literal=lambda _: nowhere, perform=united)

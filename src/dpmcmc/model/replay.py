@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.model.jaxprs import is_literal, through
 
 _COMPOSITE = "call_hi_primitive"
 """Operations of newer versions of JAX that the auditor does not know; on constants they are performed at once."""
@@ -61,32 +62,33 @@ def _evaluate(
     jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any], results_wanted: Sequence[Any] | None = None
 ) -> list[Any]:
     wanted = jaxpr.outvars if results_wanted is None else results_wanted
-    values: dict[Any, Any] = dict(zip(jaxpr.constvars, constants, strict=True))
-    values.update(zip(jaxpr.invars, arguments, strict=True))
 
-    def read(atom: Any) -> Any:
-        return atom.val if hasattr(atom, "val") else values[atom]
-
-    for equation in _needed(jaxpr, wanted):
-        operands = [read(atom) for atom in equation.invars]
+    def perform(equation: Any, operands: list[Any]) -> Sequence[Any]:
         if equation.primitive.name in {"jit", "pjit"}:
             called = equation.params["jaxpr"]
-            results = _evaluate(called.jaxpr, called.consts, operands)
-        elif equation.primitive.name == _COMPOSITE and _is_fixed(jaxpr, equation):
+            return _evaluate(called.jaxpr, called.consts, operands)
+        if equation.primitive.name == _COMPOSITE and _is_fixed(jaxpr, equation):
             with jax.ensure_compile_time_eval():
                 operands = _evaluate(jaxpr, constants, arguments, equation.invars)
-                results = equation.primitive.bind(*operands, **equation.primitive.get_bind_params(equation.params))
-        elif equation.primitive is jax.lax.dot_general_p:
-            results = [_product(equation, *operands)]
-        elif equation.primitive.name in _UNIT_AXES and _same_size(equation):
-            results = [jnp.reshape(operands[0], equation.outvars[0].aval.shape)]
-        else:
-            if equation.primitive.name in _ARITHMETIC and prod(equation.outvars[0].aval.shape) == 1:
-                operands = [jnp.reshape(operand, equation.outvars[0].aval.shape) for operand in operands]
-            results = equation.primitive.bind(*operands, **equation.primitive.get_bind_params(equation.params))
-            results = results if equation.primitive.multiple_results else [results]
-        values.update(zip(equation.outvars, results, strict=True))
-    return [read(atom) for atom in wanted]
+                return equation.primitive.bind(*operands, **equation.primitive.get_bind_params(equation.params))
+        if equation.primitive is jax.lax.dot_general_p:
+            return [_product(equation, *operands)]
+        if equation.primitive.name in _UNIT_AXES and _same_size(equation):
+            return [jnp.reshape(operands[0], equation.outvars[0].aval.shape)]
+        if equation.primitive.name in _ARITHMETIC and prod(equation.outvars[0].aval.shape) == 1:
+            operands = [jnp.reshape(operand, equation.outvars[0].aval.shape) for operand in operands]
+        results = equation.primitive.bind(*operands, **equation.primitive.get_bind_params(equation.params))
+        return results if equation.primitive.multiple_results else [results]
+
+    return through(
+        jaxpr,
+        arguments,
+        constants,
+        literal=lambda value: value,
+        perform=perform,
+        equations=_needed(jaxpr, wanted),
+        wanted=wanted,
+    )
 
 
 def _is_fixed(jaxpr: Any, equation: Any) -> bool:
@@ -97,11 +99,11 @@ def _is_fixed(jaxpr: Any, equation: Any) -> bool:
 
 def _needed(jaxpr: Any, results: Sequence[Any]) -> list[Any]:
     """Return the equations that results depend on, and those with effects, which the auditor must see."""
-    needed = {atom for atom in results if not hasattr(atom, "val")}
+    needed = {atom for atom in results if not is_literal(atom)}
     found: list[Any] = []
     for equation in reversed(jaxpr.eqns):
         if equation.effects or needed.intersection(equation.outvars):
-            needed.update(atom for atom in equation.invars if not hasattr(atom, "val"))
+            needed.update(atom for atom in equation.invars if not is_literal(atom))
             found.append(equation)
     return found[::-1]
 

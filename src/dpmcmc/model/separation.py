@@ -36,7 +36,7 @@ def find_data_plate(few: Structure, more: Structure) -> str:
         if (few.plates.get(name), more.plates.get(name)) != (FEW, MORE):
             raise ModelRefused(
                 f"plate {name!r} has the size {few.plates.get(name)} on {FEW} records and {more.plates.get(name)} on "
-                f"{MORE}; expected one entry a record, so that each record has a likelihood of its own"
+                f"{MORE}; expected one entry per record, so that each record has a likelihood of its own"
             )
     if len(following) > 1:
         raise ModelRefused(

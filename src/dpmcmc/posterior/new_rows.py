@@ -62,12 +62,16 @@ def read_rows(source: Any, model: FormulaModel, schema: Schema, also: Sequence[s
     """
     wanted = needed(model, schema)
     names, table, index = _table(source, [*wanted, *also], schema.delimiter)
-    if len(index) == 0:
-        raise InvalidArgument("the rows are none; expected at least one")
     missing = [name for name in wanted if name not in names]
-    if missing:
+    if missing and (names or len(index) > 0):
         has = ", ".join(names) if names else "none"
-        raise InvalidArgument(f"the rows have no column {', '.join(missing)}; the formula needs it. They have {has}")
+        one = len(names) == 1 and isinstance(source, str | os.PathLike)
+        marks = f". Fields are separated by {schema.delimiter or ','!r}, as in the schema" if one else ""
+        raise InvalidArgument(
+            f"the rows have no column {', '.join(missing)}; the formula needs it. They have {has}{marks}"
+        )
+    if len(index) == 0:
+        raise InvalidArgument("there are no rows; expected at least one")
     records: dict[str, np.ndarray] = {}
     outside: list[str] = []
     for name in (*wanted, *(name for name in also if name in names)):

@@ -48,6 +48,16 @@ def found(table: pd.DataFrame, model: FormulaModel | None, verdict: str) -> str:
     slopes = [name for name in model.coordinates.read_names if name in table.index and name != "intercept"]
     if not slopes:
         return f"The posterior of {model.response}, without predictors, was estimated."
+    bad = [name for name in slopes if "verdict" in table and table.loc[name, "verdict"] == "bad"]
+    if not bad:
+        return _differences(table, slopes, model.response)
+    warning = f"Do not rely on the {'estimates' if len(bad) > 1 else 'estimate'} of {_listed(bad)}."
+    rest = [name for name in slopes if name not in bad]
+    return f"{_differences(table, rest, model.response)} {warning}" if rest else warning
+
+
+def _differences(table: pd.DataFrame, slopes: Sequence[str], response: str) -> str:
+    """Say which of some coefficients differ from zero."""
     intervals = {row.name: row for row in _rows(table, slopes)}
     above = [name for name in slopes if intervals[name].low > 0]
     below = [name for name in slopes if intervals[name].high < 0]
@@ -55,15 +65,15 @@ def found(table: pd.DataFrame, model: FormulaModel | None, verdict: str) -> str:
     parts = [f"{_listed(names)} ({sign})" for names, sign in ((above, "positive"), (below, "negative")) if names]
     if not parts:
         return (
-            f"Of the {_counted(len(slopes))} of {model.response}, none clearly differs from zero: all 90 % intervals "
+            f"Of the {_counted(len(slopes))} of {response}, none clearly differs from zero: all 90 % intervals "
             "contain it."
         )
     all_or_some = f"all {told}" if told == len(slopes) else str(told)
     rest = "" if told == len(slopes) else f"; the other {_do(len(slopes) - told)} not"
     if len(slopes) == 1:
         return f"The coefficient of {parts[0]} clearly differs from zero: its 90 % interval does not contain it."
-    told_of = f"{all_or_some} clearly differ from zero: {', '.join(parts)}{rest}"
-    return f"Of the {_counted(len(slopes))} of {model.response}, {told_of}."
+    told_of = f"{all_or_some} clearly {'differs' if told == 1 else 'differ'} from zero: {', '.join(parts)}{rest}"
+    return f"Of the {_counted(len(slopes))} of {response}, {told_of}."
 
 
 def forests(units: Sequence[Units], model: FormulaModel | None) -> dict[str, Forest | None]:

@@ -134,6 +134,10 @@ def whose_data(schema: Schema | None) -> str:
     return f"any one person's data (all rows of theirs, of which {schema.max_rows_per_person} count)"
 
 
+LARGEST_SMALL = 3.0
+"""Up to this factor the page says that a result depends little on one person."""
+
+
 def in_plain_words(certificate: Certificate, whose: str) -> list[str]:
     """Return the guarantee in a few sentences; every number in them follows from the certificate."""
     if not math.isfinite(certificate.epsilon):
@@ -141,10 +145,10 @@ def in_plain_words(certificate: Certificate, whose: str) -> list[str]:
     factor = math.exp(min(float(certificate.epsilon), 700.0))
     # the largest advantage in telling two neighbours apart is their total variation: delta at epsilon zero
     accuracy = 50 + 50 * float(delta(certificate.event, 0.0))
+    little = f" So the result depends little on {whose.partition(' (')[0]}." if factor <= LARGEST_SMALL else ""
     return [
-        f"The result would look almost the same had {whose} been different. Whatever was found would have been found "
-        f"with nearly the same probability: at most {_up(factor)} times as high or low, give or take "
-        f"{plain(certificate.delta)}.",
+        f"Had {whose} been different, any result would have been at most {_up(factor)} times as likely or unlikely, "
+        f"give or take {plain(certificate.delta)}.{little}",
         "Suppose that somebody knows everything about everyone else, and two candidates for the one record in "
         "question. Telling from this result which of the two was used, they are right in at most "
         f"{_up(accuracy)}\u00a0% of cases; a coin is right in 50\u00a0%.",

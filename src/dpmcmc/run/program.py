@@ -10,10 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dpmcmc.enclave import ExactGradientSum, ExactSum, GradientSum, Noisy, Sum
+from dpmcmc.enclave import Noisy
 from dpmcmc.enclave import Oracle as EnclaveOracle
 from dpmcmc.enclave.oracle import LogDensity
-from dpmcmc.errors import InvalidArgument
 from dpmcmc.kernels import Info, Kernel, Stage
 from dpmcmc.model.layout import Layout
 
@@ -41,10 +40,8 @@ class VectorOracle:
 
     def force(self, mechanism: Any, position: jax.Array, factor: jax.Array | None = None) -> Noisy:
         """Return the noisy gradient of the log-posterior, in the coordinates z of position + factor z."""
-        if factor is not None:
-            return self._score(_sum_of_scores(mechanism), position, factor)
-        force = self.oracle.force(mechanism, self.layout.unravel(position))
-        return Noisy(self.layout.ravel(force.value), force.variance)
+        force = self.oracle.force(mechanism, self.layout.unravel(position), factor)
+        return force if factor is not None else Noisy(self.layout.ravel(force.value), force.variance)
 
     def log_posterior_ratio(self, mechanism: Any, current: jax.Array, proposed: jax.Array) -> Noisy:
         """Return the noisy log-posterior ratio."""
@@ -54,21 +51,6 @@ class VectorOracle:
         """Return the decision of a test."""
         first, second = self.layout.unravel(current), self.layout.unravel(proposed)
         return self.oracle.accept(mechanism, first, second, log_correction)
-
-    def _score(self, mechanism: Sum | ExactSum, position: jax.Array, factor: jax.Array) -> Noisy:
-        model = self.oracle.model
-        of_records = self.oracle.sum(mechanism, score(model, self.layout), position, factor)
-        of_prior = jax.grad(lambda vector: model.log_prior(self.layout.unravel(vector)))(position)
-        return Noisy(of_records.value + factor.T @ of_prior, of_records.variance)
-
-
-def _sum_of_scores(mechanism: Any) -> Sum | ExactSum:
-    """Return the mechanism that sums scores as a given one sums gradients: with its clip, its noise and its price."""
-    if isinstance(mechanism, GradientSum):
-        return Sum(mechanism.clip, mechanism.noise_multiplier)
-    if isinstance(mechanism, ExactGradientSum):
-        return ExactSum()
-    raise InvalidArgument(f"gradient is a {type(mechanism).__name__}; expected a GradientSum where there is a metric")
 
 
 @dataclass(frozen=True)
@@ -96,7 +78,7 @@ class Advance:
     length: int
 
     def __call__(self, oracle: EnclaveOracle, states: Any, keys: jax.Array, first_step: jax.Array) -> Any:
-        """Return the new states, and the positions and what was told of every step, one row a step."""
+        """Return the new states, and the positions and what was told of every step, one row per step."""
         asked = VectorOracle(oracle, self.layout)
 
         def step(states: Any, index: jax.Array) -> tuple[Any, tuple[jax.Array, Info]]:

@@ -23,8 +23,8 @@ def hold_against(certificate: Certificate, ledger: Ledger, run: str | None = Non
 
     Args:
         certificate: what is claimed.
-        ledger: the book.
-        run: the name of the run in the book, where it is known; any run unless stated.
+        ledger: the ledger.
+        run: the name of the run in the ledger, if known; any run unless stated.
 
     Raises:
         InvalidArgument: no entry agrees, in words.

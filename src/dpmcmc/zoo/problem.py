@@ -33,7 +33,7 @@ class Problem:
         name: what the catalogue calls it.
         paper: author and year of the source; empty for the problems that have none.
         model: the posterior, over flat positions of shape (d,).
-        records: a pytree of numpy arrays with one row a record, float32 or int32.
+        records: a pytree of numpy arrays with one row per record, float32 or int32.
         bounds: the lowest and highest value of each leaf of the records, from the model and not from the records.
         law: the reference posterior given the records; an exact law has its moments as attributes.
         centre: the position that the records were made from; the circle, which has none, has the thesis's (0, 1).

@@ -65,7 +65,7 @@ def nuts_reference(
 
     Args:
         model: with its `position` stated, or with a prior to draw one from.
-        records: a pytree of arrays with one row a record.
+        records: a pytree of arrays with one row per record.
         key: a random key of JAX.
         num_chains: how many chains, at least two.
         num_warmup: steps of adaptation per chain.

@@ -277,7 +277,7 @@ def batch_moments(
     queries: Sequence[jax.Array],
     batch: Batch,
 ) -> Moments:
-    """Return the exact moments of the quantised contributions, one number a record, of each chain's batch.
+    """Return the exact moments of the quantised contributions, one number per record, of each chain's batch.
 
     k and k^2 are made of one sealed k.
     """

@@ -87,7 +87,7 @@ def admit(name: str, leaf: Any, bounds: Bounds) -> np.ndarray:
             "Encode text and categories as integers by a public list"
         )
     if array.ndim == 0:
-        raise InvalidArgument(f"records[{name!r}] is a single value; expected an array with one row a record")
+        raise InvalidArgument(f"records[{name!r}] is a single value; expected an array with one row per record")
     if array.dtype.kind == "b":
         return array.copy()
     target = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))

@@ -65,7 +65,7 @@ def per_chain(lattice: Lattice, num_chains: int) -> Lattice:
 
 
 def add_noise(facts: Facts, total: Wide, lattices: Lattice, keys: jax.Array) -> jax.Array:
-    """Return sums with noise on their lattices, as floating point; one key a chain, used here and nowhere else."""
+    """Return sums with noise on their lattices, as floating point; one key per chain, used here and nowhere else."""
     return noisy(facts.noise, total, lattices.granularity, lattices.scale, keys)
 
 

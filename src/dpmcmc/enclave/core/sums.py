@@ -51,7 +51,7 @@ def reference_sum(
         contribution: what one record adds at the queries of one chain: a flat vector, not clipped yet.
         slots: the records.
         queries: flat queries with one leading axis, the chains.
-        lattices: one granularity a chain; one bound for all.
+        lattices: one granularity per chain; one bound for all.
         gate: what of integers passes.
         to_integers: turns contributions into integers; not trusted.
         adds: see `gated_sum`.

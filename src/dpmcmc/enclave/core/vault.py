@@ -264,7 +264,7 @@ def _admitted(records: Any, bounds: Mapping[str, Any] | None) -> tuple[list[Any]
     records = as_tree(records)
     names = leaf_names(records)
     if not names:
-        raise InvalidArgument("records holds no array; expected at least one, with one row a record")
+        raise InvalidArgument("records holds no array; expected at least one, with one row per record")
     limits = parse_bounds(bounds, names)
     leaves, structure = jax.tree.flatten(records)
     admitted = [admit(name, leaf, limits) for name, leaf in zip(names, leaves, strict=True)]

@@ -97,6 +97,11 @@ class ExactGradientSum:
         """What is released is a sum; its noise is zero."""
         return True
 
+    @property
+    def of_scores(self) -> ExactSum:
+        """The sum of a statistic that is a gradient."""
+        return ExactSum()
+
     def contribution(self, term: Term) -> Contribution:
         """Return the gradient of one record's log-likelihood."""
         return flat_gradient(term)

@@ -12,6 +12,7 @@ from dpmcmc import validation
 from dpmcmc.enclave.core.mechanism import Contribution, ReleasePlan, Term
 from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.core.paths import SumRequest, vector_sum
+from dpmcmc.enclave.mechanisms.sum import Sum
 
 
 def num_coordinates(queries: Sequence[Any]) -> int:
@@ -48,6 +49,11 @@ class GradientSum:
     def is_noisy_sum(self) -> bool:
         """What is released is a sum with noise."""
         return True
+
+    @property
+    def of_scores(self) -> Sum:
+        """The sum of a statistic that is a gradient: with the same clip, noise and price."""
+        return Sum(self.clip, self.noise_multiplier)
 
     def contribution(self, term: Term) -> Contribution:
         """Return the gradient of one record's log-likelihood."""

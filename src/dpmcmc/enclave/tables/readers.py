@@ -23,7 +23,7 @@ class Table:
     """Records that were read, and the public facts that the vault needs of them. The records are private.
 
     Attributes:
-        records: an array for each leaf, with one row a record.
+        records: an array for each leaf, with one row per record.
         bounds: the stated bounds of each leaf.
         rows_per_person: how many rows of a person count; None where every row is a person's only one.
     """

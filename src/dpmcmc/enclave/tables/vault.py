@@ -43,7 +43,7 @@ def from_table(
         ledger: the ledger that is charged, or its URL.
         dataset: the name of the table in the book; for a file, if left out, its name without the ending.
         budget: without a ledger, a budget that lives as long as the vault; with one, the budget that the book grants
-            the table, and then the book is made where there is none.
+            the table, and then the ledger is created if it does not exist.
         adjacency: which data sets are neighbours: of records, that is rows or, where the schema names persons, persons.
         capacity: the stated number of slots for records, required under ``add_or_remove_one``.
         chunk_size: how many records a mechanism holds at once at most, as for `PrivateData`.
@@ -113,7 +113,7 @@ def open_vault(
         source: the table, for its name.
         schema: what is stated of its columns.
         ledger: as for `from_table`, and so are the others.
-        dataset: its name in the book.
+        dataset: its name in the ledger.
         budget: what is granted.
         adjacency: which data sets are neighbours.
         capacity: the stated number of slots.
@@ -167,7 +167,7 @@ def _book(ledger: Payer | str, dataset: str, budget: Budget | None, adjacency: A
     if not isinstance(ledger, Ledger):
         return ledger
     if budget is not None:
-        if is_missing:  # a grant to the name of no file would stay in the book
+        if is_missing:  # a grant to the name of no file would stay in the ledger
             raise InvalidArgument(f"dataset={dataset!r} is granted no budget: there is no such file or folder")
         ledger.register(dataset, budget, adjacency)
     granted = ledger.account(dataset).adjacency

@@ -171,7 +171,7 @@ class FormulaModel(Model):
 
         Args:
             parameters: as `constrain` returns them, with any axes of draws in front.
-            records: an array for each column, one entry a record; the response is not read.
+            records: an array for each column, one entry per record; the response is not read.
 
         Returns:
             An array with the axes of the draws, then the records; then the classes, for categorical and ordinal ones.

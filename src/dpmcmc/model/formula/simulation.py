@@ -25,7 +25,7 @@ class Simulation(NamedTuple):
 
     Attributes:
         position: the parameters that the records were drawn with.
-        records: an array for each column, one entry a record.
+        records: an array for each column, one entry per record.
     """
 
     position: Any
