@@ -13,7 +13,7 @@ import jax
 
 from dpmcmc.errors import RunRefused
 
-_QUICK: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
+_QUICK: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 1}
 """Of two ways to write code for CPUs the older: its programs run as fast, and take three fifths of the time to compile.
 Newer versions of XLA have one way only, and refuse the option."""
 
