@@ -157,8 +157,8 @@ class MovableBall:
         squares = (coarse * coarse) >> self.drop
         if jax.default_backend() == "gpu":
             return jnp.sum(squares, axis=-1, keepdims=True, dtype=jnp.uint32) <= self.limit
-        ones = jnp.ones((squares.shape[-1], 1), jnp.uint32)  # XLA writes down long sums' summands first, on a CPU
-        return jnp.matmul(squares, ones) <= self.limit
+        ones = jnp.ones((squares.shape[-1], 1), jnp.uint32)  # long sums XLA writes down first, on a CPU
+        return squares @ ones <= self.limit
 
 
 Gate = Interval | Ball | MovableBall

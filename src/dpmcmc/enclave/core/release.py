@@ -20,7 +20,6 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend import source_info_util
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Primitive, jaxprs_in_params, primitives
 from jax.interpreters import ad, batching, mlir
@@ -111,10 +110,8 @@ class Place:
         if self.repetitions * num_chains >= 2**32 or self.number >= len(self.keys):
             raise ReleaseRefused(f"dp_release at {line_of(equation)} is repeated too often to number its noise")
         occurrences = self.repetition * np.uint32(num_chains) + jnp.arange(num_chains, dtype=jnp.uint32)
-        own = self.keys[self.number]
-        if num_chains == 1:  # the same, traced as it is
-            return lax.expand_dims(jax.random.fold_in(own, lax.squeeze(occurrences, (0,))), (0,))
-        return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(own, occurrences)
+        own, fold = self.keys[self.number], jax.random.fold_in
+        return fold(own, occurrences[0])[None] if num_chains == 1 else jax.vmap(fold, (None, 0))(own, occurrences)
 
 
 def _execute(jaxpr: Any, arguments: Sequence[Any], place: Place, perform: Perform) -> list[Any]:
