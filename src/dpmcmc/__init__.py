@@ -9,6 +9,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from dpmcmc.collector import not_collecting
+
 if TYPE_CHECKING:
     from dpmcmc import accounting, kernels, mechanisms, model
     from dpmcmc.accounting import Adjacency, Budget, Certificate, Ledger
@@ -91,7 +93,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"dpmcmc.{name}")
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is not None:
-        return getattr(import_module(f"dpmcmc.{home}"), name)
+        with not_collecting():
+            return getattr(import_module(f"dpmcmc.{home}"), name)
     moved = next((home for home, names in _MOVED.items() if name in names.split()), None)
     found = f"it has {', '.join(__all__)}" if moved is None else f"it is dpmcmc.{moved}.{name}"
     raise AttributeError(f"module 'dpmcmc' has no attribute {name!r}; {found}")

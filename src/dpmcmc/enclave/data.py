@@ -196,7 +196,7 @@ class PrivateData(Vault):
         paid = counts(event)
         priced = [
             one
-            for one in self._programs.kept.values()
+            for one in reversed(self._programs.kept.values())  # what is asked later compiles longer
             if all(times <= paid.get(part, 0) for part, times in counts(one.audit.event).items())
         ]
         with ThreadPoolExecutor() as pool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dpmcmc import validation
 from dpmcmc.accounting import Budget, Event, accountants
+from dpmcmc.collector import not_collecting
 from dpmcmc.diagnostics.quality import Quality, both, judge_chains
 from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.fitting.budget_split import refuse_useless
@@ -112,7 +113,8 @@ class PreparedFit:
     def compile(self) -> None:
         """Compile what will be asked, side by side, if it is asked as it was priced; others compile as they go."""
         if isinstance(self.strategy, PrivateLaplace):
-            self.data.compile_for(self.event)
+            with not_collecting():
+                self.data.compile_for(self.event)
 
     def watched(self, progress: bool) -> AbstractContextManager[Watcher]:
         """Return what shows the progress of the run."""

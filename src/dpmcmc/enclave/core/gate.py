@@ -155,11 +155,10 @@ class MovableBall:
         size = jnp.minimum(size, self.beyond)
         coarse = (size + ((np.uint32(1) << self.coarse) - np.uint32(1))) >> self.coarse
         squares = (coarse * coarse) >> self.drop
-        length = max(squares.shape[-1], 1)  # more than 32 summands XLA writes down first, on a CPU
-        width = length if jax.default_backend() == "gpu" else max(32, -(-length // 16))
-        parts = [squares[..., first : first + width] for first in range(0, length, width)]
-        sums = [jnp.sum(part, axis=-1, keepdims=True, dtype=jnp.uint32) for part in parts]
-        return sum(sums[1:], start=sums[0]) <= self.limit
+        if jax.default_backend() == "gpu":
+            return jnp.sum(squares, axis=-1, keepdims=True, dtype=jnp.uint32) <= self.limit
+        ones = jnp.ones((squares.shape[-1], 1), jnp.uint32)  # long sums XLA writes down first, on a CPU
+        return squares @ ones <= self.limit
 
 
 Gate = Interval | Ball | MovableBall

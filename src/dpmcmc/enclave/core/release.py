@@ -110,7 +110,8 @@ class Place:
         if self.repetitions * num_chains >= 2**32 or self.number >= len(self.keys):
             raise ReleaseRefused(f"dp_release at {line_of(equation)} is repeated too often to number its noise")
         occurrences = self.repetition * np.uint32(num_chains) + jnp.arange(num_chains, dtype=jnp.uint32)
-        return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(self.keys[self.number], occurrences)
+        own, fold = self.keys[self.number], jax.random.fold_in
+        return fold(own, occurrences[0])[None] if num_chains == 1 else jax.vmap(fold, (None, 0))(own, occurrences)
 
 
 def _execute(jaxpr: Any, arguments: Sequence[Any], place: Place, perform: Perform) -> list[Any]:

@@ -171,11 +171,15 @@ class Histograms:
         units = self._units
 
         def of_row(row: Any) -> jax.Array:
-            return jnp.concatenate([self._response(row) / units[0], self._columns(row) / units[1]])
+            parts = [part / units[0] for part in self._response(row)] + [part / units[1] for part in self._columns(row)]
+            return jnp.concatenate(parts)  # once: XLA writes down every array that is put together
 
-        return shares @ jax.vmap(of_row)(rows) / jnp.maximum(jnp.sum(shares), 1.0)
+        found = jax.vmap(of_row)(rows)
+        if len(shares) == 1:  # without a product, which takes longer
+            return shares[0] * found[0]
+        return shares @ found / jnp.maximum(jnp.sum(shares), 1.0)
 
-    def _response(self, row: Any) -> jax.Array:
+    def _response(self, row: Any) -> list[jax.Array]:
         coordinates = self.regression.model.coordinates
         response = coordinates.response
         parts = [jnp.ones(1), _one_hot(response.measure(row), self.edges)]
@@ -186,12 +190,18 @@ class Histograms:
             parts.append(_one_hot(coordinates.offset(row), self.offset_edges / response.half))
         if self._has_weights:
             parts.append(_one_hot(response.read_weight(row) / response.most_weight, EDGES))
-        return jnp.concatenate(parts)
+        return parts
 
-    def _columns(self, row: Any) -> jax.Array:
+    def _columns(self, row: Any) -> list[jax.Array]:
+        """Return the counts of the columns in pieces, one for each number where these are few.
+
+        A compiler for CPUs fills a piece several entries at a time, but not the whole of them, which has two axes.
+        """
         columns = self.regression.counted_row(row)
-        hots = jax.vmap(lambda one: _one_hot(one, self.column_edges))(columns[self.numeric])
-        return jnp.concatenate([columns[~self.numeric], hots.ravel()])
+        flags, numbers = columns[~self.numeric], columns[self.numeric]
+        if len(numbers) > MANY:
+            return [flags, jax.vmap(lambda one: _one_hot(one, self.column_edges))(numbers).ravel()]
+        return [flags, *(_one_hot(one, self.column_edges) for one in numbers)]
 
     # what follows from the counts, on the host
 
