@@ -22,6 +22,9 @@ from dpmcmc.model.missing import is_missing
 from dpmcmc.model.reads import Reads, Sites, as_rows, has_order
 from dpmcmc.model.replay import replay
 
+RowsOf = Callable[[Any], tuple[Any, jax.Array]]
+"""Returns the rows of a person, along the first axis, and which of the person's places hold one."""
+
 MOST_TERMS = 64
 """The most numbers of a record, or of all rows of a person, that are told apart."""
 
@@ -71,7 +74,7 @@ class Observed:
     has_covariates: bool
     is_of_persons: bool = False
 
-    def of_rows(self, rows_of: Callable[[Any], tuple[Any, jax.Array]]) -> Self:
+    def of_rows(self, rows_of: RowsOf) -> Self:
         """Return what is observed of a person.
 
         Args:

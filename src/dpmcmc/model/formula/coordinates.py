@@ -7,7 +7,7 @@ the names of their columns.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -67,6 +67,7 @@ class Coordinates:
         offsets: what is added to the predictor.
         has_classes: whether there is a predictor for each class but the first.
         scale: the formula of a scale, should it have one.
+        persons: effects of persons' own; their standard deviations are among the other parameters.
     """
 
     design: Design
@@ -78,6 +79,13 @@ class Coordinates:
     offsets: tuple[Expression, ...]
     has_classes: bool
     scale: "Scale | None" = None
+    persons: Mapping[str, Groups] = field(default_factory=dict[str, Groups])
+
+    def unit(self, name: str) -> float:
+        """Return what takes one of the other parameters to the scale of the results."""
+        of_persons = self.persons.get(name.removesuffix("_sigma"))
+        half = self.response.half
+        return (half if name == "sigma" else 1.0) if of_persons is None else half / of_persons.half
 
     @property
     def monotone(self) -> tuple[Monotone, ...]:
@@ -223,7 +231,7 @@ class Coordinates:
             parameters["cutpoints"] = natural.others["cutpoints"]
         for name, prior in self.others.items():
             if prior.fixed is None:
-                parameters[name] = natural.others[name] * (half if name == "sigma" else 1.0)
+                parameters[name] = natural.others[name] * self.unit(name)
         if self.scale is not None:
             own = jnp.matmul(jnp.asarray(self.of_scale, jnp.float32), position[self.scale.name], precision=_EXACT)
             own = own.at[0].add(np.log(half))
@@ -262,7 +270,7 @@ class Coordinates:
             position["cutpoints"] = _from_cutpoints(cutpoints)
         for name, prior in self.others.items():
             if prior.fixed is None:
-                own = jnp.asarray(parameters[name]) / (half if name == "sigma" else 1.0)
+                own = jnp.asarray(parameters[name]) / self.unit(name)
                 position[name] = prior.to_line(jnp, own)
         if self.scale is not None:
             own = jnp.stack([jnp.asarray(parameters[name.replace("/", "∕")]) for name in self.scale_names])

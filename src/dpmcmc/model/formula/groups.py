@@ -107,7 +107,11 @@ def read_groups(term: GroupTerm, columns: Columns) -> Groups:
     Raises:
         InvalidArgument: a column is none that such a term can have.
     """
-    categories = tuple(columns.category(name) for name in term.factors)
+    return of_number(term, tuple(columns.category(name) for name in term.factors), columns)
+
+
+def of_number(term: GroupTerm, categories: tuple[Category, ...], columns: Columns) -> Groups:
+    """Return the columns of a term with a bar, given the categories behind it."""
     if term.number is None:
         return Groups(categories)
     column = columns[term.number]

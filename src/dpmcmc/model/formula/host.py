@@ -37,7 +37,7 @@ def _constrained(coordinates: Coordinates, positions: Arrays) -> Iterator[tuple[
         yield "cutpoints", cutpoints
     for name, prior in coordinates.others.items():
         if prior.fixed is None:
-            yield name, prior.from_line(np, positions[name]) * (half if name == "sigma" else 1.0)
+            yield name, prior.from_line(np, positions[name]) * coordinates.unit(name)
     if coordinates.scale is not None:
         own = positions[coordinates.scale.name] @ coordinates.of_scale.T
         own[:, 0] += np.log(half)
