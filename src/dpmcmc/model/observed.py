@@ -66,6 +66,7 @@ class Observed:
         is_chained: whether the law of a site reads the response of another.
         has_covariates: whether a law or a mask reads the record at all.
         is_of_persons: whether a record is a person with several rows.
+        is_drawn: whether the law of a record is one to draw from, by the record's seed.
     """
 
     sites: tuple[ObservedSite, ...]
@@ -73,6 +74,7 @@ class Observed:
     is_chained: bool
     has_covariates: bool
     is_of_persons: bool = False
+    is_drawn: bool = False
 
     def of_rows(self, rows_of: RowsOf) -> Self:
         """Return what is observed of a person.

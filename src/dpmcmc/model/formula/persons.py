@@ -137,7 +137,8 @@ class OfPersons:
             law = LawOfRecord(parameters, others, responses, jnp.any(others[2]), jnp.bool_(True))
             return (jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], law),)
 
-        return log_likelihood, Observed((self.site,), at, is_chained=False, has_covariates=True, is_of_persons=True)
+        whole = {"is_chained": False, "has_covariates": True, "is_of_persons": True, "is_drawn": True}
+        return log_likelihood, Observed((self.site,), at, **whole)
 
     @property
     def site(self) -> ObservedSite:
@@ -234,8 +235,8 @@ class OfPersons:
         logs = jax.vmap(lambda count: self.family.log_density(eta, count, trials, own))(counts)
         if self.coordinates.response.needs == "proportion":
             logs = jnp.where(counts <= trials, logs + log_coefficients(jnp, counts, trials), -jnp.inf)
-        else:
-            logs = logs - gammaln(counts + 1.0)
+        elif self.family.name != "geometric":
+            logs = logs - gammaln(counts + 1.0)  # which log-densities leave out
         return jnp.sum(jnp.cumsum(jnp.exp(logs))[:-1] < uniform).astype(jnp.float32)
 
 
