@@ -62,7 +62,7 @@ def at_truth(model, **others: float):
 DENSITIES = {
     "bernoulli": (lambda xp, y, eta: -xp.logaddexp(0.0, (1 - 2 * y) * eta)),
     "poisson": (lambda xp, y, eta: y * eta - xp.exp(eta)),
-    "gaussian": (lambda xp, y, eta: -0.5 * ((y - eta) / 0.3) ** 2),
+    "gaussian": (lambda _, y, eta: -0.5 * ((y - eta) / 0.3) ** 2),
 }
 
 
@@ -184,7 +184,7 @@ def population(family: str, number: int, effects: str = "(1|person)", **others: 
     return model, position, records
 
 
-def simulated(family: str, model, position, records, seed: int = 5):
+def simulated(family: str, position, records, seed: int = 5):
     """The same records with responses by NumPy, with nothing of the library's but the position."""
     rng = np.random.default_rng(seed)
     x = np.asarray(records["x"], float)
@@ -240,7 +240,7 @@ def in_errors(values: np.ndarray) -> np.ndarray:
 def test_centred_scores_have_mean_zero_and_places_are_even(family: str) -> None:
     """Whatever the bound, which is tight here; without centring, the control, means are off."""
     model, position, records = population(family, 4000)
-    responded = simulated(family, model, position, records)
+    responded = simulated(family, position, records)
     scores, _, variances, places, bare = answers(model, position, responded, 0.5)
     assert np.linalg.norm(scores, axis=1).max() <= 0.5 * (1 + 1e-5)
     assert np.all(in_errors(scores) < 6)
@@ -251,7 +251,7 @@ def test_centred_scores_have_mean_zero_and_places_are_even(family: str) -> None:
 
 def test_centred_scores_of_two_effects() -> None:
     model, position, records = population("gaussian", 4000, "(x|person)")
-    responded = simulated("gaussian", model, position, records)
+    responded = simulated("gaussian", position, records)
     scores, *_, bare = answers(model, position, responded, 0.5)
     assert np.all(in_errors(scores) < 6)
     assert np.any(in_errors(bare) > 8)
@@ -260,7 +260,7 @@ def test_centred_scores_of_two_effects() -> None:
 def test_the_slope_is_that_of_the_mean() -> None:
     """Scores asked a little off the truth are in the mean the slope times the way there."""
     model, position, records = population("poisson", 8000)
-    responded = simulated("poisson", model, position, records)
+    responded = simulated("poisson", position, records)
     layout = Layout.of(model.position)
     scores, slopes, *_ = answers(model, position, responded, 0.5)
     for axis in range(layout.dimension):
