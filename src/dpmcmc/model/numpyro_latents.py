@@ -1,7 +1,7 @@
 """Latent variables of single records in NumPyro models, one or two numbers of each, which are integrated over.
 
-Given standard normal numbers in their place the model is one without them, whose records have two more columns: that one
-is examined and taken apart like any other. The likelihood of a record is its integral over these numbers.
+Given standard normal numbers in their place the model is one without them, whose records have one more column: that
+one is examined and taken apart like any other. The likelihood of a record is its integral over these numbers.
 """
 
 from collections.abc import Callable, Mapping
@@ -114,7 +114,7 @@ def _value(name: str, law: Any, own: jax.Array) -> jax.Array:
             value = transform(value)
         return value
     raise ModelRefused(
-        f"site {name!r} is a latent variable inside the data plate with the distribution {type(law).__name__}; expected "
-        "a Normal, a LogNormal or a MultivariateNormal, which are integrated over within each record: write it as a "
+        f"site {name!r} is a latent variable inside the data plate with the distribution {type(law).__name__}; "
+        "expected a Normal, a LogNormal or a MultivariateNormal, which are integrated over within each record: write it as a "
         "function of one. If it is meant to be observed, its data argument is missing"
     )

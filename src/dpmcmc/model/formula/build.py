@@ -68,7 +68,7 @@ def from_formula(
     schema = Schema.read(schema)
     columns = Columns(schema)
     parsed = parse_all(formula, tuple(schema.columns))
-    persons = persons_terms(parsed, schema, columns)
+    persons = persons_terms(parsed, schema, columns) if parsed.groups else {}
     parsed = replace(parsed, groups=tuple(group for group in parsed.groups if group.name not in persons))
     transform = read_transform(parsed.response, columns)
     of = choose_family(family, parsed, transform, columns)

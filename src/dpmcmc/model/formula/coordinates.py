@@ -19,7 +19,7 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Record
 from dpmcmc.model.formula.design import Design
 from dpmcmc.model.formula.expression import Expression
-from dpmcmc.model.formula.groups import Groups
+from dpmcmc.model.formula.groups import Groups, unit_of
 from dpmcmc.model.formula.monotone import CoefficientPrior, Monotone, to_coefficients, with_shares
 from dpmcmc.model.formula.priors import Prior, VectorPrior, log_density_on_line
 from dpmcmc.model.formula.response import Response
@@ -80,12 +80,6 @@ class Coordinates:
     has_classes: bool
     scale: "Scale | None" = None
     persons: Mapping[str, Groups] = field(default_factory=dict[str, Groups])
-
-    def unit(self, name: str) -> float:
-        """Return what takes one of the other parameters to the scale of the results."""
-        of_persons = self.persons.get(name.removesuffix("_sigma"))
-        half = self.response.half
-        return (half if name == "sigma" else 1.0) if of_persons is None else half / of_persons.half
 
     @property
     def monotone(self) -> tuple[Monotone, ...]:
@@ -231,7 +225,7 @@ class Coordinates:
             parameters["cutpoints"] = natural.others["cutpoints"]
         for name, prior in self.others.items():
             if prior.fixed is None:
-                parameters[name] = natural.others[name] * self.unit(name)
+                parameters[name] = natural.others[name] * unit_of(name, half, self.persons)
         if self.scale is not None:
             own = jnp.matmul(jnp.asarray(self.of_scale, jnp.float32), position[self.scale.name], precision=_EXACT)
             own = own.at[0].add(np.log(half))
@@ -270,7 +264,7 @@ class Coordinates:
             position["cutpoints"] = _from_cutpoints(cutpoints)
         for name, prior in self.others.items():
             if prior.fixed is None:
-                own = jnp.asarray(parameters[name]) / self.unit(name)
+                own = jnp.asarray(parameters[name]) / unit_of(name, half, self.persons)
                 position[name] = prior.to_line(jnp, own)
         if self.scale is not None:
             own = jnp.stack([jnp.asarray(parameters[name.replace("/", "∕")]) for name in self.scale_names])
