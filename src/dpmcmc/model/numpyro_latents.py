@@ -115,6 +115,6 @@ def _value(name: str, law: Any, own: jax.Array) -> jax.Array:
         return value
     raise ModelRefused(
         f"site {name!r} is a latent variable inside the data plate with the distribution {type(law).__name__}; "
-        "expected a Normal, a LogNormal or a MultivariateNormal, which are integrated over within each record: write it as a "
-        "function of one. If it is meant to be observed, its data argument is missing"
+        "expected a Normal, a LogNormal or a MultivariateNormal, which are integrated over within a record: write it "
+        "as a function of one. If it is meant to be observed, its data argument is missing"
     )

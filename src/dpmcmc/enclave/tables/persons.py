@@ -50,9 +50,9 @@ def by_person(rows: Leaves, persons: np.ndarray, names: Names, k: int, padding: 
         records[leaf][person, place] = values[named][order][chosen]
     records[PRESENT] = np.zeros(places, np.float32)
     records[PRESENT][person, place] = 1.0
-    records[SEED] = np.zeros(len(names), np.float32)
-    records[SEED][rank] = [_seed(name) for name in names]
-    return records
+    seeds = np.zeros(len(names), np.float32)
+    seeds[rank] = [_seed(name) for name in names]
+    return {**records, SEED: seeds}
 
 
 def _seed(name: str | bytes) -> int:

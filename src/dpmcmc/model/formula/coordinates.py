@@ -244,8 +244,7 @@ class Coordinates:
         missing = [name for name in example if name not in parameters]
         if missing:
             raise InvalidArgument(f"parameters has no {', '.join(missing)}; expected all of {', '.join(example)}")
-        half = self.response.half
-        position: Position = {}
+        half, position = self.response.half, Position()
         cutpoints = jnp.asarray(parameters["cutpoints"]) if self.cutpoints is not None else jnp.zeros(1)
         if self.names:
             read = {name: self._of_class(name, parameters) for name in self.names if name not in self._steps}
