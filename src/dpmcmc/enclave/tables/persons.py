@@ -45,7 +45,7 @@ def by_person(rows: Leaves, persons: np.ndarray, names: Names, k: int, padding: 
     chosen = _chosen(person, contents, sorted(names), k)
     person, place = person[chosen], _count_up(person[chosen])
     places = len(names), k
-    records = {leaf: np.full(places, padding[leaf], values.dtype) for leaf, values in rows.items()}
+    records: Leaves = {leaf: np.full(places, padding[leaf], values.dtype) for leaf, values in rows.items()}
     for leaf, values in rows.items():
         records[leaf][person, place] = values[named][order][chosen]
     records[PRESENT] = np.zeros(places, np.float32)
