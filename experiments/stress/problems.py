@@ -35,6 +35,8 @@ class Problem:
         sigma: of a number.
         concentration: of a count that is overdispersed.
         groups: levels of a random intercept, and its standard deviation.
+        persons: rows of a person, at most, and the standard deviation of persons' own intercepts.
+        person_slopes: that of their slopes of the first number, should there be some.
         group_slopes: the standard deviation of slopes of the first number by groups, should there be some.
         numbers: how many numeric predictors there are.
         trials: of a proportion.
@@ -56,6 +58,8 @@ class Problem:
     concentration: float = 1.5
     groups: tuple[int, float] | None = None
     group_slopes: float | None = None
+    persons: tuple[int, float] | None = None
+    person_slopes: float | None = None
     numbers: int = 4
     trials: int = 5
     levels: tuple[str, ...] = ("a", "b", "c")
@@ -72,6 +76,8 @@ class Problem:
         terms = [f"x{number}" for number in range(self.numbers)]
         effects = "(1|site)" if self.group_slopes is None else "(x0|site)"
         terms += [*(["ward"] if self.levels else []), *([effects] if self.groups else [])]
+        if self.persons:
+            terms.append("(1|person)" if self.person_slopes is None else "(x0|person)")
         return f"{response} ~ {' + '.join(terms) or '1'}" + ("" if self.widening is None else "; sigma ~ x0")
 
     @property
@@ -92,7 +98,8 @@ class Problem:
             columns["y"] = dp.Column(kind="number", lower=0, upper=self.censored)
         if self.enters:
             columns["entry"] = dp.Column(kind="number", lower=0, upper=self.censored)
-        return dp.Schema(columns)
+        most = {"person": "person", "max_rows_per_person": self.persons[0]} if self.persons else {}
+        return dp.Schema(columns, **most)
 
     def _response(self) -> dp.Column:
         match self.family:
@@ -131,6 +138,10 @@ class Problem:
             known["intercept"] = self.constant
         if self.widening is not None:
             known |= {"sigma: intercept": float(np.log(self.sigma)), "sigma: x0": self.widening}
+        if self.persons and self.persons[1]:
+            known["1|person_sigma"] = self.persons[1]
+        if self.person_slopes is not None:
+            known["x0|person_sigma"] = self.person_slopes
         if "d" not in self.levels and self.levels:
             known |= {"ward[b]": float(LEVELS[1]), "ward[c]": float(LEVELS[2])}
         if self.family == "categorical":
@@ -158,6 +169,12 @@ class Problem:
             eta = eta + spread * effects[0, site]
             if self.group_slopes is not None:
                 eta = eta + self.group_slopes * effects[1, site] * columns["x0"]
+        if self.persons:
+            most, spread = self.persons
+            own = np.repeat(np.arange(self.size), rng.integers(1, most + 1, self.size))[: self.size]
+            columns["person"] = np.array([f"person {number}" for number in range(self.size)])[own]
+            effects = rng.standard_normal((2, self.size))[:, own]
+            eta = eta + spread * effects[0] + (self.person_slopes or 0.0) * effects[1] * columns["x0"]
         if self.alter is not None:
             eta = self.alter(rng, columns, eta)
         if self.widening is not None:
@@ -433,6 +450,9 @@ PROBLEMS: Mapping[str, Problem] = {
         "bernoulli", 12_000, groups=(8, 0.5), group_slopes=0.4, numbers=2, levels=()
     ),
     "weibull late entry": Problem("weibull", censored=4.0, enters=True),
+    "bernoulli persons": Problem("bernoulli", persons=(5, 0.9), numbers=2),
+    "poisson persons": Problem("poisson", persons=(5, 0.7), numbers=2),
+    "gaussian slopes of persons": Problem("gaussian", persons=(6, 0.7), person_slopes=0.4, numbers=2),
     "weibull with lognormal times": Problem("weibull", respond=_lognormal, censored=6.0, holds=False),
 }
 """All problems by name."""

@@ -1,6 +1,7 @@
 """The exact posterior of a table, and how near one release could come to it.
 
-One for each table, shared by all budgets: NUTS where records times parameters are at most `NUTS_UP_TO`; else Newton's
+One for each table, shared by all budgets: NUTS where records times parameters are at most `NUTS_UP_TO`, and nothing of
+a record is integrated over; else Newton's
 mode and a normal or t around it, corrected by importance sampling with a Pareto k below `KHAT`. Random intercepts are
 taken with their standard deviation on a grid, the rest normal given it, and importance sampling makes that right. What
 has no valid reference says so: a Pareto k or an R-hat that is too large.
@@ -110,7 +111,7 @@ def _found(emulated: Emulated, records: Any) -> "tuple[Density, Sampled]":
         return density, _several_modes(density, table, start, problem)
     if spreads:
         return density, _over_spreads(density, table, start)
-    if _size(records) * layout.dimension <= NUTS_UP_TO:
+    if _size(records) * layout.dimension <= NUTS_UP_TO and not getattr(problem, "persons", None):
         return density, _nuts(density, table, start)
     return density, _importance(density, table, start)
 

@@ -18,12 +18,18 @@ from dpmcmc import missing_cells, validation
 from dpmcmc.column import KINDS, MISSING, MISSING_CATEGORY, Column
 from dpmcmc.errors import InvalidArgument
 
-__all__ = ["KINDS", "MISSING", "MISSING_CATEGORY", "PRESENT", "Column", "Schema"]
+__all__ = ["KINDS", "MISSING", "MISSING_CATEGORY", "OF_PERSON", "PRESENT", "SEED", "SEEDS", "Column", "Schema"]
 
 DELIMITERS = (",", ";", "\t", "|", " ", ":")
 
 PRESENT = "present"
 """The leaf that says which of a person's places hold a row."""
+
+SEED, SEEDS = "(seed)", 2**24
+"""The leaf with a number of a person's own, below `SEEDS`, that follows from the name alone; draws begin with it."""
+
+OF_PERSON = frozenset({PRESENT, SEED})
+"""The leaves of a person that no row has."""
 
 PERSON, OCCUPIED = "(person)", "(occupied)"
 """What rows on their way into slots have beside their leaves: whose they are, and whether anybody is there."""
@@ -56,7 +62,7 @@ class Schema:
             if not isinstance(cast(Any, column), Column):
                 validation.refuse(f"columns[{name!r}]", column, "must be a Column")
         made = [f"{name}_missing" for name in self.columns if self.columns[name].missing == "indicator"]
-        made += [PERSON, OCCUPIED, *([] if self.person is None else [PRESENT])]
+        made += [PERSON, OCCUPIED, *([] if self.person is None else [PRESENT, SEED])]
         if self.person is not None:
             validation.text("person", self.person)
         rows = validation.integer("max_rows_per_person", self.max_rows_per_person, at_least=1)
@@ -90,7 +96,8 @@ class Schema:
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
         """The bounds of every leaf of the table's records by name, including those of `missing_cells`."""
-        return self.row_bounds if self.person is None else {**self.row_bounds, PRESENT: (0.0, 1.0)}
+        of_person = {} if self.person is None else {PRESENT: (0.0, 1.0), SEED: (0.0, SEEDS - 1.0)}
+        return self.row_bounds | of_person
 
     @property
     def row_bounds(self) -> dict[str, tuple[float, float]]:

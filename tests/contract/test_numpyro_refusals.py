@@ -29,8 +29,8 @@ def normal(mean, y, size):
 def latent_inside(x, y):
     beta = slope()
     with numpyro.plate("data", x.shape[0]):
-        effect = numpyro.sample("effect", dist.Normal(0, 1))
-        numpyro.sample("y", dist.Normal(x @ beta + effect, 1), obs=y)
+        effect = numpyro.sample("effect", dist.Normal(0, 1).expand([3]).to_event(1))
+        numpyro.sample("y", dist.Normal(x @ beta + effect.sum(-1), 1), obs=y)
 
 
 def latent_of_each_record(x, y):
@@ -216,7 +216,7 @@ def censored_gamma(x, y):
 REFUSED = {
     truncated_student: r"'y' is a StudentT that is truncated or censored.*Normal, Laplace",
     censored_gamma: r"'y' is a Gamma that is truncated or censored",
-    latent_inside: r"'effect' is a latent variable inside the data plate 'data'",
+    latent_inside: r"'effect' is a latent variable inside the data plate 'data', of 3 numbers",
     latent_of_each_record: r"'effect' is a latent variable whose shape follows",
     observation_forgotten: r"'y' is a latent variable inside .* data argument is missing",
     observed_outside: r"'first' is observed outside the data plate",

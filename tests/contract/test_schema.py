@@ -61,7 +61,7 @@ def test_plain_values():
 def test_bounds_of_leaves():
     assert SCHEMA.bounds == {
         "age": (0, 120), "ward": (0, 2), "smoker": (0, 1), "smoker_missing": (0, 1), "visits": (0, 7),
-        "the \"odd\" one": (0, 1), "present": (0, 1), "(missing cells 1-6 of 6)": (0, 63),
+        "the \"odd\" one": (0, 1), "present": (0, 1), "(seed)": (0, 2**24 - 1), "(missing cells 1-6 of 6)": (0, 63),
     }  # fmt: skip
     assert WARD.levels == ("a", "b", MISSING_CATEGORY)
 

@@ -12,7 +12,8 @@ from scipy import integrate, stats
 
 from dpmcmc.fitting.strategies.centred_scores import laws
 from dpmcmc.fitting.strategies.centred_scores.points import unconstrained
-from dpmcmc.fitting.strategies.centred_scores.releases import bounded, term_laws
+from dpmcmc.fitting.strategies.centred_scores.releases import bounded
+from dpmcmc.fitting.strategies.centred_scores.terms import term_laws
 from dpmcmc.model import from_numpyro
 from dpmcmc.run.program import Layout
 

@@ -16,9 +16,10 @@ import dpmcmc as dp
 from dpmcmc.accounting import Budget
 from dpmcmc.enclave.tables import read_table
 from dpmcmc.fitting.strategies.centred_scores import laws
-from dpmcmc.fitting.strategies.centred_scores.releases import RADII, Asked, bounded, term_laws
+from dpmcmc.fitting.strategies.centred_scores.releases import RADII, Asked, bounded
 from dpmcmc.fitting.strategies.centred_scores.simulation import simulated
 from dpmcmc.fitting.strategies.centred_scores.simulator import BATCH, MOST_DRAWS, Simulator
+from dpmcmc.fitting.strategies.centred_scores.terms import term_laws
 from dpmcmc.model import from_numpyro, per_person
 from dpmcmc.run.program import Layout
 from dpmcmc.schema import PRESENT, Column, Schema

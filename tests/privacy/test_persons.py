@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from toy import compute, slots_of
 
 from dpmcmc.enclave import GradientSum, LogRatio, PrivateData
@@ -16,7 +17,7 @@ from dpmcmc.enclave.tables import read_table
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.model import Model
 from dpmcmc.model.persons import per_person
-from dpmcmc.schema import Column, Schema
+from dpmcmc.schema import SEED, SEEDS, Column, Schema
 
 X = Column(kind="number", lower=-5, upper=5, missing="indicator", fill=1)
 GROUP = Column(kind="category", categories=("a", "b"), missing="fill", fill="b")
@@ -40,6 +41,7 @@ def record(rows, who):
     """The places of one person, as a multiset of rows."""
     names = sorted({str(row[0]) for row in rows})
     found = records(rows)
+    found.pop(SEED)  # of the person, not of a row
     place = names.index(who)
     return sorted(zip(*(found[leaf][place].tolist() for leaf in sorted(found)), strict=True))
 
@@ -52,7 +54,7 @@ def test_places_and_padding():
     assert sorted(found["x"][1, :2].tolist()) == [-5, 2]
     np.testing.assert_array_equal(found["group"][0], np.int32([1, 1, 1]))
     assert {leaf: found[leaf].dtype.name for leaf in found} == {
-        "x": "float32", "x_missing": "float32", "group": "int32", "present": "float32",
+        "x": "float32", "x_missing": "float32", "group": "int32", "present": "float32", "(seed)": "float32",
         "(missing cells 1-3 of 3)": "int32",
     }  # fmt: skip
 
@@ -115,6 +117,19 @@ def test_the_rows_that_count_are_as_good_as_drawn_at_random():
         assert abs(often - 0.3) < 4 * np.sqrt(0.3 * 0.7 / 2000)
 
 
+def test_a_seed_follows_from_the_name_alone():
+    """24 bits of a hash, uniform: a false alarm in a million, and the hash is fixed."""
+    few = records([("p", 1, "a"), ("q", 2, "b")])[SEED]
+    more = records([("o", 9, "b"), ("q", -3, "a"), ("p", 0, "b"), ("p", 4, "a")])[SEED]
+    np.testing.assert_array_equal(few, more[1:])
+    many = records([(who, 0.0, "a") for who in range(4000)])[SEED]
+    assert many.min() >= 0
+    assert many.max() < SEEDS
+    assert np.all(many == np.round(many))
+    assert stats.kstest(many / SEEDS, "uniform").pvalue > 1e-6
+    assert abs(np.corrcoef(many, np.arange(4000))[0, 1]) < 5 / np.sqrt(4000)
+
+
 def test_equal_rows_all_count():
     assert records([("p", 1, "a")] * 2)["present"].tolist() == [[1, 1, 0]]
     assert records([("p", 1, "a")] * 5)["present"].tolist() == [[1, 1, 1]]
@@ -129,7 +144,11 @@ def test_a_person_is_the_sum_of_its_rows():
     model = per_person(MODEL)
     for place in range(3):
         person = {leaf: jnp.asarray(values[place]) for leaf, values in found.items()}
-        rows = [{leaf: values[j] for leaf, values in person.items()} for j in range(K) if person["present"][j]]
+        rows = [
+            {leaf: values[j] for leaf, values in person.items() if leaf != SEED}
+            for j in range(K)
+            if person["present"][j]
+        ]
         expected = sum(MODEL.log_likelihood(theta, row) for row in rows)
         np.testing.assert_allclose(model.log_likelihood(theta, person), expected, rtol=1e-6)
         gradient = jax.grad(model.log_likelihood)(theta, person)

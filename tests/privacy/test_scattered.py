@@ -433,7 +433,7 @@ def test_nobody_else_can_reach_the_files_and_that_of_the_rows_is_gone(tmp_path, 
     assert rows.is_closed
     status = os.fstat(records.fileno())
     assert (status.st_nlink, stat.S_IMODE(status.st_mode)) == (0, 0o600)
-    width = 3 * (4 + 4 + 4 + 4 + 4) + 1  # three columns, bits of missing cells, presence; and whether anybody is there
+    width = 3 * (4 + 4 + 4 + 4 + 4) + 4 + 1  # columns, missing cells, presence; a seed; whether anybody is there
     assert status.st_size == source.num_records * width
     assert not os.get_inheritable(records.fileno())
     source.close()

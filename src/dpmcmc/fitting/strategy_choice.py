@@ -42,7 +42,7 @@ def choose_strategy(
     Each is loaded where it is taken: a first fit of a formula does not wait for the others.
     """
     can_weigh = sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None
-    if can_weigh and isinstance(model, FormulaModel) and not model.integrated:  # a mixture has no one predictor
+    if can_weigh and isinstance(model, FormulaModel) and not model.is_mixture:
         if has_many_groups(model, data):
             from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
 

@@ -8,7 +8,7 @@ import jax
 
 from dpmcmc import validation
 from dpmcmc.model.examination import PriorSample
-from dpmcmc.model.observed import Observed
+from dpmcmc.model.observed import Observed, RowsOf
 
 
 def _unchanged(position: Any) -> Any:
@@ -33,6 +33,8 @@ class Model:
         prior_sample: draws from the prior made together with the model; see `prior_draws`.
         position: shapes and types of a position, as a pytree of `jax.ShapeDtypeStruct`; None if unknown.
         observed: the observed values of a record and their distributions; None if unknown.
+        of_rows: the likelihood of a person with several rows and what is observed of one, where that is not the product
+            over the rows; None where it is.
     """
 
     log_prior: Callable[[Any], jax.Array]
@@ -44,6 +46,9 @@ class Model:
     prior_sample: PriorSample | None = field(default=None, kw_only=True)
     position: Any = field(default=None, kw_only=True)
     observed: Observed | None = field(default=None, kw_only=True)
+    of_rows: Callable[[RowsOf], tuple[Callable[[Any, Any], jax.Array], Observed]] | None = field(
+        default=None, kw_only=True
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "temperature", validation.positive("temperature", self.temperature))

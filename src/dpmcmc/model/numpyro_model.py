@@ -15,11 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.missing_cells import is_hidden
 from dpmcmc.model import synthetic
 from dpmcmc.model.examination import PriorSample, Question, answers, prior_question
 from dpmcmc.model.model import Model
+from dpmcmc.model.numpyro_latents import Latents
 from dpmcmc.model.numpyro_sites import Terms, at_position, draw, evaluate, examine, unconstrained
 from dpmcmc.model.observed import density_question, find_observed, is_there, is_whole, without_marks
+from dpmcmc.model.quadrature import log_integral
 from dpmcmc.model.reads import Reads, find_reads
 from dpmcmc.model.replay import replay
 from dpmcmc.model.separation import FEW, MORE, find_data_plate, follow, refuse_sites, separate, trial_question
@@ -60,12 +63,16 @@ def from_numpyro(
     _check_signature(model, record, arguments, public)
     _refuse_integrated(arguments, getattr(data, "schema", None))
 
-    def call(rows: Any) -> Any:
+    def written(rows: Any) -> Any:
         own = {arguments: rows} if isinstance(arguments, str) else {name: rows[name] for name in arguments}
         return model(**own, **public)
 
-    few, more = (examine(call, synthetic.shapes(record, number)) for number in (FEW, MORE))
+    few, more = (examine(written, synthetic.shapes(record, number)) for number in (FEW, MORE))
     plate = find_data_plate(few, more)
+    own = Latents(few, more, plate)
+    call, record = (own.given(written), own.record(record)) if own.size else (written, record)
+    if own.size:
+        few, more = (examine(call, synthetic.shapes(record, number)) for number in (FEW, MORE))
     refuse_sites(few, more, plate)
     latent = {name: site for name, site in few.sites.items() if site.kind == "latent"}
     position = {name: site.unconstrained for name, site in latent.items()}
@@ -98,8 +105,16 @@ def from_numpyro(
     by_site = replay(likelihood, position=position, record=record)
 
     def log_likelihood(position: Any, record: Any) -> jax.Array:
-        columns = without_marks(record)
-        if not any(required.values()) or not isinstance(record, Mapping) or len(columns) == len(record):
+        if not own.size:
+            return given(position, record, without_marks(record))
+
+        def given_own(numbers: jax.Array, position: Any) -> jax.Array:
+            return given(position, record, own.joined(without_marks(record), numbers))
+
+        return log_integral(given_own, position, own.size)
+
+    def given(position: Any, record: Any, columns: Any) -> jax.Array:
+        if not any(required.values()) or not isinstance(record, Mapping) or not any(map(is_hidden, record)):
             return replayed(position, columns)
         found = by_site(position, columns)
         there = {name: is_there(required.get(name, ()), record) for name in found}
@@ -111,7 +126,9 @@ def from_numpyro(
     outside = [site for site in few.sites.values() if site.kind in {"observed", "factor"} and plate not in site.plates]
     drawable = not outside and all(site.drawable for site in latent.values())
     draw_position = jax.jit(lambda key: draw(call, key, nobody)) if drawable else None
-    observed = find_observed(sites, reads, required, position, record) if names and not has_factors else None
+    observed = None
+    if names and not has_factors and not own.size:
+        observed = find_observed(sites, reads, required, position, record)
     rows = jax.tree.map(lambda *tables: np.concatenate([np.asarray(leaf) for leaf in tables]), *tables)
     densities = None if observed is None else density_question(observed, log_likelihood, position, rows)
     prior = None if draw_position is None else prior_question(draw_position, read)

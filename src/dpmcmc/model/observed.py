@@ -22,6 +22,9 @@ from dpmcmc.model.missing import is_missing
 from dpmcmc.model.reads import Reads, Sites, as_rows, has_order
 from dpmcmc.model.replay import replay
 
+RowsOf = Callable[[Any], tuple[Any, jax.Array]]
+"""Returns the rows of a person, along the first axis, and which of the person's places hold one."""
+
 MOST_TERMS = 64
 """The most numbers of a record, or of all rows of a person, that are told apart."""
 
@@ -63,6 +66,7 @@ class Observed:
         is_chained: whether the law of a site reads the response of another.
         has_covariates: whether a law or a mask reads the record at all.
         is_of_persons: whether a record is a person with several rows.
+        is_drawn: whether the law of a record is one to draw from, by the record's seed.
     """
 
     sites: tuple[ObservedSite, ...]
@@ -70,8 +74,9 @@ class Observed:
     is_chained: bool
     has_covariates: bool
     is_of_persons: bool = False
+    is_drawn: bool = False
 
-    def of_rows(self, rows_of: Callable[[Any], tuple[Any, jax.Array]]) -> Self:
+    def of_rows(self, rows_of: RowsOf) -> Self:
         """Return what is observed of a person.
 
         Args:

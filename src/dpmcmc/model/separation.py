@@ -59,12 +59,6 @@ def refuse_sites(few: Structure, more: Structure, plate: str) -> None:
             "others; expected the same sites on every data set"
         )
     for name, site in few.sites.items():
-        if site.kind == "latent" and plate in site.plates:
-            raise ModelRefused(
-                f"site {name!r} is a latent variable inside the data plate {plate!r}: every record would add a "
-                "parameter of its own, which no noise could hide. Integrate it out, or let it belong to public "
-                "groups. If it is meant to be observed, its data argument is missing"
-            )
         if site.kind == "latent" and site.shape != more.sites[name].shape:
             raise ModelRefused(
                 f"site {name!r} is a latent variable whose shape follows the number of records: {site.shape} on {FEW} "

@@ -60,10 +60,11 @@ def plan_formula(
         passes: how often all rows may be read at most; as for `fit`.
     """
     model = from_formula(formula, Schema.read(schema), family=family, priors=priors)
-    if model.integrated or sum(len(groups.levels) for groups, _ in model.coordinates.groups.values()) > MANY:
+    if model.is_mixture or sum(len(groups.levels) for groups, _ in model.coordinates.groups.values()) > MANY:
         raise InvalidArgument(
             f"formula={formula!r} cannot be planned beforehand: it has more than {MANY} effects of groups, or a column "
-            "with missing='integrate'. `dpmcmc fit --dry-run` says what is expected of it, and charges nothing"
+            "with missing='integrate', or effects of persons. `dpmcmc fit --dry-run` says what is expected of it, and "
+            "charges nothing"
         )
     regression = Regression.of(model)
     size = validation.integer("num_records", num_records, at_least=1)

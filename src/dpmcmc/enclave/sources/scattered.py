@@ -23,7 +23,7 @@ from dpmcmc.enclave.tables.columns import Leaves
 from dpmcmc.enclave.tables.persons import by_person
 from dpmcmc.enclave.tables.readers import padding_of
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.schema import OCCUPIED, PERSON, PRESENT, Schema
+from dpmcmc.schema import OCCUPIED, PERSON, PRESENT, SEED, Schema
 
 _BYTES, _MOST_BUCKETS = 2**25, 2**14
 """How many bytes a bucket has, about, and a chunk of rows that is thrown into them; how many buckets there are."""
@@ -86,7 +86,8 @@ class Scattered:
             return rows
         places = (self._schema.max_rows_per_person,)
         leaves = {leaf: jax.ShapeDtypeStruct(places, kept.dtype) for leaf, kept in rows.items()}
-        return {**leaves, PRESENT: jax.ShapeDtypeStruct(places, np.float32)}
+        own = {PRESENT: jax.ShapeDtypeStruct(places, np.float32), SEED: jax.ShapeDtypeStruct((), np.float32)}
+        return leaves | own
 
     @property
     def identity(self) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dpmcmc.enclave.tables.columns import Leaves
-from dpmcmc.schema import PRESENT
+from dpmcmc.schema import PRESENT, SEED
 
 IDENTITY_BYTES, IDENTITY_WORDS = 16, 4
 """How long the identity of a person is."""
@@ -26,7 +26,7 @@ def identity(name: str) -> bytes:
 
 
 def by_person(rows: Leaves, persons: np.ndarray, names: Names, k: int, padding: Mapping[str, float]) -> Leaves:
-    """Return one record a person: leaves of shape (persons, k), and `PRESENT`, which says what places hold a row.
+    """Return one record a person: leaves of shape (persons, k), `PRESENT`, which places hold a row, and `SEED`.
 
     Args:
         rows: leaves with one value a row.
@@ -45,12 +45,20 @@ def by_person(rows: Leaves, persons: np.ndarray, names: Names, k: int, padding: 
     chosen = _chosen(person, contents, sorted(names), k)
     person, place = person[chosen], _count_up(person[chosen])
     places = len(names), k
-    records = {leaf: np.full(places, padding[leaf], values.dtype) for leaf, values in rows.items()}
+    records: Leaves = {leaf: np.full(places, padding[leaf], values.dtype) for leaf, values in rows.items()}
     for leaf, values in rows.items():
         records[leaf][person, place] = values[named][order][chosen]
     records[PRESENT] = np.zeros(places, np.float32)
     records[PRESENT][person, place] = 1.0
-    return records
+    seeds = np.zeros(len(names), np.float32)
+    seeds[rank] = [_seed(name) for name in names]
+    return {**records, SEED: seeds}
+
+
+def _seed(name: str | bytes) -> int:
+    """Return a number of a person's own below `SEEDS`: it follows from who that is, and from no row."""
+    own = name if isinstance(name, bytes) else identity(name)
+    return int.from_bytes(hashlib.sha256(b"seed:%b" % own).digest()[:3], "big")
 
 
 def _chosen(person: np.ndarray, contents: np.ndarray, names: Names, k: int) -> np.ndarray:

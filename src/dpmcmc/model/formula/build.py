@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,12 +17,13 @@ from dpmcmc.model.formula.expression import Expression, read_expression
 from dpmcmc.model.formula.families import CUTPOINTS, FAMILIES
 from dpmcmc.model.formula.families.family import Family, default
 from dpmcmc.model.formula.family_choice import choose_family
-from dpmcmc.model.formula.groups import read_groups
+from dpmcmc.model.formula.groups import Groups, read_groups
 from dpmcmc.model.formula.integration import observed_of, read_integration, refuse_others
 from dpmcmc.model.formula.model import FormulaModel
 from dpmcmc.model.formula.monotone import CoefficientPrior, Monotone, read_concentrations
 from dpmcmc.model.formula.original_scale import to_scaled
 from dpmcmc.model.formula.parse import Parsed, parse_all
+from dpmcmc.model.formula.persons import OfPersons, persons_terms, refuse_with_persons
 from dpmcmc.model.formula.prior_texts import as_texts
 from dpmcmc.model.formula.priors import Prior, VectorPrior, choose, read_prior, support_of
 from dpmcmc.model.formula.response import Response, read_response
@@ -63,18 +65,22 @@ def from_formula(
     Raises:
         InvalidArgument: the formula, the schema, the family or a prior is not valid; the message says which and why.
     """
-    columns = Columns(Schema.read(schema))
-    parsed = parse_all(formula, tuple(Schema.read(schema).columns))
+    schema = Schema.read(schema)
+    columns = Columns(schema)
+    parsed = parse_all(formula, tuple(schema.columns))
+    persons = persons_terms(parsed, schema, columns) if parsed.groups else {}
+    parsed = replace(parsed, groups=tuple(group for group in parsed.groups if group.name not in persons))
     transform = read_transform(parsed.response, columns)
     of = choose_family(family, parsed, transform, columns)
     offsets = tuple(read_expression(text, columns) for text in parsed.offsets)
     design, read = build_design(parsed.terms, parsed.has_intercept, columns)
     response = read_response(transform, parsed, of, columns, has_constant=design.constant is not None)
-    of_groups = (name for group in parsed.groups for name in group.columns)
+    of_groups = [name for group in parsed.groups for name in group.columns]
+    of_groups += [groups.number for groups in persons.values() if groups.number is not None]
     used = {*read, *of_groups, *(name for offset in offsets for name in offset.columns)}
     _check(parsed, transform, of, used)
     stated = {} if priors is None else as_texts(priors)
-    coordinates = _coordinates(parsed, columns, design, response, of, offsets, stated)
+    coordinates = _coordinates(parsed, columns, design, response, of, offsets, stated, persons)
     beside = {
         name for name in (response.trials, response.weights, response.event, response.entry) if isinstance(name, str)
     }
@@ -82,6 +88,9 @@ def from_formula(
     integration = read_integration([*used], columns)
     if integration is not None:
         refuse_others(integration, of, coordinates)
+    if persons:
+        refuse_with_persons(integration, of, coordinates)
+    own = OfPersons(coordinates, of) if persons else None
 
     def log_density(position: Position, record: Record) -> jax.Array:
         natural = coordinates.natural(position)
@@ -91,6 +100,8 @@ def from_formula(
         )
 
     def log_likelihood(position: Position, record: Record) -> jax.Array:
+        if own is not None:
+            return own.row(position, record)
         if integration is None:
             density = log_density(position, record)
         else:
@@ -107,6 +118,8 @@ def from_formula(
         sample_prior=coordinates.sample_prior,
         position=dict(coordinates.shapes),
         observed=None if integration is None else observed_of(integration, of, coordinates),
+        of_rows=None if own is None else own.rows,
+        own=own,
         integrated=() if integration is None else integration.names,
         formula=formula,
         family=of.name,
@@ -146,12 +159,14 @@ def _coordinates(
     of: Family,
     offsets: tuple[Expression, ...],
     stated: Mapping[str, str],
+    persons: Mapping[str, Groups],
 ) -> Coordinates:
     """Choose the priors and put the parameters together."""
     ordered, has_classes = of.response == "order", of.response == "classes"
     skipped = 1 if ordered else 0
     names, terms, steps_of, sds = design.names[skipped:], design.terms[skipped:], design.steps, design.sds
     groups = {group.name: read_groups(group, columns) for group in parsed.groups}
+    halves = {name: each.half for name, each in {**groups, **persons}.items()}
     others = {**of.others, **({"cutpoints": CUTPOINTS} if ordered else {})}
     others |= {_share(steps): "dirichlet(1)" for steps in steps_of.values()}
     wanted = {without_slash(key.replace(" ", "") if key not in names else key): text for key, text in stated.items()}
@@ -159,11 +174,11 @@ def _coordinates(
     of_steps = {name: effect for effect, steps in steps_of.items() for name in steps}
     read = tuple(dict.fromkeys(of_steps.get(name, name) for name in names))
     of_terms = [term if name not in of_steps else term[1:] for name, term in zip(names, terms, strict=True)]
-    _check_names(wanted, read, of_terms, [*others, *groups, *of_scale])
+    _check_names(wanted, read, of_terms, [*others, *groups, *persons, *of_scale])
     for effect, steps in steps_of.items():  # its prior is that of each step, until it is that of all together
         wanted |= {name: wanted[effect] for name in steps if effect in wanted}
     if wanted:
-        wanted = to_scaled(wanted, design, response, columns, {name: each.half for name, each in groups.items()})
+        wanted = to_scaled(wanted, design, response, columns, halves)
     defaults = {name: default(prior, response) for name, prior in of.others.items()}
     intercept = default(of.intercept, response)
     slope = read_prior("slopes", of.coefficients).arguments[1]
@@ -182,12 +197,14 @@ def _coordinates(
         design=design,
         response=response,
         coefficients=CoefficientPrior(chosen, monotone),
-        others={name: _positive(name, wanted, prior) for name, prior in defaults.items()},
+        others={name: _positive(name, wanted, prior) for name, prior in defaults.items()}
+        | {f"{name}_sigma": _positive(name, wanted, of.spread) for name in persons},
         cutpoints=read_prior("cutpoints", wanted.get("cutpoints", CUTPOINTS)) if ordered else None,
         groups={name: (each, _positive(name, wanted, of.spread)) for name, each in groups.items()},
         offsets=offsets,
         has_classes=has_classes,
         scale=scale,
+        persons=persons,
     )
 
 

@@ -7,7 +7,7 @@ the names of their columns.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +19,7 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.model.formula.columns import Record
 from dpmcmc.model.formula.design import Design
 from dpmcmc.model.formula.expression import Expression
-from dpmcmc.model.formula.groups import Groups
+from dpmcmc.model.formula.groups import Groups, unit_of
 from dpmcmc.model.formula.monotone import CoefficientPrior, Monotone, to_coefficients, with_shares
 from dpmcmc.model.formula.priors import Prior, VectorPrior, log_density_on_line
 from dpmcmc.model.formula.response import Response
@@ -67,6 +67,7 @@ class Coordinates:
         offsets: what is added to the predictor.
         has_classes: whether there is a predictor for each class but the first.
         scale: the formula of a scale, should it have one.
+        persons: effects of persons' own; their standard deviations are among the other parameters.
     """
 
     design: Design
@@ -78,6 +79,7 @@ class Coordinates:
     offsets: tuple[Expression, ...]
     has_classes: bool
     scale: "Scale | None" = None
+    persons: Mapping[str, Groups] = field(default_factory=dict[str, Groups])
 
     @property
     def monotone(self) -> tuple[Monotone, ...]:
@@ -223,7 +225,7 @@ class Coordinates:
             parameters["cutpoints"] = natural.others["cutpoints"]
         for name, prior in self.others.items():
             if prior.fixed is None:
-                parameters[name] = natural.others[name] * (half if name == "sigma" else 1.0)
+                parameters[name] = natural.others[name] * unit_of(name, half, self.persons)
         if self.scale is not None:
             own = jnp.matmul(jnp.asarray(self.of_scale, jnp.float32), position[self.scale.name], precision=_EXACT)
             own = own.at[0].add(np.log(half))
@@ -242,8 +244,7 @@ class Coordinates:
         missing = [name for name in example if name not in parameters]
         if missing:
             raise InvalidArgument(f"parameters has no {', '.join(missing)}; expected all of {', '.join(example)}")
-        half = self.response.half
-        position: Position = {}
+        half, position = self.response.half, Position()
         cutpoints = jnp.asarray(parameters["cutpoints"]) if self.cutpoints is not None else jnp.zeros(1)
         if self.names:
             read = {name: self._of_class(name, parameters) for name in self.names if name not in self._steps}
@@ -262,7 +263,7 @@ class Coordinates:
             position["cutpoints"] = _from_cutpoints(cutpoints)
         for name, prior in self.others.items():
             if prior.fixed is None:
-                own = jnp.asarray(parameters[name]) / (half if name == "sigma" else 1.0)
+                own = jnp.asarray(parameters[name]) / unit_of(name, half, self.persons)
                 position[name] = prior.to_line(jnp, own)
         if self.scale is not None:
             own = jnp.stack([jnp.asarray(parameters[name.replace("/", "∕")]) for name in self.scale_names])

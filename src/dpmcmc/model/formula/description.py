@@ -24,7 +24,8 @@ def prior_words(coordinates: Coordinates) -> dict[str, str]:
         words[term.share] = f"dirichlet({', '.join(f'{each:g}' for each in term.concentrations)})"
     if coordinates.cutpoints is not None:
         words["cutpoints"] = str(coordinates.cutpoints)
-    words.update({name: str(prior) for name, prior in coordinates.others.items()})
+    spreads = {f"{name}_sigma": name for name in coordinates.persons}
+    words.update({spreads.get(name, name): str(prior) for name, prior in coordinates.others.items()})
     if coordinates.scale is not None:
         words.update(zip(coordinates.scale_names, map(str, coordinates.scale.prior.priors), strict=True))
     words.update({name: str(prior) for name, (_, prior) in coordinates.groups.items()})
@@ -81,6 +82,9 @@ def _role(name: str, coordinates: Coordinates) -> str:
     if name in coordinates.groups:
         groups = coordinates.groups[name][0]
         return f" for the standard deviation of {len(groups.levels)} {groups.words}, normal around zero"
+    if name in coordinates.persons:
+        what = coordinates.persons[name].words
+        return f" for the standard deviation of {what} of persons, normal around zero, which are integrated over"
     return ", in increasing order" if name == "cutpoints" else ""
 
 

@@ -1,5 +1,6 @@
 """Effects of groups: random intercepts and slopes over the levels of a category, or of several that are crossed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -107,7 +108,11 @@ def read_groups(term: GroupTerm, columns: Columns) -> Groups:
     Raises:
         InvalidArgument: a column is none that such a term can have.
     """
-    categories = tuple(columns.category(name) for name in term.factors)
+    return of_number(term, tuple(columns.category(name) for name in term.factors), columns)
+
+
+def of_number(term: GroupTerm, categories: tuple[Category, ...], columns: Columns) -> Groups:
+    """Return the columns of a term with a bar, given the categories behind it."""
     if term.number is None:
         return Groups(categories)
     column = columns[term.number]
@@ -120,3 +125,15 @@ def read_groups(term: GroupTerm, columns: Columns) -> Groups:
     if column.kind == "boolean":
         return Groups(categories, term.number, 0.0, 1.0, columns)
     return Groups(categories, term.number, (lower + upper) / 2, (upper - lower) / 2, columns)
+
+
+def unit_of(name: str, half: float, persons: Mapping[str, Groups]) -> float:
+    """Return what takes a parameter beside the coefficients to the scale of the results.
+
+    Args:
+        name: of the parameter.
+        half: half the range of the response.
+        persons: the effects of persons, whose standard deviations are such parameters.
+    """
+    own = persons.get(name.removesuffix("_sigma"))
+    return half / own.half if own is not None else half if name == "sigma" else 1.0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.model.formula.coordinates import Coordinates
+from dpmcmc.model.formula.groups import unit_of
 from dpmcmc.model.formula.monotone import to_coefficients
 
 Arrays = Mapping[str, np.ndarray]
@@ -37,7 +38,7 @@ def _constrained(coordinates: Coordinates, positions: Arrays) -> Iterator[tuple[
         yield "cutpoints", cutpoints
     for name, prior in coordinates.others.items():
         if prior.fixed is None:
-            yield name, prior.from_line(np, positions[name]) * (half if name == "sigma" else 1.0)
+            yield name, prior.from_line(np, positions[name]) * unit_of(name, half, coordinates.persons)
     if coordinates.scale is not None:
         own = positions[coordinates.scale.name] @ coordinates.of_scale.T
         own[:, 0] += np.log(half)

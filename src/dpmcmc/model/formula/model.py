@@ -19,6 +19,7 @@ from dpmcmc.model.formula.description import describe, prior_words
 from dpmcmc.model.formula.families.family import Family
 from dpmcmc.model.formula.host import constrain_all, draw_prior
 from dpmcmc.model.formula.links import IDENTITY, LOG_MEDIAN, Link
+from dpmcmc.model.formula.persons import OfPersons
 from dpmcmc.model.formula.simulation import Simulation, draw_columns, draw_response
 from dpmcmc.model.model import Model
 
@@ -35,6 +36,7 @@ class FormulaModel(Model):
         known: the columns that the formula could have named.
         law: the family's record.
         integrated: the columns whose missing cells are integrated over.
+        own: effects of persons' own, should there be some.
     """
 
     formula: str
@@ -44,6 +46,7 @@ class FormulaModel(Model):
     known: Columns = field(repr=False)
     law: Family = field(repr=False)
     integrated: tuple[str, ...] = ()
+    own: OfPersons | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         names = f"{len(self.parameter_names)} parameters: {', '.join(self.parameter_names)}"
@@ -60,6 +63,11 @@ class FormulaModel(Model):
         """Whether nobody put another prior or another way to read positions in the place of the formula's own."""
         own = self.coordinates
         return (self.constrain, self.sample_prior) == (own.constrain, own.sample_prior)
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether something of a record is integrated over, so that its law has no one predictor."""
+        return bool(self.integrated) or self.own is not None
 
     @property
     def response(self) -> str:
@@ -162,7 +170,9 @@ class FormulaModel(Model):
         weights = self.coordinates.response.weights
         names = [*self.predictor_columns, *([] if weights is None else [weights])]
         records = draw_columns(columns, names, self.known, num_records)
-        drawn = draw_response(response, position, records or {"": jnp.zeros(num_records)}, self.coordinates, self.law)
+        drawn = draw_response(
+            response, position, records or {"": jnp.zeros(num_records)}, self.coordinates, self.law, self.own
+        )
         followed = self.coordinates.response.followed(drawn)
         return Simulation(position, {**records, **followed, self.response: drawn})
 
@@ -207,7 +217,9 @@ class FormulaModel(Model):
         axes, flat, table = self._flat(parameters, records)
 
         def one(own_key: jax.Array, draw: Any) -> jax.Array:
-            return draw_response(own_key, self.coordinates.unconstrain(draw), table, self.coordinates, self.law)
+            return draw_response(
+                own_key, self.coordinates.unconstrain(draw), table, self.coordinates, self.law, self.own
+            )
 
         found = jax.jit(jax.vmap(one))(jax.random.split(key, len(next(iter(flat.values())))), flat)
         return found.reshape(*axes, *found.shape[1:])
@@ -269,8 +281,11 @@ class FormulaModel(Model):
 
         def one(draw: Any, record: Any) -> jax.Array:
             natural = self.coordinates.natural(self.coordinates.unconstrain(draw))
-            others = self.coordinates.others_of(natural, record)
-            predicted = mean(self.coordinates.predictor(natural, record), response.read_trials(record), others)
+            others, trials = self.coordinates.others_of(natural, record), response.read_trials(record)
+            if self.own is None:
+                predicted = mean(self.coordinates.predictor(natural, record), trials, others)
+            else:
+                predicted = self.own.mean(natural, record, trials)
             return response.centre + response.half * predicted
 
         return jax.jit(jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None)))

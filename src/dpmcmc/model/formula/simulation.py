@@ -14,6 +14,7 @@ from jax import random
 from dpmcmc.model.formula.columns import Columns
 from dpmcmc.model.formula.coordinates import Coordinates, Position
 from dpmcmc.model.formula.families.family import Family
+from dpmcmc.model.formula.persons import OfPersons
 from dpmcmc.schema import Column
 
 MISSING_SHARE = 0.1
@@ -48,11 +49,20 @@ def draw_columns(key: jax.Array, names: Iterable[str], columns: Columns, num_rec
 
 
 def draw_response(
-    key: jax.Array, position: Position, records: dict[str, jax.Array], coordinates: Coordinates, family: Family
+    key: jax.Array,
+    position: Position,
+    records: dict[str, jax.Array],
+    coordinates: Coordinates,
+    family: Family,
+    own: OfPersons | None = None,
 ) -> jax.Array:
-    """Draw a response for each record, as a table holds it."""
+    """Draw a response for each record, as a table holds it: where persons have effects, of another one each."""
     natural = coordinates.natural(position)
     eta = jax.vmap(lambda record: coordinates.predictor(natural, record))(records)
+    if own is not None:
+        key, of_persons = random.split(key)
+        keys = random.split(of_persons, len(eta))
+        eta = eta + jax.vmap(lambda key, record: own.effect(key, natural, record))(keys, records)
     trials = jax.vmap(coordinates.response.read_trials)(records) * jnp.ones(eta.shape[:1])
     others = (
         jax.vmap(lambda record: dict(coordinates.others_of(natural, record)))(records) if coordinates.scale else None

@@ -16,6 +16,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import logsumexp
 
+from dpmcmc.model.drawn import DrawnLaw
 from dpmcmc.model.formula.integration import NearMixture
 
 _TIMES = np.linspace(-2.8, 2.8, 57)
@@ -174,7 +175,9 @@ _COUNTS = (
 
 
 def is_known(law: Any) -> bool:
-    """Say whether there are nodes for a distribution."""
+    """Say whether there are nodes for a distribution, or draws."""
+    if isinstance(law, DrawnLaw):
+        return True
     if isinstance(law, dist.MixtureSameFamily):
         return is_known(law.component_distribution) and not _is_finite(law.component_distribution)
     if isinstance(law, TRUNCATED):

@@ -17,9 +17,10 @@ from dpmcmc.accounting import Budget, Event
 from dpmcmc.enclave import PrivateData, Session, Sum
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.centred_scores.questions import fit_of_places
-from dpmcmc.fitting.strategies.centred_scores.releases import Asked, Places, term_laws
+from dpmcmc.fitting.strategies.centred_scores.releases import Asked, Places
 from dpmcmc.fitting.strategies.centred_scores.simulation import Simulated
-from dpmcmc.fitting.strategies.centred_scores.simulator import Means, Simulator, share_kept
+from dpmcmc.fitting.strategies.centred_scores.simulator import Means, Simulator
+from dpmcmc.fitting.strategies.centred_scores.terms import share_kept, term_laws
 from dpmcmc.fitting.strategies.weighted_scores.budget import RESIDUALS_SHARE
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model.observed import Observed

@@ -7,9 +7,7 @@ for the length of the mean. The terms of a record, numbers of it or of a person'
 that every record adds at most `radius`, and a slope of at most `slope_radius`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.enclave import Oracle, Sum
-from dpmcmc.fitting.strategies.centred_scores import laws
+from dpmcmc.fitting.strategies.centred_scores.drawn import score_and_slope
+from dpmcmc.fitting.strategies.centred_scores.terms import DrawnTerms, TermLaws, term_laws
 from dpmcmc.fitting.strategies.weighted_scores.releases import OFF_DIAGONAL
-from dpmcmc.model.formula.integration import NearMixture
-from dpmcmc.model.observed import LawOfRecord, Observed, ObservedSite
+from dpmcmc.model.observed import Observed
 from dpmcmc.run.program import Layout
 
 RADII = 1.5 ** np.arange(-3.0, 9.0)
@@ -65,96 +63,6 @@ class Answer(NamedTuple):
     """The trace of the variance of the sum of scores."""
     traces: Any
     """Of slope and variance, at each of the radii to choose from: (2, radii)."""
-
-
-class TermLaws(NamedTuple):
-    """The laws of the numbers that a site observes of a record, in the parameters of their distributions.
-
-    Where these are more than the coordinates, in the coordinates. The first axis is that of the terms.
-    """
-
-    moves: jax.Array
-    """How they move with the whitened coordinates."""
-    gram: jax.Array
-    own: jax.Array
-    """The gradient of the log-density at the response."""
-    scores: jax.Array
-    """The same at the nodes."""
-    weights: jax.Array
-    values: jax.Array
-    below: jax.Array
-    response: jax.Array
-    is_there: jax.Array
-    """Whether a term counts, and the response is one that the law can have."""
-    share: jax.Array
-    """Of the radius of the record: they add up to one, over all terms of all sites."""
-
-
-def term_laws(observed: Observed, layout: Layout, centre: Any, factor: Any, record: Any) -> list[TermLaws]:
-    """Return the laws of one record's responses at a point, in coordinates position = centre + factor z."""
-    found = observed.at(layout.unravel(centre), record)
-    sizes = [law.parameters.size for law in found]
-
-    def parameters(vector: jax.Array) -> jax.Array:
-        return jnp.concatenate([jnp.ravel(law.parameters) for law in observed.at(layout.unravel(vector), record)])
-
-    jacobian = jax.jacrev if sum(sizes) <= layout.dimension else jax.jacfwd
-    all_moves = jacobian(parameters)(centre) @ factor
-    laws_of_sites: list[TermLaws] = []
-    start = 0
-    for site, law, size in zip(observed.sites, found, sizes, strict=True):
-        moves = all_moves[start : start + size].reshape(*law.parameters.shape, layout.dimension)
-        laws_of_sites.append(jax.vmap(partial(_of_term, site))(law, moves))
-        start += size
-    shares = _shares(observed, found, laws_of_sites)
-    return [each._replace(share=share) for each, share in zip(laws_of_sites, shares, strict=True)]
-
-
-def _of_term(site: ObservedSite, found: LawOfRecord, moves: jax.Array) -> TermLaws:
-    def log_density(parameters: jax.Array, value: jax.Array) -> jax.Array:
-        return jnp.sum(site.law(parameters, found.others).log_prob(value))
-
-    law, response = site.law(found.parameters, found.others), found.response[None]
-    if isinstance(law, NearMixture):  # whose densities take longest: they are computed once, with their gradients
-        rule = laws.rule_of_mixture(law)
-        both = jax.vmap(jax.value_and_grad(log_density), in_axes=(None, 0))
-        logs, scores = both(found.parameters, rule.values)
-        logs = jnp.where(jnp.isfinite(logs), logs, -jnp.inf).reshape(rule.values.shape)
-        values, weights, below = rule.nodes(logs)
-    else:
-        values, weights, below = laws.nodes(law)
-        scores = jax.vmap(jax.grad(log_density), in_axes=(None, 0))(found.parameters, values)
-    weights = weights.reshape(-1)
-    scores = jnp.where((weights > 0)[:, None] & jnp.isfinite(scores), scores, 0.0)
-    own = jax.grad(log_density)(found.parameters, response)
-    is_finite = jnp.all(jnp.isfinite(moves))
-    moves = jnp.where(is_finite, moves, 0.0)
-    is_there = found.is_there & jnp.all(law.support(response)) & jnp.all(jnp.isfinite(own)) & is_finite
-    if len(moves) > moves.shape[1]:  # a law of more parameters than the model: its scores in the coordinates themselves
-        scores, own, moves = scores @ moves, own @ moves, jnp.eye(moves.shape[1])
-    nothing = jnp.zeros(())
-    return TermLaws(moves, moves @ moves.T, own, scores, weights, values, below, response, is_there, nothing)
-
-
-def _shares(observed: Observed, found: Sequence[LawOfRecord], sites: Sequence[TermLaws]) -> list[jax.Array]:
-    """Return how the radius of a record is divided between its terms, whose scores have means of zero one by one.
-
-    A share that looked at a response, or at whether another response is there, which may depend on one, would give the
-    terms another mean. Where no law reads a response shares follow the usual lengths of scores, else they are equal.
-    """
-
-    def usual(site: TermLaws) -> jax.Array:
-        square = jnp.einsum("tn,tnp,tpq,tnq->t", site.weights, site.scores, site.gram, site.scores)
-        return jnp.sqrt(jnp.where(jnp.isfinite(square), jnp.maximum(square, 0.0), 0.0))
-
-    rows = [law.is_row.astype(jnp.float32) for law in found]
-    lengths = rows if observed.is_chained else [row * usual(site) for row, site in zip(rows, sites, strict=True)]
-    total = sum(jnp.sum(length) for length in lengths)
-    count = sum(jnp.sum(row) for row in rows)
-    return [
-        jnp.where(total > 1e-20, length / jnp.maximum(total, 1e-20), row / count)
-        for length, row in zip(lengths, rows, strict=True)
-    ]
 
 
 class Bounded(NamedTuple):
@@ -223,6 +131,11 @@ class CentredSums:
         return sum((self._of_site(asked, site) for site in sites), start=jnp.zeros(()))
 
     def _of_site(self, asked: Asked, site: TermLaws) -> jax.Array:
+        score_unit, slope_unit = _units(asked)
+        if isinstance(site, DrawnTerms):
+            score, slope, variance, traces = score_and_slope(asked, site)
+            side = SIDE * jnp.append(variance, traces)
+            return jnp.concatenate([score / score_unit, _entries(slope) / slope_unit, side / slope_unit])
         at = bounded(site, asked.radius)
         others = jax.vmap(lambda radius: bounded(site, radius))(asked.radii)
         there, most = site.is_there.astype(jnp.float32), asked.slope_radius * site.share
@@ -233,7 +146,6 @@ class CentredSums:
         variance = jnp.sum(there * at.variance_trace * (weight / at.weight) ** 2)
         traces = jnp.concatenate([(cut * others.slope_trace) @ there, (cut**2 * others.variance_trace) @ there])
         side = jnp.append(variance, traces)
-        score_unit, slope_unit = _units(asked)
         return jnp.concatenate([score / score_unit, _entries(slope) / slope_unit, SIDE * side / slope_unit])
 
 

@@ -29,9 +29,9 @@ from dpmcmc.fitting.strategies.centred_scores.simulator import (
     Simulator,
     moved,
     score_of,
-    share_kept,
 )
 from dpmcmc.fitting.strategies.centred_scores.steps import Prior
+from dpmcmc.fitting.strategies.centred_scores.terms import share_kept
 from dpmcmc.fitting.strategies.weighted_scores.budget import RESIDUALS_SHARE
 from dpmcmc.fitting.strategies.weighted_scores.residuals import p_value
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.fitting.strategies.centred_scores.releases import Asked
+from dpmcmc.fitting.strategies.centred_scores.terms import share_kept
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model.observed import LawOfRecord, Observed
 from dpmcmc.run.program import Layout
@@ -56,11 +57,6 @@ def score_of(observed: Observed, found: tuple[LawOfRecord, ...], moves: Any, res
         total = total + jnp.einsum("tp,tpd->d", jnp.where(can_be[:, None], gradients, 0.0), own)
         is_there = is_there & jnp.all(can_be & law.is_there)
     return Own(total, is_there & jnp.all(jnp.isfinite(total)))
-
-
-def share_kept(square: jax.Array, radius: Any) -> jax.Array:
-    """Return what share of a score is kept, by its squared length: the product is no longer than the radius."""
-    return (1 + (square / radius**2) ** 2) ** -0.25
 
 
 class Means(NamedTuple):

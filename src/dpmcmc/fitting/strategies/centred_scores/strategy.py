@@ -32,6 +32,7 @@ from dpmcmc.model.observed import Observed
 from dpmcmc.run.plan import by_name, prior_draws, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
+from dpmcmc.schema import SEED
 
 TOO_WIDE = 4.0
 """The predicted error up to which a wide result is fair, if all else is in order."""
@@ -44,6 +45,8 @@ def centred_questions(
     observed: Observed, data: PrivateData, budget: Budget, layout: Layout, begin: Begin
 ) -> Questions | None:
     """Return how centred scores of a model are asked for, if their means under it are known."""
+    if observed.is_drawn and not (isinstance(data.facts.record, Mapping) and SEED in data.facts.record):
+        return None  # not read from a table: nothing tells persons apart for their draws
     is_known = all(laws.is_known(site.example) for site in observed.sites)
     if is_known and is_one_term(observed, layout, data.facts.record):
         return one_law(observed, data, budget, layout) or SummedLaws(observed, data, budget, layout)

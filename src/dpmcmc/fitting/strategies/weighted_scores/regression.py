@@ -23,7 +23,7 @@ from dpmcmc.model.formula.coordinates import Coordinates
 from dpmcmc.model.formula.groups import Groups
 from dpmcmc.model.formula.monotone import to_values
 from dpmcmc.model.formula.priors import Prior
-from dpmcmc.schema import PRESENT
+from dpmcmc.schema import OF_PERSON, PRESENT
 
 FLATTEST = 0.1
 """The least precision of a prior that is believed, in its own width: where it is flat it is not normal."""
@@ -210,7 +210,7 @@ class Regression:
     def rows(self, record: Any) -> tuple[Any, Any]:
         """Return the rows of a record with a leading axis, and which of them are there, with a response."""
         if PRESENT in record:
-            rows = {name: leaf for name, leaf in record.items() if name != PRESENT}
+            rows = {name: leaf for name, leaf in record.items() if name not in OF_PERSON}
             is_present = record[PRESENT] > 0
         else:
             rows = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], dict(record))
