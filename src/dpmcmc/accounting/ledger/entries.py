@@ -159,6 +159,19 @@ def _charged(connection: Connection, dataset: str) -> tuple[Event, Sequence[str]
 
 def standing_reservation(connection: Connection, run: str) -> tuple[Entry, Event]:
     """Return the entry of a run that has reserved and not settled, and the event that it reserved."""
+    row = _standing(connection, run)
+    with _refusing_damage():
+        return _entry(row), Event.from_json(row.event)
+
+
+def stands(connection: Connection, run: str, event: Event, written: str) -> bool:
+    """Say whether a run has reserved this event, and not settled; `written` is how it is written now."""
+    row = _standing(connection, run)
+    with _refusing_damage():  # read only where another version wrote it, for a run looks at every release
+        return row.event == written or Event.from_json(row.event) == event
+
+
+def _standing(connection: Connection, run: str) -> Row[Any]:
     rows = {row.kind: row for row in connection.execute(select(*columns(connection)).where(ENTRIES.c.run == run))}
     if RESERVE not in rows:
         raise UnknownRun(f"run={run!r} has no reservation in this ledger; the history lists all runs")
@@ -169,8 +182,7 @@ def standing_reservation(connection: Connection, run: str) -> tuple[Entry, Event
             "reservation",
             settled.event,
         )
-    with _refusing_damage():
-        return _entry(rows[RESERVE]), Event.from_json(rows[RESERVE].event)
+    return rows[RESERVE]
 
 
 def secret_hash(connection: Connection, run: str) -> str | None:

@@ -9,6 +9,7 @@ of the dataset tightly, for epsilons do not add up. What a run did not use is gi
 import getpass
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Self, cast
 from uuid import uuid4
 
@@ -230,11 +231,15 @@ class Reservation:
         """By what the charge is found in the history: the name of the run, and when it was made."""
         return {"run": self.run, "charged_at": self.when}
 
+    @cached_property
+    def _written(self) -> str:
+        return self.event.to_json()
+
     def check_standing(self) -> None:
         """Raise `RunSettled` if the run is settled, by whomever; one read of the book."""
         with self._book.reading() as connection:
-            _, event = entries.standing_reservation(connection, self.run)
-        if event != self.event:
+            is_the_same = entries.stands(connection, self.run, self.event, self._written)
+        if not is_the_same:
             raise UnknownRun(
                 f"run={self.run!r} has another reservation than the one that was made; nothing is released"
             )
