@@ -21,7 +21,6 @@ WITHOUT = 0.3
 
 FIRST_DAY, DAYS = "2024-01-01", 366
 MONTHS = np.array([0.0, 0.3, 0.1, -0.2, -0.4, 0.0, 0.2, 0.5, 0.1, -0.3, -0.1, 0.4])
-NAMES_OF_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 WARDS = {"ward[b]": float(LEVELS[1]), "ward[c]": float(LEVELS[2])}
 
 
@@ -32,7 +31,8 @@ class TermProblem(Problem):
     Attributes:
         terms: the right-hand side of the formula.
         stated: columns beside the numbers and the category, or in their place.
-        known: coefficients that make the rows.
+        known: coefficients that make the rows; not those of columns that are nearly dependent, whose intervals hold
+            them, or do not, together.
         fill: changes columns when the response is drawn: ``fill(rng, columns)``.
     """
 
@@ -158,9 +158,7 @@ def _weight(most: float) -> dict[str, dp.Column]:
 
 
 _BS = TermProblem("gaussian", terms="bs(x0, df=5) + x1 + ward", alter=_curve(_cubic), known=_X1)
-_HSGP = replace(
-    _BS, terms="hsgp(x0, m=6) + x1 + ward", alter=_curve(_sines), known={**_X1, **_numbered("hsgp(x0,m=6)", SINES)}
-)
+_HSGP = replace(_BS, terms="hsgp(x0, m=6) + x1 + ward", alter=_curve(_sines))
 _MO = replace(
     _BS,
     terms="mo(grade) + x0 + x1 + ward",
@@ -178,11 +176,6 @@ _DATES = replace(
     terms="admitted + month(admitted) + x0 + x1 + ward",
     alter=_admitted,
     stated=_DATE,
-    known={
-        **_X0,
-        "admitted": 0.002,
-        **{f"month(admitted)[{NAMES_OF_MONTHS[month]}]": float(MONTHS[month]) for month in range(1, 12)},
-    },
 )
 
 TERMS: Mapping[str, TermProblem] = {

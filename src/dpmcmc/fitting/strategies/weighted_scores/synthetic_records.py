@@ -8,10 +8,11 @@ other.
 
 from collections import Counter
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.column import Column
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
@@ -24,7 +25,7 @@ PLACES = 256
 SWEEPS = 30
 """How often weights are fitted to each histogram."""
 
-LEAST = 1e-3
+LEAST = 1e-4
 """The least share of a histogram that all its bins have together: none is ruled out by noise."""
 
 
@@ -33,22 +34,43 @@ def is_shared(regression: Regression) -> bool:
     return max(Counter(name for columns in _sources(regression) for name in columns).values(), default=0) > 1
 
 
+def source_of(regression: Regression, column: int) -> str | None:
+    """Return the column of the table that a column of the design is made of; None if there are several, or none."""
+    own = _sources(regression)[regression.blocks[column]]
+    return next(iter(own)) if len(own) == 1 else None
+
+
 def _sources(regression: Regression) -> list[frozenset[str]]:
     """Return the columns of the table that each term is made of, random intercepts not among them."""
     return [frozenset(block.block.term.columns) for block in regression.model.coordinates.blocks]
 
 
+class Places(NamedTuple):
+    """Values of a column of the table, what they make of columns of the design, and the share of the rows of each."""
+
+    values: Floats
+    columns: NDArray[np.int_]
+    """Those of the design that are made of this column of the table alone."""
+    made: Floats
+    shares: Floats
+
+
+def places(regression: Regression, moments: Moments, name: str) -> Places:
+    """Return values of a column of the table, with shares under which what they make has the released histograms."""
+    values = _values(regression.model.known[name])
+    own = [place for place, columns in enumerate(_sources(regression)) if columns == frozenset({name})]
+    columns = np.flatnonzero(np.isin(regression.blocks, own))
+    made = _evaluated(regression, {name: values})[:, columns]
+    return Places(values, columns, made, _shares(made, columns, moments))
+
+
 def joint_rows(regression: Regression, moments: Moments, number: int, rng: np.random.Generator) -> Floats:
     """Return rows of the design without random intercepts, made of columns of the table that were drawn."""
-    sources, known = _sources(regression), regression.model.known
     drawn: dict[str, Floats] = {}
-    for name in sorted(frozenset[str]().union(*sources)):
-        values = _values(known[name])
-        own = [place for place, columns in enumerate(sources) if columns == {name}]
-        columns = np.flatnonzero(np.isin(regression.blocks, own))
-        weights = _weights(_evaluated(regression, {name: values})[:, columns], columns, moments)
+    for name in sorted(frozenset[str]().union(*_sources(regression))):
+        values, _, _, shares = places(regression, moments, name)
         ranks = (rng.permutation(number) + 0.5) / number
-        drawn[name] = values[np.minimum(np.searchsorted(np.cumsum(weights), ranks), len(values) - 1)]
+        drawn[name] = values[np.minimum(np.searchsorted(np.cumsum(shares), ranks), len(values) - 1)]
     return _evaluated(regression, drawn)
 
 
@@ -62,21 +84,18 @@ def _values(column: Column) -> Floats:
     return np.unique(np.round(np.linspace(lower, upper, int(min(PLACES, upper - lower + 1)))))
 
 
-def _weights(made: Floats, columns: Any, moments: Moments) -> Floats:
-    """Return weights of values under which the columns that they make have the histograms that were released."""
-    weights = np.full(len(made), 1 / len(made))
-    bins, shares = (
-        zip(*map(_target, made.T, columns, [moments] * len(columns)), strict=True) if len(columns) else ((), ())
-    )
+def _shares(made: Floats, columns: NDArray[np.int_], moments: Moments) -> Floats:
+    """Return shares of values under which what they make has the histograms that were released."""
+    shares = np.full(len(made), 1 / len(made))
+    targets = [_target(values, column, moments) for values, column in zip(made.T, columns, strict=True)]
     for _ in range(SWEEPS):
-        for which, wanted in zip(bins, shares, strict=True):
-            has = np.bincount(which, weights, len(wanted))
-            weights = weights * (wanted / np.maximum(has, 1e-30))[which]
-            weights = weights / weights.sum()
-    return weights
+        for which, wanted in targets:
+            shares = shares * (wanted / np.maximum(np.bincount(which, shares, len(wanted)), 1e-30))[which]
+            shares = shares / shares.sum()
+    return shares
 
 
-def _target(values: Floats, column: int, moments: Moments) -> tuple[Any, Floats]:
+def _target(values: Floats, column: int, moments: Moments) -> tuple[NDArray[np.int_], Floats]:
     """Return in which bin of its histogram each value of a column is, and the share that each bin should have."""
     spread = moments.numbers[column]
     if spread is None:  # of a level
@@ -93,7 +112,7 @@ def _evaluated(regression: Regression, drawn: dict[str, Floats]) -> Floats:
     sources, known = _sources(regression), regression.model.known
     number = len(next(iter(drawn.values())))
     size = -(-number // PLACES) * PLACES
-    records: dict[str, Floats] = {}
+    records: dict[str, Any] = {}
     for name in sorted(frozenset[str]().union(*sources)):
         values = drawn.get(name, np.full(number, _values(known[name])[0]))
         kept = np.int32 if known[name].kind == "category" else np.float32
