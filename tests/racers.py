@@ -26,7 +26,7 @@ PROCESSES.set_forkserver_preload(
 
 NUM_RACERS = 20
 CAPACITY = 7
-DATASET = "patients"
+DATASET, PART = "patients", "patients north"
 CHARGE = Gaussian(10.0)
 BUDGET = Budget(1.17, 1e-6)  # seven charges fit and eight do not: see test_the_capacity_is_seven
 PATIENCE = 60.0
@@ -59,6 +59,38 @@ def reserve(ledger: Ledger, barrier: Any) -> bool:
     barrier.wait(PATIENCE)
     try:
         ledger.reserve(DATASET, CHARGE, what="race")
+    except BudgetExceeded:
+        return False
+    return True
+
+
+def reserve_in_family(ledger: Ledger, barrier: Any) -> bool:
+    """Reserve as the library does, every second racer for a part of the dataset."""
+    which = DATASET if barrier.wait(PATIENCE) % 2 else PART
+    try:
+        ledger.reserve(which, CHARGE, what="race")
+    except BudgetExceeded:
+        return False
+    return True
+
+
+def reserve_in_family_locking_own_row(ledger: Ledger, barrier: Any) -> bool:
+    """Reserve by a mutant: a part locks its own row and not that of the whole."""
+    which = DATASET if barrier.wait(PATIENCE) % 2 else PART
+    admits, terms = DatasetAccount.admits, entries.terms
+
+    def admits_slowly(self: DatasetAccount, event: Any) -> bool:
+        time.sleep(1.0)  # so that whoever waits for another row has read by then
+        return admits(self, event)
+
+    def lock_own(connection: Any, dataset: str, **lock: Any) -> Any:
+        if lock.get("lock"):
+            connection.execute(entries._registration(connection, dataset).with_for_update()).one()
+        return terms(connection, dataset)
+
+    entries.terms, DatasetAccount.admits = lock_own, admits_slowly
+    try:
+        ledger.reserve(which, CHARGE * CAPACITY, what="race")
     except BudgetExceeded:
         return False
     return True

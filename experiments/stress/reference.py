@@ -3,8 +3,9 @@
 One for each table, shared by all budgets: NUTS where records times parameters are at most `NUTS_UP_TO`, and nothing of
 a record is integrated over; else Newton's
 mode and a normal or t around it, corrected by importance sampling with a Pareto k below `KHAT`. Random intercepts are
-taken with their standard deviation on a grid, the rest normal given it, and importance sampling makes that right. What
-has no valid reference says so: a Pareto k or an R-hat that is too large.
+taken with their standard deviation on a grid, the rest normal given it, and importance sampling makes that right. With
+survey weights it is the law of the weighted estimate: normal, with the variance of the sandwich. What has no valid
+reference says so: a Pareto k or an R-hat that is too large.
 
 Kept are means and standard deviations of what is compared: the parameters as people read them, or functions of them.
 """
@@ -111,6 +112,8 @@ def _found(emulated: Emulated, records: Any) -> "tuple[Density, Sampled]":
         return density, _several_modes(density, table, start, problem)
     if spreads:
         return density, _over_spreads(density, table, start)
+    if getattr(problem, "is_weighted", False):
+        return density, _sandwich(density, table, start)
     if _size(records) * layout.dimension <= NUTS_UP_TO and not getattr(problem, "persons", None):
         return density, _nuts(density, table, start)
     return density, _importance(density, table, start)
@@ -371,6 +374,18 @@ def _importance(density: Density, table: Table, start: np.ndarray) -> Sampled:
     logs = logs + 0.5 * (freedom + size) * np.log1p(np.sum(wide**2, axis=1) / freedom)
     weights, k = smoothed(logs)
     return Sampled(mode + wide @ root.T, weights, None, "importance", k < KHAT, k)
+
+
+def _sandwich(density: Density, table: Table, start: np.ndarray) -> Sampled:
+    """Draw from the normal law of a weighted estimate: its mode, and the sandwich of Hessian and squared scores."""
+    mode, matrix, table = _mode(density, table, start)
+    size = len(mode)
+    asked = (jnp.float32(each) for each in (mode, np.eye(size), [0.0]))  # a clip of nothing takes all off
+    _, (squares,) = (np.asarray(each, float) for each in density.clipped_scores(*asked, table))
+    bread = np.linalg.inv(matrix)
+    half = np.random.default_rng(0).standard_normal((PAIRS, size)) @ np.linalg.cholesky(bread @ squares @ bread).T
+    weights = np.full(2 * PAIRS, 1 / (2 * PAIRS))
+    return Sampled(mode + np.concatenate([half, -half]), weights, None, "sandwich", is_valid=True, check=0.0)
 
 
 def _log_densities(density: Density, table: Table, vectors: np.ndarray) -> np.ndarray:

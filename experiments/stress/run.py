@@ -5,7 +5,8 @@
     python -m experiments.stress.run --problems "rare" --epsilons 1,4 --runs 2 --workers 1
 
 Sums and noise are emulated in floating point (`emulated`); everything else is the library's own. Every run is a line of
-a file in `results/cells`, and is not made again; `results/summary.csv` has them all.
+a file in `results/cells`, and is not made again; `results/summary.csv` has them all, and keeps the rows of problems
+whose runs are not there.
 """
 
 import argparse
@@ -23,9 +24,10 @@ from experiments.stress.judge import RARE, Priors, one_run
 from experiments.stress.models import MODELS, ModelProblem
 from experiments.stress.problems import PROBLEMS, Problem
 from experiments.stress.reference import Reference, exact
+from experiments.stress.terms import TERMS
 from experiments.stress.workers import work_through
 
-ALL: dict[str, Problem | ModelProblem] = {**PROBLEMS, **MODELS}
+ALL: dict[str, Problem | ModelProblem] = {**PROBLEMS, **TERMS, **MODELS}
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 FEASIBLE = 0.5
 """The oracle's error below which a run can be right."""
@@ -193,6 +195,14 @@ def summarise(table: pd.DataFrame) -> str:
     )
 
 
+def _kept(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the summary whose runs are not there: they were made elsewhere."""
+    path = store.FOLDER / "summary.csv"
+    kept = pd.read_csv(path) if path.exists() else table.iloc[:0]
+    made = pd.MultiIndex.from_frame(table[["problem", "epsilon"]])
+    return kept[~pd.MultiIndex.from_frame(kept[["problem", "epsilon"]]).isin(made)]
+
+
 def main() -> None:
     """Run what is not finished, and write the summary."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -212,7 +222,8 @@ def main() -> None:
     table = pd.DataFrame([each for each in rows if each is not None], columns=COLUMNS)
     if table.empty:
         return
-    table.sort_values(["problem", "epsilon"]).to_csv(store.FOLDER / "summary.csv", index=False, float_format="%.4g")
+    whole = pd.concat([table, _kept(table)]).sort_values(["problem", "epsilon"])
+    whole.to_csv(store.FOLDER / "summary.csv", index=False, float_format="%.4g")
     print(summarise(table))  # noqa: T201
     print(f"{len(left)} of the units were not begun or given up")  # noqa: T201
 

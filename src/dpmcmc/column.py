@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, timedelta
 from numbers import Integral
 from typing import Any, cast
@@ -31,7 +31,7 @@ MOST_DAYS = 100_000
 """How far apart the first and the last day of a column may be."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Column:
     """One column.
 
@@ -100,6 +100,11 @@ class Column:
         self._check_format()
         self._check_words()
         self._check_missing()
+
+    def __repr__(self) -> str:
+        stated = ((each.name, getattr(self, each.name)) for each in fields(self))
+        blank = {each.name: each.default for each in fields(self)}
+        return f"Column({', '.join(f'{name}={value!r}' for name, value in stated if value != blank[name])})"
 
     @property
     def levels(self) -> tuple[str, ...]:

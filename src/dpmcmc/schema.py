@@ -17,6 +17,7 @@ import tomli_w
 from dpmcmc import missing_cells, validation
 from dpmcmc.column import KINDS, MISSING, MISSING_CATEGORY, Column
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.html import card, line
 
 __all__ = ["KINDS", "MISSING", "MISSING_CATEGORY", "OF_PERSON", "PRESENT", "SEED", "SEEDS", "Column", "Schema"]
 
@@ -35,7 +36,11 @@ PERSON, OCCUPIED = "(person)", "(occupied)"
 """What rows on their way into slots have beside their leaves: whose they are, and whether anybody is there."""
 
 
-@dataclass(frozen=True)
+SHOWN = 20
+"""How many columns a schema shows of itself."""
+
+
+@dataclass(frozen=True, repr=False)
 class Schema:
     """The columns of a table that may be used, by name; others are not read.
 
@@ -79,6 +84,15 @@ class Schema:
         for name in self.columns:
             if name in made or missing_cells.is_hidden(name):
                 raise InvalidArgument(f"column {name!r} has the name of a column that is made here; rename it")
+
+    def __repr__(self) -> str:
+        shown = [f"  {line(f'{name}: {column.values_in_words}', 76)}" for name, column in self.columns.items()]
+        more = [f"  and {len(shown) - SHOWN} more"] if len(shown) > SHOWN else []
+        return "\n".join([f"Schema with {len(shown)} columns, for every {self.unit}", *shown[:SHOWN], *more])
+
+    def _repr_html_(self) -> str:
+        """Show it in a notebook."""
+        return card("Schema", [(name, column.values_in_words) for name, column in self.columns.items()])
 
     @property
     def unit(self) -> str:

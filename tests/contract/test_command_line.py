@@ -221,3 +221,25 @@ def test_demo_goes_from_a_table_to_a_report_until_the_budget_is_used_up(command,
     code, _, err = command(f"demo --output {tmp_path / 'file'}")
     assert code == 2
     assert "is not a folder that can be written" in err
+
+
+def test_parts_of_a_dataset_share_its_budget_and_their_history(command, tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    assert command(f"ledger init {url} --dataset admissions --epsilon 1 --delta 1e-6")[0] == 0
+    for year in ("a2025", "a2026"):
+        assert command(f"ledger init {url} --dataset {year} --part-of admissions")[0] == 0
+        Ledger(url).reserve(year, Gaussian(20.0), what="run").settle()
+    Ledger(url).reserve("admissions", Gaussian(20.0), what="all").settle()
+    one, both = (f"spent {float(epsilon(Gaussian(20.0) * times, 1e-6)):.4g} of 1" for times in (1, 2))
+    _, out, _ = command(f"ledger history {url}")
+    settled = [line for line in out.splitlines() if " settle " in line]
+    assert [line.rpartition("-> ")[2] for line in settled] == [one, one, both]
+    assert command(f"ledger history {url} --dataset a2025")[1] == "".join(
+        f"{line}\n" for line in out.splitlines() if "a2025" in line
+    )
+    shown = json.loads(command(f"ledger show {url} --dataset a2026 --json")[1])[0]
+    assert (shown["part_of"], shown["spent"]) == ("admissions", (Gaussian(20.0) * 2).to_dict())
+    for wrong in ("--part-of admissions", "--dataset a2027 --part-of admissions --epsilon 1 --delta 1e-6"):
+        code, _, err = command(f"ledger init {url} {wrong}")
+        assert code == 2
+        assert "a part has --dataset and --part-of alone" in err

@@ -28,7 +28,7 @@ from dpmcmc.accounting.event import (
     compose,
     counts,
 )
-from dpmcmc.accounting.ledger import Ledger
+from dpmcmc.accounting.ledger import Ledger, entries
 from dpmcmc.errors import (
     AdjacencyMismatch,
     BudgetExceeded,
@@ -177,6 +177,15 @@ def test_a_secret_that_was_kept_settles_the_run_from_elsewhere(ledger: Ledger) -
             with pytest.raises(InvalidArgument, match=r"^secret must be 32 random bytes"):
                 attempt()
     assert ledger.account("patients").spent == STEP
+
+
+def test_a_run_stands_however_its_event_is_written(ledger: Ledger) -> None:
+    """Another version may have written it in other words."""
+    run = ledger.reserve("patients", STEP * 3, what="run").run
+    with ledger._book.reading() as connection:
+        assert entries.stands(connection, run, STEP * 3, (STEP * 3).to_json())
+        assert entries.stands(connection, run, STEP * 3, "in other words")
+        assert not entries.stands(connection, run, STEP * 2, (STEP * 2).to_json())
 
 
 def test_a_secret_is_not_shown(ledger: Ledger) -> None:

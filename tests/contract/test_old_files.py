@@ -61,12 +61,12 @@ def test_an_old_book_is_brought_up_to_date_when_it_is_written(opened_by, url: st
     ledger.register("trees", Budget(0.1, 1e-9), Adjacency.REPLACE_ONE)
     run = ledger.reserve("trees", Gaussian(200.0) * 3, what="new")
     assert ledger.history()[:14] == before
-    assert execute(url, VERSIONS) == [(1,), (2,)]
+    assert execute(url, VERSIONS) == [(1,), (3,)]
     assert execute(url, COLUMNS) == [(15,)]  # all but the new reservation
     run.settle(Gaussian(200.0))
     assert ledger.account("trees").spent == Gaussian(200.0)
     assert Ledger(url).datasets() == [*ACCOUNTS, "trees"]
-    for statement in ("UPDATE dpmcmc_entries SET secret_hash = ''", "DELETE FROM dpmcmc_versions WHERE version = 2"):
+    for statement in ("UPDATE dpmcmc_entries SET secret_hash = ''", "DELETE FROM dpmcmc_versions WHERE version = 3"):
         with pytest.raises(Exception, match="append-only"):
             execute(url, statement)
 
@@ -108,7 +108,7 @@ def test_several_come_at_once(url: str, execute) -> None:
         thread.join(60)
     assert len(set(outcomes)) == 6
     assert set(Ledger(url).account("visits").standing) == {"f" * 32, *outcomes}
-    assert execute(url, VERSIONS) == [(1,), (2,)]
+    assert execute(url, VERSIONS) == [(1,), (3,)]
 
 
 def test_half_of_it_is_nothing(url: str, execute, monkeypatch) -> None:
@@ -120,7 +120,7 @@ def test_half_of_it_is_nothing(url: str, execute, monkeypatch) -> None:
     assert execute(url, VERSIONS) == [(1,)]
     check_accounts(ledger)
     ledger.reserve("visits", Gaussian(1000.0), what="run").settle(compose([]))
-    assert execute(url, VERSIONS) == [(1,), (2,)]
+    assert execute(url, VERSIONS) == [(1,), (3,)]
 
 
 def test_who_may_not_alter_tables_is_told_what_to_do(postgres, execute) -> None:
@@ -181,3 +181,20 @@ def test_a_result_that_promises_nothing_needs_no_advisory() -> None:
     certificates = [Certificate.from_json(json.dumps(plain)) for plain in CERTIFICATES]
     assert {bool(one.advisory) for one in certificates if one.epsilon < float("inf")} == {True}
     assert not any(one.advisory for one in certificates if one.epsilon == float("inf"))
+
+
+def test_a_book_of_version_2_is_read_and_brought_up_to_date(tmp_path: Path, execute) -> None:
+    shutil.copyfile(OLD / "ledger-0.2.sqlite", tmp_path / "ledger.db")
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    ledger = Ledger(url)
+    assert execute(url, VERSIONS) == [(2,)]
+    patients, people = ledger.account("patients"), ledger.account("people")
+    assert patients.spent == Gaussian(20.0) * 3 + Gaussian(30.0) * 2
+    assert (patients.standing, patients.part_of, patients.parts) == ((STANDING,), None, ())
+    assert (people.adaptive, people.adjacency) == (True, Adjacency.ADD_OR_REMOVE_ONE)
+    assert execute(url, VERSIONS) == [(2,)], "reading changes nothing"
+    ledger.register("patients north", part_of="patients")
+    assert execute(url, VERSIONS) == [(2,), (3,)]
+    assert ledger.account("patients north").spent == patients.spent, "what was charged before counts in a new part"
+    ledger.reservation(STANDING, bytes(range(32))).settle(Gaussian(30.0))
+    assert ledger.account("patients north").spent == Gaussian(20.0) * 3 + Gaussian(30.0)

@@ -222,3 +222,17 @@ def test_files_that_are_refused(content, words, tmp_path):
 def test_things_that_are_no_schema(nonsense):
     with pytest.raises(InvalidArgument, match=f"schema is a {type(nonsense).__name__}; expected a Schema"):
         Schema.read(nonsense)
+
+
+def test_schemas_and_columns_show_themselves_on_one_screen() -> None:
+    column = Column(kind="number", lower=18, upper=90, unit="year")
+    assert repr(column) == "Column(kind='number', lower=18.0, upper=90.0, unit='year')"
+    assert eval(repr(column)) == column  # noqa: S307, a text of this test
+    lines = repr(Schema({f"x{number}": column for number in range(40)}, person="id")).splitlines()
+    assert lines[0] == "Schema with 40 columns, for every person (id, of whom at most 1 row counts)"
+    assert lines[1] == "  x0: number, 18 to 90 year"
+    assert lines[-1] == "  and 20 more"
+    assert len(lines) == 22
+    wide = Schema({"<b>": Column(kind="category", categories=tuple(f"level {number}" for number in range(99)))})
+    assert max(map(len, repr(wide).splitlines())) <= 80
+    assert "&lt;b&gt;" in wide._repr_html_()

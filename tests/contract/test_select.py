@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 import dpmcmc as dp
-from dpmcmc.accounting import NonPrivate, Selected
+from dpmcmc.accounting import NonPrivate, Selected, compose
+from dpmcmc.accounting.event import counts
+from dpmcmc.accounting.parallel import contains
 from dpmcmc.enclave.tables.readers import read_table
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument
 from dpmcmc.fitting.selection import SCORE_DRAWS, Candidate, LogPredictive
@@ -117,3 +119,19 @@ def test_the_better_model_wins() -> None:
     post = dp.select(CANDIDATES, data, epsilon=2.0, delta=1e-6, score_range=(-5, 0), mean_runs=6.0, insecure_seed=5)
     assert post.settings["selection"]["selected"] == "age"
     assert NonPrivate in post.certificate.event.held
+
+
+def test_all_candidates_are_compiled_before_anything_is_charged(monkeypatch) -> None:
+    """So that neither the first run of a candidate nor which of them are drawn takes the time."""
+    asked = []
+
+    def note(data, event):
+        asked.append((event, data.account.spent))
+
+    data = vault()
+    monkeypatch.setattr(dp.PrivateData, "compile_for", note)
+    dp.select(CANDIDATES, data, epsilon=3.0, score_range=(-5, 0), mean_runs=1.0)
+    ((event, spent),) = asked
+    assert spent == compose([])
+    (selected,) = (part for part in counts(data.account.spent) if isinstance(part, Selected))
+    assert all(contains(event, candidate) for candidate in selected.candidates)

@@ -224,6 +224,7 @@ def test_families_by_other_names_and_by_the_response() -> None:
         assert from_formula("hits ~ x", SCHEMA, family=name).family == "zero_inflated_poisson"
     for name in ("hurdle_negbinomial", "HurdleNegativeBinomial"):
         assert from_formula("hits ~ x", SCHEMA, family=name).family == "hurdle_negative_binomial"
+    assert from_formula("log(y + 2) ~ x", SCHEMA).family == "gaussian"
     with pytest.raises(InvalidArgument, match=r"Surv\(time, event\)"):
         from_formula("y ~ x", SCHEMA, family="cox")
     with pytest.raises(InvalidArgument, match="Families for it are bernoulli, probit"):

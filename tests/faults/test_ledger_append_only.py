@@ -10,6 +10,7 @@ from racers import BUDGET, CHARGE, DATASET
 CHANGES = [
     "UPDATE dpmcmc_entries SET epsilon = 100.0",
     "UPDATE dpmcmc_entries SET what = 'nothing' WHERE kind = 'reserve'",
+    "UPDATE dpmcmc_entries SET part_of = 'another'",
     "DELETE FROM dpmcmc_entries",
     "DELETE FROM dpmcmc_entries WHERE kind = 'reserve'",
     "UPDATE dpmcmc_versions SET version = 7",
@@ -33,7 +34,7 @@ ONLY_SQLITE = [
     f"INSERT OR REPLACE INTO dpmcmc_entries ({COLUMNS}) {SAME_RUN}",
     f"INSERT OR REPLACE INTO dpmcmc_entries ({COLUMNS}) {SAME_DATASET}",
     "INSERT OR REPLACE INTO dpmcmc_entries SELECT * FROM dpmcmc_entries WHERE kind = 'reserve'",
-    "INSERT OR REPLACE INTO dpmcmc_versions VALUES (2, 'never')",
+    "INSERT OR REPLACE INTO dpmcmc_versions VALUES (3, 'never')",
     f"INSERT INTO dpmcmc_entries ({COLUMNS}) {SAME_RUN} AND true ON CONFLICT (run, kind) DO UPDATE SET event = '{{}}'",
 ]
 ONLY_POSTGRES = [

@@ -8,7 +8,7 @@ import racers
 from dpmcmc.accounting.accountants import delta
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.ledger import Ledger
-from racers import BUDGET, CAPACITY, CHARGE, DATASET, NUM_RACERS, race
+from racers import BUDGET, CAPACITY, CHARGE, DATASET, NUM_RACERS, PART, race
 from servers import with_setting
 
 
@@ -58,3 +58,20 @@ def test_a_missing_row_lock_is_caught(postgres) -> None:
     with pytest.raises(AssertionError):
         check_race(url, outcomes)
     assert outcomes == {"admitted": NUM_RACERS}
+
+
+def test_a_whole_and_its_part_never_overspend_together(url: str) -> None:
+    Ledger(url).register(PART, part_of=DATASET)
+    outcomes = race(url, racers.reserve_in_family)
+    assert outcomes == {"admitted": CAPACITY, "refused": NUM_RACERS - CAPACITY}
+    for name in (DATASET, PART):
+        assert Ledger(url).account(name).spent == CHARGE * CAPACITY
+
+
+def test_a_part_that_locks_its_own_row_alone_is_caught(postgres) -> None:
+    url = postgres.new_url()
+    Ledger.create(url).register(DATASET, BUDGET, Adjacency.REPLACE_ONE)
+    Ledger(url).register(PART, part_of=DATASET)
+    outcomes = race(url, racers.reserve_in_family_locking_own_row)
+    assert outcomes == {"admitted": 2, "refused": NUM_RACERS - 2}, "one for the whole and one for the part"
+    assert Ledger(url).account(PART).delta_spent > BUDGET.delta

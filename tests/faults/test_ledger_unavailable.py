@@ -189,7 +189,7 @@ def test_an_entry_that_cannot_be_read_blocks_its_dataset(event: str, url: str, e
 def test_tables_of_another_version(url: str, execute) -> None:
     execute(url, "INSERT INTO dpmcmc_versions (version, made_at) VALUES (99, 'later')")
     for opened_by in (Ledger, Ledger.create):
-        with pytest.raises(LedgerUnavailable, match="tables of version 99, this library knows version 2; install"):
+        with pytest.raises(LedgerUnavailable, match="tables of version 99, this library knows version 3; install"):
             opened_by(url)
 
 

@@ -2,7 +2,8 @@
 
 At epsilon 15 noise is small beside the posterior. Asserted is that means are within half a standard deviation beside
 what the noise adds, 4.5 of its standard deviations, of which one in 150,000 is further off by chance, and that widths
-agree to a quarter. The control leaves the effects out, as one could before: its slope is several standard deviations off.
+agree to a quarter. The control leaves the effects out, as one could before: its slope is several standard deviations
+off.
 """
 
 import jax

@@ -270,6 +270,17 @@ def _difference(whole: Event, part: Event) -> Event:
     return compose(one * (times - gone.get(one, 0)) for one, times in counts(whole).items())
 
 
+def apart(events: Iterable[Event]) -> Event:
+    """Return what was released of several groups of persons of whom nobody is in two.
+
+    A person's place is that of their group and, in it, their own: all cells of all groups are cells beside each other.
+    """
+    cases = list(dict.fromkeys(case for event in events for case in event.cases if case.held))
+    if len(cases) <= 1:
+        return compose(cases)
+    return Parallel(Partition.with_random_id(len(cases)), dict(enumerate(cases)))
+
+
 def dearest(event: Event) -> tuple[Event, ...]:
     """Return the cases of an event among which the dearest is: without those that another one covers.
 

@@ -84,6 +84,19 @@ class Payer(Protocol):
         ...
 
 
+def statements(payer: Payer, dataset: str) -> tuple[str, ...]:
+    """Return what a ledger's total of a dataset rests on, in words; after a run, whether it can be read or not."""
+    read = getattr(payer, "account", None)
+    if read is None:
+        return ()
+    try:
+        return read(dataset).assumptions
+    except LedgerError:
+        return (
+            "the ledger could not be read again: if the dataset is in parts, its owner stated that they are disjoint",
+        )
+
+
 class _Settled:
     """The reservation of a run that nobody paid for."""
 

@@ -26,7 +26,11 @@ SAMPLERS: Mapping[str, Sampler] = _found()
 
 
 def citation(kernel: Kernel | Callable[..., Any]) -> str:
-    """Return BibTeX entries for the papers behind a sampler; takes a kernel, or the function that creates one."""
+    """Return BibTeX entries for the papers behind a sampler.
+
+    Args:
+        kernel: a kernel, or the function that creates one, such as `dp_langevin`.
+    """
     name = kernel.name if isinstance(kernel, Kernel) else getattr(kernel, "__name__", repr(kernel))
     known = {one: record.papers for one, record in SAMPLERS.items() if record.kernel.__name__ == one and record.papers}
     if name not in known:

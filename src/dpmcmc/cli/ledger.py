@@ -26,17 +26,32 @@ def init(
     dataset: Annotated[str | None, typer.Option(help="Register a dataset of this name as well.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The dataset's epsilon, for all time.")] = None,
     delta: Annotated[float | None, typer.Option(help="The dataset's delta, for all time.")] = None,
-    adjacency: Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")] = Adjacency.REPLACE_ONE,
+    adjacency: Annotated[
+        Adjacency | None, typer.Option(help="Which data sets count as neighbours (default: replace_one).")
+    ] = None,
     adaptive: Annotated[
         bool, typer.Option("--adaptive", help="Use a privacy filter: the total holds however runs are chosen.")
     ] = False,
+    part_of: Annotated[
+        str | None,
+        typer.Option(
+            help="The dataset is a part of this registered one and shares its budget: a statement of yours that nobody "
+            "is in two parts. What is charged to two parts does not add up."
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Create a ledger, or add a dataset to an existing one."""
-    budget = _budget(dataset, epsilon, delta)
-    ledger = accounting.Ledger.create(url)
-    if dataset is not None and budget is not None:
-        ledger.register(dataset, budget, adjacency, adaptive=adaptive)
+    if part_of is not None:
+        if dataset is None or (epsilon, delta, adjacency, adaptive) != (None, None, None, False):
+            raise InvalidArgument("a part has --dataset and --part-of alone: it shares the budget of the whole")
+        ledger = accounting.Ledger(url)
+        ledger.register(dataset, part_of=part_of)
+    else:
+        budget = _budget(dataset, epsilon, delta)
+        ledger = accounting.Ledger.create(url)
+        if dataset is not None and budget is not None:
+            ledger.register(dataset, budget, adjacency or Adjacency.REPLACE_ONE, adaptive=adaptive)
     _show(ledger, dataset, json)
 
 
@@ -55,17 +70,28 @@ def history(url: Url, dataset: OneDataset = None, json: AsJson = False) -> None:
         print_json([entry.to_dict() for entry in entries])
         return
     budgets = {name: book.account(name).budget for name in {entry.dataset for entry in entries}}
-    for entry, total in zip(entries, totals(entries), strict=True):
-        typer.echo(_line(entry, total, budgets[entry.dataset]))
+    everything = book.history()  # what was charged to a whole counts in its parts, and theirs in the whole
+    for entry, total in zip(everything, totals(everything), strict=True):
+        if entry.dataset in budgets:
+            typer.echo(_line(entry, total, budgets[entry.dataset]))
 
 
 def totals(entries: "list[Entry]") -> Iterator[Event]:
     """Return what a dataset had spent or reserved after each entry; settling replaces what was reserved."""
-    charged: dict[tuple[str, str | None], Event] = {}
+    from dpmcmc.accounting.ledger.account import together
+
+    charged: dict[str, dict[str | None, Event]] = {}
+    wholes: dict[str, str] = {}
     for entry in entries:
+        own = charged.setdefault(entry.dataset, {})
+        if entry.part_of is not None:
+            wholes[entry.dataset] = entry.part_of
         if entry.event is not None:
-            charged[entry.dataset, entry.run] = entry.event
-        yield accounting.compose(event for (dataset, _), event in charged.items() if dataset == entry.dataset)
+            own[entry.run] = entry.event
+        whole = wholes.get(entry.dataset, entry.dataset)
+        parts = [name for name in wholes if wholes[name] == whole] if whole == entry.dataset else [entry.dataset]
+        asked_of_all, *asked_of_parts = (accounting.compose(charged[name].values()) for name in (whole, *parts))
+        yield together(asked_of_all, asked_of_parts)
 
 
 def _line(entry: "Entry", total: Event, budget: Budget) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from dpmcmc.diagnostics.convergence import MINIMUM_DRAWS, rhat
 from dpmcmc.diagnostics.summary import coordinates
+from dpmcmc.html import card
 
 GRADES = ("good", "fair", "bad")
 
@@ -30,7 +31,7 @@ class Grade:
     shares: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Quality:
     """How good a posterior is.
 
@@ -87,8 +88,13 @@ class Quality:
         head, colon, _ = reason.partition(":")
         return bool(colon) and any(one.startswith(head + colon) and all(map(one.count, names)) for one in self.reasons)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.words
+
+    def _repr_html_(self) -> str:
+        """Show it in a notebook."""
+        first, *reasons = self.words.splitlines()
+        return card(first, [], notes=reasons)
 
 
 def worst(verdicts: Iterable[str]) -> str:

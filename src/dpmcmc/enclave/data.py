@@ -16,7 +16,7 @@ from dpmcmc.accounting.budget import Budget
 from dpmcmc.accounting.event import Event, NonPrivate, compose, counts, genuine
 from dpmcmc.accounting.parallel import Parallel
 from dpmcmc.accounting.partition import Partition
-from dpmcmc.accounting.payer import Payer, settle
+from dpmcmc.accounting.payer import Payer, settle, statements
 from dpmcmc.accounting.selection import repeat_and_select
 from dpmcmc.enclave.bounds import leaf_names
 from dpmcmc.enclave.core.metadata import Facts
@@ -153,7 +153,7 @@ class PrivateData(Vault):
         if facts.extra_mechanisms:
             names = ", ".join(sorted(kind.__name__ for kind in facts.extra_mechanisms))
             stated.append(f"mechanisms without a proof of this library do what they say: {names}")
-        return tuple(stated)
+        return (*stated, *statements(self._payer, self._dataset))
 
     def certificate(self, spent: Event, delta: float, paths: tuple[str, ...] = ()) -> "Certificate":
         """Return the certificate of what was released about these records, and of how it was computed.

@@ -17,6 +17,7 @@ from dpmcmc.accounting import (
     Gaussian,
     NonPrivate,
     accountants,
+    compose,
     noise_for,
     repeat_and_select,
 )
@@ -24,6 +25,7 @@ from dpmcmc.enclave import Attempt, Oracle, PrivateData, Session, Sum
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument
 from dpmcmc.fitting.budget_split import MARGIN
 from dpmcmc.fitting.prepare import PreparedFit, prepare_fit
+from dpmcmc.fitting.strategies.laplace import PrivateLaplace
 from dpmcmc.model import Model
 from dpmcmc.posterior import Posterior
 from dpmcmc.run.plan import by_name
@@ -153,6 +155,8 @@ def select(
             f"a selection between {', '.join(names)} would cost epsilon = {price:.4g}: its price follows from Renyi "
             "divergences, in which a sampler among them costs more; take sampler='auto'. Nothing was spent"
         )
+    if all(isinstance(one.fit.strategy, PrivateLaplace) for one in prepared.values()):
+        data.compile_for(compose(attempt.event for attempt in attempts))  # all of them side by side, whichever is drawn
     what = f"the best of {len(names)} fits"
     best = data.select(attempts, mean=mean, shape=shape, what=what, insecure_seed=insecure_seed)
     found: Posterior = best.result

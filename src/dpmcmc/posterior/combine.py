@@ -16,6 +16,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from dpmcmc.accounting import Adjacency, Certificate
+from dpmcmc.accounting.parallel import apart
 from dpmcmc.diagnostics.quality import Grade, Quality, worst
 from dpmcmc.errors import AdjacencyMismatch, InvalidArgument
 from dpmcmc.model import FormulaModel
@@ -49,11 +50,13 @@ def combine(today: "Posterior", earlier: "Posterior", seed: int | None) -> dict[
     drawn = constrain_all(model.coordinates, _positions(model, vectors))
     settings = {**today.settings, "quality": _quality(today.quality, earlier.quality).to_plain()}
     settings["combined"] = [each.certificate.claim for each in (today, earlier)]
+    parts = _disjoint_parts(today.settings, earlier.settings)
+    settings["parts"] = [] if parts is None else parts
     return {
         "draws": {name: values.reshape(chains, steps, *values.shape[1:]) for name, values in drawn.items()},
         "is_accepted": np.ones((chains, steps), bool),
         "num_warmup": 0,
-        "certificate": _certificate(today.certificate, earlier.certificate),
+        "certificate": _certificate(today.certificate, earlier.certificate, are_disjoint=parts is not None),
         "settings": settings,
         "prior": today.prior,
     }
@@ -159,11 +162,25 @@ def _quality(first: Quality, second: Quality) -> Quality:
     return Quality(worst((first.verdict, second.verdict)), reasons, grades)
 
 
-def _certificate(first: Certificate, second: Certificate) -> Certificate:
-    """Return what both cost together, which holds for persons who are in both tables as well."""
+def _disjoint_parts(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[list[str]] | None:
+    """Return the parts of one whole that were read, each with its name, if they are different ones."""
+    one, other = _parts(first), _parts(second)
+    are_parts = one and other and len({whole for whole, _ in one + other}) == 1
+    return [*one, *other] if are_parts and not any(part in other for part in one) else None
+
+
+def _parts(settings: Mapping[str, Any]) -> list[list[str]]:
+    """Return the parts that a posterior is of, each with the name of the whole; none if it is of anything else."""
+    ledger = settings.get("ledger", {})
+    own = [[ledger["part_of"], ledger["dataset"]]] if "part_of" in ledger else []
+    return settings.get("parts", own)
+
+
+def _certificate(first: Certificate, second: Certificate, *, are_disjoint: bool) -> Certificate:
+    """Return what both cost together; unless it was stated that they are disjoint, for persons in both tables too."""
     check_guarantees(first.adjacency, first.unit, second)
     return Certificate(
-        first.event + second.event,
+        apart([first.event, second.event]) if are_disjoint else first.event + second.event,
         first.adjacency,
         max(first.delta, second.delta),
         tuple(dict.fromkeys((*first.assumptions, *second.assumptions))),

@@ -267,7 +267,8 @@ class Posterior(Predictive):
         For the same formula on the records of other persons, such as last year's; the same persons would be counted
         twice. Post-processing: both have been paid for. Both are assumed normal in sampler coordinates, so models with
         random intercepts are refused. The certificate covers a person who is in both tables; anyone who
-        is in only one is protected by that run's own.
+        is in only one is protected by that run's own. If the ledger has the tables as parts of one dataset, nobody is
+        in both, and it states what the dearer of the two runs costs.
 
         Args:
             earlier: the other posterior.

@@ -161,7 +161,7 @@ def ledger_rows(ledger: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what the ledger says after the run."""
     charge = [("This run", f"{ledger['run']}, charged {_date(ledger['charged_at'])}")] if "run" in ledger else []
     return [
-        ("Data set", str(ledger["dataset"])),
+        ("Data set", f"{ledger['dataset']}, part of {ledger['part_of']}" if "part_of" in ledger else ledger["dataset"]),
         *charge,
         ("Budget for all time", f"epsilon {ledger['epsilon']:g} at delta {plain(ledger['delta'])}"),
         ("Spent so far (including this run)", f"epsilon {ledger['epsilon_spent']:.4g}"),

@@ -230,6 +230,7 @@ def surroundings(data: PrivateData, entry: Mapping[str, str]) -> dict[str, Any]:
 def _ledger(account: DatasetAccount) -> dict[str, Any]:
     return {
         "dataset": account.dataset,
+        **({} if account.part_of is None else {"part_of": account.part_of}),
         "epsilon": account.budget.epsilon,
         "delta": account.budget.delta,
         "epsilon_spent": float(account.epsilon_spent),

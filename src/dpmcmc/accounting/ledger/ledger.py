@@ -7,33 +7,37 @@ of the dataset tightly, for epsilons do not add up. What a run did not use is gi
 """
 
 import getpass
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from functools import cached_property
+from typing import Self, cast
 from uuid import uuid4
 
+from sqlalchemy import Connection
+
 from dpmcmc import validation
-from dpmcmc.accounting.accountants import epsilon
 from dpmcmc.accounting.adjacency import Adjacency
 from dpmcmc.accounting.budget import Budget
-from dpmcmc.accounting.event import Event, NonPrivate, counts
-from dpmcmc.accounting.filters import RenyiFilter
+from dpmcmc.accounting.event import Event
 from dpmcmc.accounting.ledger import entries
 from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
 from dpmcmc.accounting.ledger.connection import Book, memory_book, open_book
-from dpmcmc.accounting.ledger.entries import REGISTER, RESERVE, SETTLE
+from dpmcmc.accounting.ledger.entries import RESERVE, SETTLE, Terms
 from dpmcmc.accounting.ledger.names import find_alike, is_disguised
+from dpmcmc.accounting.ledger.refusals import (
+    check_adjacency,
+    check_event,
+    check_type,
+    look_alike,
+    other_terms,
+    part_of_a_part,
+    terms_of_a_part,
+    too_much,
+)
 from dpmcmc.accounting.ledger.schema import lock_whole_book
 from dpmcmc.accounting.ledger.secret import Secret
 from dpmcmc.accounting.parallel import contains
-from dpmcmc.errors import (
-    AdjacencyMismatch,
-    BudgetExceeded,
-    DatasetExists,
-    InvalidArgument,
-    SettlementRefused,
-    UnknownRun,
-)
+from dpmcmc.errors import InvalidArgument, SettlementRefused, UnknownRun
 
 
 class Ledger:
@@ -84,11 +88,12 @@ class Ledger:
     def register(
         self,
         dataset: str,
-        budget: Budget,
-        adjacency: Adjacency | str,
+        budget: Budget | None = None,
+        adjacency: Adjacency | str | None = None,
         who: str | None = None,
         *,
         adaptive: bool = False,
+        part_of: str | None = None,
     ) -> DatasetAccount:
         """Grant a dataset its budget. Repeating the same terms changes nothing; other terms raise `DatasetExists`.
 
@@ -97,36 +102,32 @@ class Ledger:
 
         Args:
             dataset: its name.
-            budget: what all runs together may spend, for all time.
+            budget: what all runs together may spend, for all time; needed, as is the adjacency, unless it is a part.
             adjacency: which data sets count as neighbours.
             who: the user (default: the login name).
             adaptive: keep the total with a filter: the budget then holds whatever kinds of runs are chosen after seeing
                 earlier results, and buys about a tenth less. docs/accounting.md says when that is needed.
+            part_of: the owner's statement that it is a part of this registered dataset: nobody is in two of its parts,
+                and a rule says in which part anybody is, whoever the others are. A part has the terms of the whole and
+                shares its budget: what is charged to the whole and to a part adds up, what is charged to two parts
+                does not. docs/accounting.md says what that promises.
         """
         dataset, who = _label("dataset", dataset), _user(who)
-        adjacency = Adjacency.parse("adjacency", adjacency)
-        _check_type("budget", budget, Budget)
-        _check_type("adaptive", adaptive, bool)
+        check_type("adaptive", adaptive, bool)
+        part_of = None if part_of is None else _label("part_of", part_of)
         with self._book.writing() as connection:
             lock_whole_book(connection)
-            known = entries.datasets(connection)
+            asked, known = _asked(connection, budget, adjacency, adaptive, part_of), entries.datasets(connection)
             if dataset not in known:
-                _refuse_look_alike(dataset, find_alike(dataset, known))
+                if (alike := find_alike(dataset, known)) is not None:
+                    raise look_alike(dataset, alike)
                 if is_disguised(dataset):
                     validation.refuse("dataset", dataset, "must be of one alphabet, without signs: it could be misread")
-                what = "budget granted, kept by a filter" if adaptive else "budget granted"
-                how = entries.FILTER if adaptive else None
-                entries.append(
-                    connection, REGISTER, dataset, adjacency, who=who, what=what, budget=budget, composition=how
-                )
+                entries.register(connection, dataset, asked, who)
+            granted = entries.terms(connection, dataset)
             account = entries.account(connection, dataset)
-        if (account.budget, account.adjacency, account.adaptive) != (budget, adjacency, adaptive):
-            raise DatasetExists(
-                f"dataset={dataset!r} has {account.budget} under {account.adjacency.words} already"
-                f"{', kept by a filter' * account.adaptive}, not {budget} under {adjacency.words}"
-                f"{', kept by a filter' * adaptive}; "
-                "a budget is granted once and for all: register it with the terms that it has"
-            )
+        if granted != asked:
+            raise other_terms(dataset, granted, asked)
         return account
 
     def reserve(
@@ -153,13 +154,13 @@ class Ledger:
                 run below its price from another process. By default the reservation draws its own.
         """
         dataset, what, who = _label("dataset", dataset), _label("what", what), _user(who)
-        _check_event("event", event)
+        check_event("event", event)
         stated = None if adjacency is None else Adjacency.parse("adjacency", adjacency)
         run = uuid4().hex if run is None else _label("run", run)
         key = Secret(secret)
         with self._book.writing() as connection:
             account = entries.account(connection, dataset, lock=True)
-            _check_adjacency(account, (stated, event.required_adjacency))
+            check_adjacency(dataset, account.adjacency, (stated, event.required_adjacency))
             when = None
             if account.admits(event):
                 when = entries.append(
@@ -174,7 +175,7 @@ class Ledger:
                     secret_hash=key.hash,
                 )
         if when is None:  # explained once the lock is given back, for it takes the accountants some time
-            raise BudgetExceeded(_what_is_left(account, event))
+            raise too_much(account, event)
         return Reservation(run, dataset, event, account.adjacency, what, when, self._book, key)
 
     def reservation(self, run: str, secret: bytes | None = None) -> "Reservation":
@@ -230,11 +231,15 @@ class Reservation:
         """By what the charge is found in the history: the name of the run, and when it was made."""
         return {"run": self.run, "charged_at": self.when}
 
+    @cached_property
+    def _written(self) -> str:
+        return self.event.to_json()
+
     def check_standing(self) -> None:
         """Raise `RunSettled` if the run is settled, by whomever; one read of the book."""
         with self._book.reading() as connection:
-            _, event = entries.standing_reservation(connection, self.run)
-        if event != self.event:
+            is_the_same = entries.stands(connection, self.run, self.event, self._written)
+        if not is_the_same:
             raise UnknownRun(
                 f"run={self.run!r} has another reservation than the one that was made; nothing is released"
             )
@@ -248,7 +253,7 @@ class Reservation:
             who: the user (default: the login name).
         """
         spent, who = self.event if spent is None else spent, _user(who)
-        _check_event("spent", spent)
+        check_event("spent", spent)
         with self._book.writing() as connection:
             entries.terms(connection, self.dataset, lock=True)
             _, reserved = entries.standing_reservation(connection, self.run)
@@ -270,56 +275,21 @@ class Reservation:
         return self._secret is not None and self._secret.opens(kept)
 
 
-def _refuse_look_alike(dataset: str, alike: str | None) -> None:
-    if alike is not None:
-        raise DatasetExists(
-            f"dataset={dataset!r} looks like {alike!r}, which is registered already: if it is the same, use that name; "
-            "if not, give it a name that nobody takes for the other. Nothing was registered"
-        )
-
-
-def _check_type(name: str, value: object, kind: type) -> None:
-    if not isinstance(value, kind):
-        validation.refuse(name, value, f"must be of type {kind.__name__}")
-
-
-def _check_event(name: str, event: Event) -> None:
-    _check_type(name, event, Event)
-    if any(isinstance(part, NonPrivate) for case in event.cases for part in counts(case)):
-        raise BudgetExceeded(
-            f"{name} holds NonPrivate: an exact function of the data costs an infinite epsilon and fits no budget; "
-            "nothing was charged; use mechanisms that add noise"
-        )
-
-
-def _check_adjacency(account: DatasetAccount, asked: Iterable[Adjacency | None]) -> None:
-    for adjacency in asked:
-        if adjacency is not None and adjacency is not account.adjacency:
-            raise AdjacencyMismatch(
-                f"dataset={account.dataset!r} is protected under {account.adjacency.words} and the event is meant "
-                f"under {adjacency.words}; nothing was charged; build the event under the adjacency of the dataset"
-            )
-
-
-def _what_is_left(account: DatasetAccount, event: Event) -> str:
-    budget = account.budget
-    kept = ""
-    if account.adaptive:
-        used, then = (RenyiFilter(budget).used(total) for total in (account.spent, account.spent + event))
-        kept = f" Its total is kept by a filter, of which {used:.4g} is used, and the charge would make it {then:.4g}."
-    stopped = (
-        "; a stopped run gives back what it did not use when it is resumed, or finished with `dpmcmc resume --stop`"
-        if account.standing
-        else ""
-    )
-    alone, together = epsilon(event, budget.delta), epsilon(account.spent + event, budget.delta)
-    return (
-        f"dataset={account.dataset!r} has spent epsilon={account.epsilon_spent:.6g} of {budget.epsilon:g} at "
-        f"delta={budget.delta:g}, {account.epsilon_left:.6g} is left ({account.adjacency.words}; runs not settled: "
-        f"{len(account.standing)}); the charge costs epsilon={alone:.6g} alone and would make it "
-        f"epsilon={together:.6g}.{kept} Nothing was charged. Ask for a smaller epsilon, take fewer steps or more noise "
-        f"(`dpmcmc plan` finds what fits){stopped}"
-    )
+def _asked(
+    connection: Connection, budget: Budget | None, adjacency: Adjacency | str | None, adaptive: bool, whole: str | None
+) -> Terms:
+    """Return the terms that were asked for: of a part, those of the whole."""
+    of = None if whole is None else entries.terms(connection, whole)
+    if of is None:
+        check_type("budget", budget, Budget)
+        return Terms(cast(Budget, budget), Adjacency.parse("adjacency", adjacency), adaptive)
+    if of.part_of is not None:
+        raise part_of_a_part(str(whole), of.part_of)
+    stated = of.adjacency if adjacency is None else Adjacency.parse("adjacency", adjacency)
+    asked = Terms(of.budget if budget is None else budget, stated, adaptive or of.adaptive, whole)
+    if asked[:3] != of[:3]:
+        raise terms_of_a_part(str(whole), of)
+    return asked
 
 
 def _label(name: str, value: object) -> str:

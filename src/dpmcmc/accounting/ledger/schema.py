@@ -6,6 +6,7 @@ this library, or a hand at the database's prompt, cannot rewrite the past by acc
 """
 
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import (
     DDL,
@@ -27,7 +28,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised by one when the tables change.
 
 Books of older versions are read as they are, and are brought up to date, by added columns alone, before the first entry
@@ -36,6 +37,8 @@ is written to them; a book of a newer version is refused.
 - 1: 0.1.0.
 - 2: 0.2.0, with `secret_hash`, of the secret that it takes to settle a run below its price, and `composition`, how the
   events of a dataset are added up where it is not by the tightest composition.
+- 3: 0.3.0, with `part_of`, the dataset that one is a part of: who does not read it would charge the whole without what
+  its parts have spent.
 """
 
 _METADATA = MetaData()
@@ -64,6 +67,7 @@ ENTRIES = Table(
     Column("library_version", Text, nullable=False),
     Column("secret_hash", Text),
     Column("composition", Text),
+    Column("part_of", Text),
     CheckConstraint("kind IN ('register', 'reserve', 'settle')", name="dpmcmc_known_kind"),
     CheckConstraint(
         "CASE kind WHEN 'register' THEN run IS NULL AND event IS NULL AND epsilon IS NOT NULL AND delta IS NOT NULL"
@@ -74,9 +78,8 @@ ENTRIES = Table(
     sqlite_autoincrement=True,  # numbers are never given out twice
 )
 
-_ADDED = ("secret_hash", "composition")
-READABLE = tuple(column for column in ENTRIES.c if column.name not in _ADDED)
-"""The columns that books of every version have."""
+_ADDED = {2: ("secret_hash", "composition"), 3: ("part_of",)}
+"""The columns that a version added."""
 
 _REGISTERED = ENTRIES.c.kind == "register"
 Index(
@@ -142,10 +145,27 @@ def migrate(connection: Connection) -> None:
     then looks. Columns are added, empty; no row is changed, and the triggers stay.
     """
     lock_whole_book(connection)
-    if find_version(connection) == 1:
-        for column in _ADDED:
-            connection.exec_driver_sql(f"ALTER TABLE {ENTRIES.name} ADD COLUMN {column} TEXT")
+    missing = _missing(connection)
+    for column in missing:
+        connection.exec_driver_sql(f"ALTER TABLE {ENTRIES.name} ADD COLUMN {column} TEXT")
+    if missing:
         _note_version(connection)
+
+
+def columns(connection: Connection) -> list[Column[Any]]:
+    """Return the columns that the book has; those of later versions are empty in it."""
+    missing = _missing(connection)
+    return [column for column in ENTRIES.c if column.name not in missing]
+
+
+def has(connection: Connection, column: str) -> bool:
+    """Say whether the book has a column that a version added."""
+    return column not in _missing(connection)
+
+
+def _missing(connection: Connection) -> list[str]:
+    version = find_version(connection) or SCHEMA_VERSION
+    return [column for added, columns in _ADDED.items() if added > version for column in columns]
 
 
 def _note_version(connection: Connection) -> None:

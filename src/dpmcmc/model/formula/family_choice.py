@@ -18,7 +18,8 @@ def choose_family(stated: str | None, parsed: Parsed, transform: Transform, colu
     elif stated is not None:
         family = find_family(stated)
     else:
-        plain = plain_family(column, has_trials=parsed.trials is not None) if transform.is_plain else None
+        has_trials = parsed.trials is not None
+        plain = plain_family(column, has_trials=has_trials) if transform.is_plain else FAMILIES["gaussian"]
         if plain is None:
             raise InvalidArgument(
                 f"family=None must be stated: the response {transform.text!r} is {words(column)}, which could be "

@@ -61,6 +61,8 @@ class Moments(NamedTuple):
     """What the weights come to that rows state."""
     clamped: float = 0.0
     """How many responses lie at a bound that is stated for them, as far as it is seen."""
+    unseen: float = 0.0
+    """How many rows may be in one bin of a column without being seen."""
 
     @property
     def worth(self) -> float:
@@ -279,14 +281,14 @@ class Histograms:
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
             numbers[place] = spread
-        told = np.ones(len(means))
+        told, unseen = np.ones(len(means)), SEEN * sd
         for places, mean, sd in self._slopes(means, sds):
             shares = means[places]
             told[places], means[places] = np.hypot(mean, sd), mean * shares
             sds[places] = np.sqrt(np.maximum(shares * (mean**2 + sd**2) - means[places] ** 2, 0.0))
         offsets, stated = self._offsets(response), self.stated(response)
         told = self._rows(means, reaches) * np.where(np.eye(len(means)) > 0, told, 1.0)
-        return Moments(means, sds, size, doubts, told, tuple(numbers), offsets, stated, self.clamped(response))
+        return Moments(means, sds, size, doubts, told, tuple(numbers), offsets, stated, self.clamped(response), unseen)
 
     def _rows(self, means: Floats, reaches: Floats) -> Floats:
         """Return a row that tells of each column, given how far out a number is that does."""

@@ -33,7 +33,8 @@ def whitening_of(whitening: Whitening, times: float) -> Whitening:
 
 def moments_of(moments: Moments, times: float) -> Moments:
     """Return the moments of so many times as many records."""
-    return moments._replace(size=moments.size * times, clamped=moments.clamped * times)
+    size, clamped, unseen = (each * times for each in (moments.size, moments.clamped, moments.unseen))
+    return moments._replace(size=size, clamped=clamped, unseen=unseen)
 
 
 def tails_of(tails: Tails, times: float) -> Tails:

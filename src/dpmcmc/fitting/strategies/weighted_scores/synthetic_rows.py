@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.synthetic_records import is_shared, joint_rows
 from dpmcmc.model.bounded_scores.law import Law
 
 ROWS, ROWS_EACH = 1000, 10
@@ -37,7 +38,10 @@ class Sums(NamedTuple):
 
 
 def synthetic_rows(regression: Regression, moments: Moments) -> Floats:
-    """Return rows whose columns have the histograms that were released, and nothing to do with each other."""
+    """Return rows whose columns have the histograms that were released.
+
+    They have nothing to do with each other unless they are made of the same column of the table.
+    """
     number = max(ROWS, ROWS_EACH * regression.dimension)
     rng = np.random.default_rng(0)  # nothing that is private depends on it
     rows = np.zeros((number, regression.num_columns))
@@ -50,6 +54,9 @@ def synthetic_rows(regression: Regression, moments: Moments) -> Floats:
     for column, spread in enumerate(moments.numbers):
         if spread is not None:
             rows[:, column] = spread.quantiles((rng.permutation(number) + 0.5) / number)
+    if is_shared(regression):
+        made = joint_rows(regression, moments, number, rng)
+        rows[:, : made.shape[1]] = made
     return rows
 
 
