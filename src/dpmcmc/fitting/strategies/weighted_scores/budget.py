@@ -69,7 +69,7 @@ def usual_variance(regression: Regression, noise: float, unit: float) -> float:
     middles = np.append(LENGTHS, LENGTHS[-1] * RATIO) / np.sqrt(RATIO)
     return least_variance(
         scores,
-        np.zeros(regression.num_outputs),
+        np.full(regression.num_outputs, scores.usual_predictor),
         regression.shapes(np, np.zeros(regression.dimension)),
         (middles * unit, usual_lengths(scores, middles)),
         noise,
