@@ -6,6 +6,7 @@ from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.told import information_of_records
+from dpmcmc.model.bounded_scores.counts import Counts
 from dpmcmc.model.bounded_scores.spread import Spread
 
 
@@ -17,12 +18,19 @@ def start(regression: Regression, response: Spread, moments: Moments) -> Floats:
     names = regression.model.coordinates.names
     if "intercept" in names:
         place = names.index("intercept") * regression.num_outputs
-        vector[place : place + regression.num_outputs] = constants - moments.offset_mean
+        vector[place : place + regression.num_outputs] = constants - _offset(regression, moments)
     if regression.num_of_scale:  # the logarithm of a scale, which has the constant first
         vector[regression.num_linear] = shapes[0]
     rest = shapes[list(regression.free[1 if regression.num_of_scale else 0 :])]
     vector[regression.num_linear + regression.num_of_scale :] = rest
     return vector
+
+
+def _offset(regression: Regression, moments: Moments) -> float:
+    """Return the offset that the mean of the responses has: of counts the logarithm of the mean exponential."""
+    if moments.offsets is None or not isinstance(regression.scores, Counts):
+        return moments.offset_mean
+    return float(np.log(moments.offsets.shares @ np.exp(moments.offsets.middles)))
 
 
 def information(regression: Regression, vector: Floats, moments: Moments) -> Floats:
