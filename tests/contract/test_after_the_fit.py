@@ -191,6 +191,19 @@ def test_summaries_can_be_asked_for_parts(made) -> None:
         made.summary(var_names=["wards"])
 
 
+def test_parameters_may_be_called_as_the_formula_writes_them() -> None:
+    made = posterior("readmitted ~ age + I(age ** 2) + group:I(age ** 2) + I((age - 50) * (age > 50))")
+    for called in ("I(age ** 2)", "I(age**2)", "age ** 2", "age**2"):
+        assert list(made.summary(var_names=called).index) == ["age**2"]
+        np.testing.assert_array_equal(made[called], made["age**2"])
+        assert "age**2 (per 10)" in made.odds_ratios(per={called: 10}).index
+    assert list(made.summary(var_names=["I((age - 50) * (age > 50))"]).index) == ["(age-50)*(age>50)"]
+    of_levels = list(made.summary(var_names=["group:I(age ** 2)"]).index)
+    assert of_levels == [f"group[{level}]:age**2" for level in ("(18,30]", "(30,99]")]
+    with pytest.raises(InvalidArgument, match=r"var_names has I\(age \*\* 3\)"):
+        made.summary(var_names=["I(age ** 3)"])
+
+
 def test_tables_print_within_80_characters_and_keep_their_digits() -> None:
     names = [f"diagnosis[C{number}]" for number in range(22)]
     rng = np.random.default_rng(1)

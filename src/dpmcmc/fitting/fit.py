@@ -84,6 +84,7 @@ def fit(
         even_if_useless=even_if_useless,
         purpose=purpose,
         contact=contact,
+        progress=progress,
         insecure_seed=insecure_seed,
     )
     if prior is not None:
@@ -92,5 +93,5 @@ def fit(
         warnings.warn(prepared.caution, stacklevel=2)
     if output is not None:
         return run_in_folder(prepared, output, progress=progress)
-    posterior = prepared.run(progress=progress)
+    posterior = prepared.run()
     return posterior if prior is None else with_earlier(posterior, prior)

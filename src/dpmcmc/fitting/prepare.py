@@ -43,6 +43,8 @@ class PreparedFit:
     insecure_seed: int | None
     arguments: Mapping[str, Any]
     """What it was prepared from, in plain values; of models, formulas alone."""
+    progress: bool = True
+    """Whether `run` shows a progress bar unless it is told."""
 
     def __repr__(self) -> str:
         rows = dict(self._rows())
@@ -100,8 +102,9 @@ class PreparedFit:
         """The run in a few words, for the ledger."""
         return self.strategy.what
 
-    def run(self, *, progress: bool = True) -> Posterior:
+    def run(self, *, progress: bool | None = None) -> Posterior:
         """Set the price aside, run, and settle."""
+        progress = self.progress if progress is None else progress
         self.compile()
         with (
             interruptible() as is_interrupted,
@@ -200,6 +203,7 @@ def prepare_fit(
     even_if_useless: bool = False,
     purpose: str = "",
     contact: str = "",
+    progress: bool = True,
     insecure_seed: int | None = None,
 ) -> PreparedFit:
     """Check the arguments of `fit` and derive everything that follows from them. Reads no record and charges nothing.
@@ -220,6 +224,7 @@ def prepare_fit(
         even_if_useless: do not refuse where the expected error is above one posterior standard deviation.
         purpose: published with the run.
         contact: published with the run.
+        progress: whether the run shows a progress bar.
         insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
     """
     formula = model if isinstance(model, str) else None
@@ -262,4 +267,5 @@ def prepare_fit(
             "block_seed": block_seed,
             **stated,
         },
+        progress=progress,
     )

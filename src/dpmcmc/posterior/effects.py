@@ -14,6 +14,7 @@ from dpmcmc.posterior.fitted import Fitted
 from dpmcmc.posterior.intervals import summarise_draws
 from dpmcmc.posterior.new_rows import NewRows, needed, read_rows
 from dpmcmc.posterior.predictions import capitalised, table_of
+from dpmcmc.posterior.structure import written
 from dpmcmc.schema import MISSING_CATEGORY, Column
 
 POINTS = 31
@@ -181,6 +182,7 @@ def coefficients_by_label(fitted: Fitted, per: Mapping[str, float]) -> dict[str,
     """Return the draws of the coefficients but the intercept, for so many units of their columns, by name."""
     coordinates = fitted.model.coordinates
     slopes = [name for name in coordinates.read_names if name != "intercept"]
+    per = {written(fitted.model, name): units for name, units in per.items()}
     unknown = [name for name in per if name not in slopes]
     if unknown:
         raise InvalidArgument(f"per= names {', '.join(unknown)}; expected some of {', '.join(slopes)}")

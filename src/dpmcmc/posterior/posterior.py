@@ -25,7 +25,7 @@ from dpmcmc.posterior.fitted import Fitted
 from dpmcmc.posterior.groups import predictive_groups
 from dpmcmc.posterior.intervals import PROB
 from dpmcmc.posterior.predictive import Predictive
-from dpmcmc.posterior.structure import dataset
+from dpmcmc.posterior.structure import dataset, written
 from dpmcmc.schema import Schema
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ class Posterior(Predictive):
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Return the draws of one parameter after the warm-up, (chain, draw, ...)."""
+        name = name if name in self.draws else written(self.model, name)
         if name not in self.draws:
             raise KeyError(f"there is no parameter {name!r}; there are {', '.join(self.draws)}")
         return self.draws[name][:, self.num_warmup :]

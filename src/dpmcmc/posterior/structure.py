@@ -17,6 +17,8 @@ import numpy as np
 if TYPE_CHECKING:
     import xarray as xr
 
+    from dpmcmc.model import FormulaModel
+
 NAMES = "parameters"
 """The attribute that lists what the numbers of a variable are called, in order."""
 
@@ -55,6 +57,16 @@ def read_label(name: str, classes: Sequence[str]) -> Label:
     parts = [_LEVEL.fullmatch(factor) for factor in factors]
     base = ":".join(part[1] if part else factor for part, factor in zip(parts, factors, strict=True))
     return Label(of_class, base, ", ".join(part[2] for part in parts if part))
+
+
+def written(model: "FormulaModel | None", name: str) -> str:
+    """Return what results call a parameter or a term that is written as in the formula: `I(x ** 2)` is `x**2`."""
+    if model is None:
+        return name
+    design, short = model.coordinates.design, name.replace(" ", "")
+    terms = zip(design.names, design.terms, strict=True)
+    called = {term: read_label(own, ()).base for own, others in terms for term in others[1:]}
+    return short if short in design.names else called.get(short, name)
 
 
 def variables(names: Sequence[str], classes: Sequence[str], response: str) -> list[Variable]:

@@ -13,7 +13,7 @@ from dpmcmc.errors import InvalidArgument
 from dpmcmc.posterior.intervals import quantile_names, summarise_draws
 from dpmcmc.posterior.new_rows import read_rows
 from dpmcmc.posterior.predictions import capitalised
-from dpmcmc.posterior.structure import read_label
+from dpmcmc.posterior.structure import read_label, written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,7 +88,8 @@ def _chosen(posterior: "Posterior", labels: Sequence[str], var_names: Names) -> 
     """Return the labels of the parameters that were asked for, by their own names or those of their terms."""
     if var_names is None:
         return list(labels)
-    wanted = [var_names] if isinstance(var_names, str) else list(var_names)
+    asked = [var_names] if isinstance(var_names, str) else list(var_names)
+    wanted = [written(posterior.model, name) for name in asked]
     classes = () if posterior.model is None else posterior.model.classes[1:]
     called = {label: {label, read_label(label, classes).base} for label in labels}
     unknown = [name for name in wanted if not any(name in names for names in called.values())]

@@ -60,6 +60,9 @@ class Scores(ABC):
     has_threshold: bool = False
     """Whether the first of them is a threshold: what counts is how far the predictor is from it."""
 
+    usual_predictor: float = 0.0
+    """That of a record of which nothing is known yet, for forecasts: times to an event say it by their unit."""
+
     usual_length: float = float(np.sqrt(2.0))
     """How long the longest score of a usual record is, cut as in a pilot, in roots of (parameters / records)."""
 

@@ -46,10 +46,14 @@ class LogTimes(SurvivalScores):
     is_scaled: bool = False
     """Whether the predictor is the distance of the location from the last time, in scales."""
 
+    def __init__(self, last: float, has_entry: bool = False) -> None:
+        super().__init__(last, has_entry)
+        self.usual_predictor = last
+
     def scaled(self) -> Self:
         """Return the same scores by the distance of the location from the last time."""
         found = copy.copy(self)
-        found.is_scaled = True
+        found.is_scaled, found.usual_predictor = True, 0.0
         return found
 
     def location(self, xp: Any, predictor: Any, shapes: Any) -> Any:

@@ -31,6 +31,7 @@ class Pieces(SurvivalScores):
         self.begins = np.array([0.0, *cuts])
         self.lengths = np.diff(np.append(self.begins, max(np.exp(last), self.begins[-1] * 1.0001 + 1e-30)))
         self.num_shapes = len(cuts)
+        self.usual_predictor = -last  # one event in the longest time
 
     def table(self, shapes: Floats, bound: float) -> Floats:
         """Return up to which cumulative hazard a record is looked at."""

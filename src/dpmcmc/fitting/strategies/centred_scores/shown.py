@@ -72,7 +72,8 @@ def hidden_directions(points: Points, point: Floats, scales: Floats) -> Floats:
 def _hidden(points: Points, point: Floats, scales: Floats) -> Floats:
     """Return the same in widths of the prior."""
     _, jacobian, kept = _at(points, point, scales)
-    _, values, rows = np.linalg.svd(jacobian[kept].reshape(-1, len(point)), full_matrices=True)
+    moves = jacobian[kept].reshape(-1, len(point))
+    _, values, rows = np.linalg.svd(moves, full_matrices=len(moves) < len(point))  # the left side is large, and unused
     values = np.append(values, np.zeros(len(rows) - len(values)))
     return rows[values <= SMALLEST * values.max(initial=0.0)]
 

@@ -10,6 +10,7 @@ from dpmcmc.fitting.strategies.grouped_scores.known import Known
 from dpmcmc.fitting.strategies.grouped_scores.prior import Point, Prior
 from dpmcmc.fitting.strategies.grouped_scores.release import Radii
 from dpmcmc.fitting.strategies.weighted_scores.bounds import BOUNDS, MISFIT
+from dpmcmc.fitting.strategies.weighted_scores.newton import usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model.bounded_scores.law import Law
 
@@ -103,7 +104,7 @@ def radii(found: Usual, lengths: Lengths, bound: float, times: float, slopes: fl
 
 def middle_of(known: Known, point: Point) -> float:
     """Return the predictor of a usual record."""
-    return float(known.moments.means @ point.common[: known.grouped.common.num_linear])
+    return float(usual_predictors(known.grouped.common, point.common, known.moments)[0])
 
 
 def best_radii(known: Known, point: Point, prior: Prior, noise: float, cuts: Sequence[float] = BOUNDS) -> Radii:

@@ -11,6 +11,7 @@ from dpmcmc.fitting.strategies.grouped_scores.release import Radii, Release
 from dpmcmc.fitting.strategies.grouped_scores.releases import LENGTH, Asked, Told
 from dpmcmc.fitting.strategies.weighted_scores.histograms import EVEN, Moments
 from dpmcmc.fitting.strategies.weighted_scores.levels import SPREAD
+from dpmcmc.fitting.strategies.weighted_scores.newton import usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.start import information, mean_squares
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
@@ -106,7 +107,7 @@ class Known:
     def _mean(self, point: Point, bound: float) -> tuple[Floats, Floats]:
         """Return the slope of a usual record of each group, a mean over predictors, and how it grows with these."""
         linear, middle = point.common[: self.grouped.common.num_linear], self.predictors(point)
-        spread = float(np.sqrt(self.moments.sds**2 @ linear**2))
+        spread = float(np.sqrt(self.moments.sds**2 @ linear**2 + self.moments.offset_sd**2))
         steps, weights = np.array(SPREAD).T
         each = _per_record(self.grouped, middle[:, None] + steps * spread, point.common, bound)
         mean = each @ weights
@@ -115,7 +116,7 @@ class Known:
     def predictors(self, point: Point) -> Floats:
         """Return the predictor of a usual record of each group."""
         values = np.array([1.0 if term.number is None else 0.0 for term in self.grouped.terms])
-        return float(self.moments.means @ point.common[: self.grouped.common.num_linear]) + point.effects @ values
+        return float(usual_predictors(self.grouped.common, point.common, self.moments)[0]) + point.effects @ values
 
     def along(self, point: Point) -> Floats:
         """Return the covariance of the columns that are told of with the predictors."""

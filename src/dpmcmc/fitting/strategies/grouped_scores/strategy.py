@@ -105,7 +105,7 @@ class GroupedScores(PrivateLaplace):
         response, columns, counts = paid.run(asked.histograms)
         histograms = asked.histograms.histograms
         moments = histograms.moments(response, columns)
-        begin = start(grouped.common, histograms.response(response), histograms.offset(response), moments)
+        begin = start(grouped.common, histograms.response(response), moments)
         known = Known.begin(grouped, moments, np.asarray(counts.counts, float), float(counts.sd), begin)
         point = Point(np.zeros((grouped.num_groups, grouped.size)), begin)
         spreads = np.array([group.prior.quantile(0.5) for group in grouped.spreads])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, SEEN, Steps
+from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, SEEN, Steps, usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, RATIO
 from dpmcmc.fitting.strategies.weighted_scores.residuals import ALIKE as LOOKS_ALIKE
@@ -143,8 +143,8 @@ def best_bounds(
     else:
         held = np.where(held > 0, held, smooth_lengths(regression.scores, release, middles / steps.unit, weights))
     held = held / held.sum() if held.sum() > 0 else usual_lengths(regression.scores, middles / steps.unit)
-    linear = release.point[: regression.num_linear].reshape(regression.num_columns, -1)
-    usual = regression.scores, steps.moments.means @ linear, regression.shapes(np, release.point), (middles, held)
+    predictors = usual_predictors(regression, release.point, steps.moments)
+    usual = regression.scores, predictors, regression.shapes(np, release.point), (middles, held)
     off_zero = MISFIT_OF_STATED if steps.moments.stated.are_uneven else MISFIT
     if misfit is not None:
         off_zero = misfit(partial(lost_by, *usual, num_linear=regression.num_linear))

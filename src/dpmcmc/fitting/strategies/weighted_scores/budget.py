@@ -69,7 +69,7 @@ def usual_variance(regression: Regression, noise: float, unit: float) -> float:
     middles = np.append(LENGTHS, LENGTHS[-1] * RATIO) / np.sqrt(RATIO)
     return least_variance(
         scores,
-        np.zeros(regression.num_outputs),
+        np.full(regression.num_outputs, scores.usual_predictor),
         regression.shapes(np, np.zeros(regression.dimension)),
         (middles * unit, usual_lengths(scores, middles)),
         noise,
@@ -93,6 +93,8 @@ class Split:
     """Whether scores with other bounds are asked, on the way and at the end."""
     pilot_share: float = PILOT_SHARES[-1]
     """What of the budget the pilot's steps have if all rows are asked every time."""
+    least: int = 1
+    """How many parameters a model of the family has at least."""
 
     @property
     def schedule(self) -> Schedule:
@@ -166,7 +168,7 @@ class Split:
         epsilons = budget.epsilon * 1.05 ** np.arange(1.0, 150.0)
         enough = next((each for each in epsilons if self.error(Budget(each, budget.delta), size) <= 1), None)
         records = next(each for each in size * 1.05 ** np.arange(1.0, 500.0) if self.error(budget, each) <= 1)
-        fewer = range(self.dimension - 1, 0, -1)
+        fewer = range(self.dimension - 1, self.least - 1, -1)
         few = next((each for each in fewer if replace(self, dimension=each).error(budget, size) <= 1), None)
         words = [f"epsilon = {at_least(enough)}"] if enough is not None else []
         words += [f"{at_least(records)} records"]

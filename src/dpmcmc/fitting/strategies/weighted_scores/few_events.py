@@ -7,7 +7,7 @@ interval: a normal law does not hold, and what is told of the shape of a hazard 
 import numpy as np
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.levels import known_of
+from dpmcmc.fitting.strategies.weighted_scores.levels import around, known_of
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model.bounded_scores.survival import SurvivalScores
@@ -27,5 +27,5 @@ def events_unsure(regression: Regression, moments: Moments, vectors: Floats) -> 
     mean = vectors.mean(axis=0)
     predictors = vectors[:, : regression.num_linear] @ moments.means
     ends = predictors.mean() - predictors.std(), predictors.mean() + predictors.std()
-    low, high = (known_of(regression, mean, [(np.array([end]), 1.0)]) for end in ends)
+    low, high = (known_of(regression, mean, around(np.array([end]), np.zeros(1), moments)) for end in ends)
     return float(abs(np.log(high / low)) / 2)

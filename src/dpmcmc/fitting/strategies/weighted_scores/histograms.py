@@ -69,6 +69,16 @@ class Moments(NamedTuple):
         """How many records of equal weights the records are worth."""
         return self.size * self.stated.worth
 
+    @property
+    def offset_mean(self) -> float:
+        """The mean offset."""
+        return 0.0 if self.offsets is None else self.offsets.mean
+
+    @property
+    def offset_sd(self) -> float:
+        """Its standard deviation."""
+        return 0.0 if self.offsets is None else float(np.sqrt(self.offsets.variance))
+
 
 _ANY = Sum(1.0, 1.0)
 
@@ -240,11 +250,6 @@ class Histograms:
         """Whether a time at its lower bound is moved by it: one of zero is as early as any if hazards are constant."""
         has_shape = isinstance(self.regression.scores, LogTimes) and self.regression.scores.num_shapes > 0
         return has_shape or self.regression.model.coordinates.response.bounds[0] > 0
-
-    def offset(self, counted: Counted) -> float:
-        """Return the mean offset."""
-        spread = self._offsets(counted)
-        return 0.0 if spread is None else spread.mean
 
     def _offsets(self, counted: Counted) -> Spread | None:
         """Return the histogram of the offset."""

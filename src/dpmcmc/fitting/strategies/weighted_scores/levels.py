@@ -30,8 +30,13 @@ LEVEL_CHANGE = 16.0
 def some_predictors(regression: Regression, point: Floats, moments: Moments) -> list[tuple[Floats, float]]:
     """Return predictors of records for which a mean stands, with their weights."""
     linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
-    middle, spread = moments.means @ linear, np.sqrt(moments.sds**2 @ linear**2)
-    return [(middle + step * spread, weight) for step, weight in SPREAD]
+    return around(moments.means @ linear, moments.sds**2 @ linear**2, moments)
+
+
+def around(middle: Floats, variance: Floats, moments: Moments) -> list[tuple[Floats, float]]:
+    """Return predictors with their weights, given mean and variance of what columns add to the offset."""
+    spread = np.sqrt(variance + moments.offset_sd**2)
+    return [(middle + moments.offset_mean + step * spread, weight) for step, weight in SPREAD]
 
 
 def changes(regression: Regression, before: Floats, point: Floats, moments: Moments, usual: float) -> Floats:
@@ -47,7 +52,8 @@ def changes(regression: Regression, before: Floats, point: Floats, moments: Mome
     found, outputs = np.full(regression.dimension, usual), regression.num_outputs
     for column in rare_levels(regression, point, moments):
         there, here = (
-            known_of(regression, each, _of_level(regression, each, moments, column)) for each in (before, point)
+            known_of(regression, each, around(*_of_level(regression, each, moments, column), moments))
+            for each in (before, point)
         )
         own = here / there if np.isfinite(here / there) else usual
         of_level = np.clip(own, usual / LEVEL_CHANGE, usual * LEVEL_CHANGE)
@@ -69,7 +75,7 @@ def skewed(regression: Regression, moments: Moments, vectors: Floats) -> tuple[s
     for column in rare_levels(regression, mean, moments):
         predictors = linear @ moments.rows[column]
         ends = predictors.mean() - predictors.std(), predictors.mean() + predictors.std()
-        low, high = (known_of(regression, mean, [(np.array([end]), 1.0)]) for end in ends)
+        low, high = (known_of(regression, mean, around(np.array([end]), np.zeros(1), moments)) for end in ends)
         if abs(np.log(high / low)) / 2 > SKEWED:
             found.append(labels[column])
     return tuple(found)
@@ -79,9 +85,9 @@ def rare_levels(regression: Regression, point: Floats, moments: Moments) -> list
     """Return the levels whose records know far less than usual ones do; none where others move predictors far."""
     usual, found = known_of(regression, point, some_predictors(regression, point, moments)), list[int]()
     for column in levels(regression, moments):
-        own = _of_level(regression, point, moments, column)
-        is_narrow = float(np.max(own[-1][0] - own[0][0])) <= WIDE * (SPREAD[-1][0] - SPREAD[0][0])
-        if is_narrow and known_of(regression, point, own) < RARE * usual:
+        middle, variance = _of_level(regression, point, moments, column)
+        is_narrow = float(np.max(variance)) <= WIDE**2
+        if is_narrow and known_of(regression, point, around(middle, variance, moments)) < RARE * usual:
             found.append(column)
     return found
 
@@ -99,12 +105,11 @@ def without_rows(regression: Regression, moments: Moments) -> list[int]:
     return [column * outputs + output for column in columns for output in range(outputs)]
 
 
-def _of_level(regression: Regression, point: Floats, moments: Moments, column: int) -> list[tuple[Floats, float]]:
-    """Return predictors of records of a level, with their weights."""
+def _of_level(regression: Regression, point: Floats, moments: Moments, column: int) -> tuple[Floats, Floats]:
+    """Return mean and variance of what columns add to the offset of records of a level."""
     linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
     others = np.where(regression.blocks == regression.blocks[column], 0.0, moments.sds)
-    middle, spread = moments.rows[column] @ linear, np.sqrt(others**2 @ linear**2)
-    return [(middle + step * spread, weight) for step, weight in SPREAD]
+    return moments.rows[column] @ linear, others**2 @ linear**2
 
 
 def known_of(regression: Regression, point: Floats, predictors: list[tuple[Floats, float]]) -> float:

@@ -66,7 +66,7 @@ Ask = Callable[[Asked], Answer]
 def usual_predictors(regression: Regression, point: Floats, moments: Moments) -> Floats:
     """Return the predictors of a usual record."""
     linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
-    return np.asarray(moments.means @ linear)
+    return np.asarray(moments.means @ linear + moments.offset_mean)
 
 
 @dataclass(frozen=True, eq=False)

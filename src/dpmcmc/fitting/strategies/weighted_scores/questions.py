@@ -24,7 +24,8 @@ Program = Callable[..., Any]
 def usual_split(regression: Regression, clips_moved: int) -> Split:
     """Return how a budget is divided if all rows are asked every time."""
     has_residuals = regression.scores.residual_table(_some_shapes(regression)) is not None
-    return Split(regression.dimension, clips_moved, has_residuals, partial(usual_variance, regression))
+    least = regression.num_outputs + len(regression.free)
+    return Split(regression.dimension, clips_moved, has_residuals, partial(usual_variance, regression), least=least)
 
 
 def _some_shapes(regression: Regression) -> Floats:

@@ -5,10 +5,12 @@ import numpy as np
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.told import information_of_records
+from dpmcmc.model.bounded_scores.counts import Counts
 from dpmcmc.model.bounded_scores.spread import Spread
 
 
-def start(regression: Regression, response: Spread, offset: float, moments: Moments) -> Floats:
+def start(regression: Regression, response: Spread, moments: Moments) -> Floats:
     """Return the parameters: the constant and the shapes as the response has them, and nothing else."""
     vector = np.zeros(regression.dimension)
     floor = 0.5 / moments.size
@@ -16,7 +18,7 @@ def start(regression: Regression, response: Spread, offset: float, moments: Mome
     names = regression.model.coordinates.names
     if "intercept" in names:
         place = names.index("intercept") * regression.num_outputs
-        vector[place : place + regression.num_outputs] = constants - offset
+        vector[place : place + regression.num_outputs] = constants - _offset(regression, moments)
     if regression.num_of_scale:  # the logarithm of a scale, which has the constant first
         vector[regression.num_linear] = shapes[0]
     rest = shapes[list(regression.free[1 if regression.num_of_scale else 0 :])]
@@ -24,11 +26,17 @@ def start(regression: Regression, response: Spread, offset: float, moments: Mome
     return vector
 
 
+def _offset(regression: Regression, moments: Moments) -> float:
+    """Return the offset that the mean of the responses has: of counts the logarithm of the mean exponential."""
+    if moments.offsets is None or not isinstance(regression.scores, Counts):
+        return moments.offset_mean
+    return float(np.log(moments.offsets.shares @ np.exp(moments.offsets.middles)))
+
+
 def information(regression: Regression, vector: Floats, moments: Moments) -> Floats:
     """Return the information that the records have, were their columns without correlation but within a term."""
     size = regression.num_outputs
-    linear = vector[: regression.num_linear].reshape(regression.num_columns, size)
-    each = regression.scores.information(moments.means @ linear, regression.shapes(np, vector))
+    each = information_of_records(regression, vector, moments)
     squares = mean_squares(regression, moments)
     result = np.zeros((regression.dimension, regression.dimension))
     result[: regression.num_linear, : regression.num_linear] = np.kron(squares, each[:size, :size])

@@ -117,7 +117,7 @@ class WeightedScores(PrivateLaplace):
         watcher.stage("histograms of the columns")
         response, columns = paid.run(schedule.pilot.of(asked.histograms))  # line 1
         moments = asked.histograms.moments(response, columns)
-        begin = start(self.regression, asked.histograms.response(response), asked.histograms.offset(response), moments)
+        begin = start(self.regression, asked.histograms.response(response), moments)
         ask = watcher.counted("pilot", PILOT_STEPS - 1, partial(paid.run, schedule.pilot.of(asked.pilot)))
         steps = Steps(self.regression, moments, ask, asked.pilot_shares)
         first = information(self.regression, begin, moments)
