@@ -202,10 +202,10 @@ class Release:
             doubt: how uncertain it is, in whitened coordinates.
             numbers: the parameters of columns that are numbers, which may be skewed.
         """
-        roots = np.sqrt(self.weights)
-        expected = roots[:, None] * (self.whitening.factor.T @ expected @ self.whitening.factor) * roots
+        weighed = np.sqrt(self.weights)[:, None] * self.whitening.factor
+        expected, turned = weighed.T @ expected @ weighed, self.whitening.inverse @ weighed
         scale = self._scale(float(np.trace(expected)))
-        expected, doubt = scale * expected, scale * roots[:, None] * doubt * roots
+        expected, doubt = scale * expected, scale * turned.T @ doubt @ turned
         doubt = or_more(expected, doubt, self.slope, self.slope_sd, self.whitening.factor[list(numbers)].T)
         slope, left = averaged(expected, doubt, self.slope, self.slope_sd)
         usual = max(float(np.trace(left)) / self.dimension, 1e-30)
@@ -226,13 +226,13 @@ class Release:
             changes: by how much the information of each parameter is larger there by what the model says.
             drift: by how much it may have changed otherwise, in these.
         """
-        stretched = np.sqrt(changes)[:, None] * whitening.factor
-        turned = (self.whitening.inverse @ stretched) / np.sqrt(self.weights)[:, None]
+        turned = self.whitening.inverse @ (np.sqrt(changes / self.weights)[:, None] * whitening.factor)
         return widened(turned.T @ self.slope_doubt @ turned, drift)
 
     def information(self) -> Floats:
         """Return what all records know without weights; of directions that no data can see still nothing."""
-        inner = _without(self.blind, self.slope / np.sqrt(np.outer(self.weights, self.weights)))
+        turned = self.whitening.inverse @ (self.whitening.factor / np.sqrt(self.weights)[:, None])
+        inner = _without(self.blind, turned.T @ self.slope @ turned)
         return self.whitening.inverse.T @ inner @ self.whitening.inverse
 
     def floored(self, levels: float = 1.0) -> "Release":
