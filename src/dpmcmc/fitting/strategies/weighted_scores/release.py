@@ -54,6 +54,8 @@ class Release:
     """What is known beforehand of the mean weight in each coordinate over that of all, if it is."""
     blind: Floats | None = None
     """Directions that no data can see, in whitened coordinates, as columns that are orthogonal."""
+    axes: Floats | None = None
+    """The direction that the mean weight of each coordinate is of, as orthogonal columns: for a level, of it alone."""
     doubts: Floats | None = None
     """How uncertain the slope is in directions beside `slope_sd`, if not alike in all (`doubts`)."""
 
@@ -168,6 +170,11 @@ class Release:
         """The mean weight of a record in each coordinate: small where few records tell, each of them much."""
         return np.clip(self.mean_weight * self.unevenness, LEAST_WEIGHT, 1.0)
 
+    def _weights_to(self, power: float) -> Floats:
+        """Return a power of the matrix of mean weights."""
+        axes = np.eye(self.dimension) if self.axes is None else self.axes
+        return (axes * self.weights**power) @ axes.T
+
     def full_information(self, inefficiency: float) -> Floats:
         """Return what the records would tell without weights, cuts and noise, in whitened coordinates.
 
@@ -202,10 +209,10 @@ class Release:
             doubt: how uncertain it is, in whitened coordinates.
             numbers: the parameters of columns that are numbers, which may be skewed.
         """
-        weighed = np.sqrt(self.weights)[:, None] * self.whitening.factor
-        expected, turned = weighed.T @ expected @ weighed, self.whitening.inverse @ weighed
+        roots = self._weights_to(0.5)
+        expected = roots @ self.whitening.factor.T @ expected @ self.whitening.factor @ roots
         scale = self._scale(float(np.trace(expected)))
-        expected, doubt = scale * expected, scale * turned.T @ doubt @ turned
+        expected, doubt = scale * expected, scale * roots @ doubt @ roots
         doubt = or_more(expected, doubt, self.slope, self.slope_sd, self.whitening.factor[list(numbers)].T)
         slope, left = averaged(expected, doubt, self.slope, self.slope_sd)
         usual = max(float(np.trace(left)) / self.dimension, 1e-30)
@@ -226,13 +233,14 @@ class Release:
             changes: by how much the information of each parameter is larger there by what the model says.
             drift: by how much it may have changed otherwise, in these.
         """
-        turned = self.whitening.inverse @ (np.sqrt(changes / self.weights)[:, None] * whitening.factor)
+        stretched = np.sqrt(changes)[:, None] * whitening.factor
+        turned = self._weights_to(-0.5) @ self.whitening.inverse @ stretched
         return widened(turned.T @ self.slope_doubt @ turned, drift)
 
     def information(self) -> Floats:
         """Return what all records know without weights; of directions that no data can see still nothing."""
-        turned = self.whitening.inverse @ (self.whitening.factor / np.sqrt(self.weights)[:, None])
-        inner = _without(self.blind, turned.T @ self.slope @ turned)
+        roots = self._weights_to(-0.5)
+        inner = _without(self.blind, roots @ self.slope @ roots)
         return self.whitening.inverse.T @ inner @ self.whitening.inverse
 
     def floored(self, levels: float = 1.0) -> "Release":

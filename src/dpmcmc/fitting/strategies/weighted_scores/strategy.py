@@ -15,7 +15,7 @@ from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import draws, grades, rescaled, verdict
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
 from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of_step
-from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior, marked_shares
+from dpmcmc.fitting.strategies.weighted_scores.beside_prior import marked_shares, seen_beside_prior
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_information
@@ -274,11 +274,13 @@ class WeightedScores(PrivateLaplace):
         nothing, information = np.zeros((0, len(mean))), self._information(joined.release, bounds, moments)
         known = nothing, self.regression.unseen
         whole, visible = (grades.variances(joined, bend, information, each) for each in known)
-        decided, is_of_prior = decided_by_prior(self.regression, drawn.vectors)
+        beside = seen_beside_prior(
+            self.regression, drawn.vectors, {label: labelled[label][:number] for label in jacobians}
+        )
         shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
         moved = moved_to(joined, drawn.root, noise_before, self.regression)
         quality = verdict.judge(
-            joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, is_of_prior, shapes
+            joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, beside, shapes
         )
         found = {
             "cut": bounds.bound,
