@@ -9,6 +9,7 @@ import numpy as np
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening
 
 SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
 """Predictors for which a mean over them stands, in standard deviations, with their weights: Gauss and Hermite's."""
@@ -103,6 +104,24 @@ def without_rows(regression: Regression, moments: Moments) -> list[int]:
     first, outputs = len(regression.model.coordinates.names), regression.num_outputs
     columns = [column for column in range(first, regression.num_columns) if moments.doubts[column] > HARDLY]
     return [column * outputs + output for column in columns for output in range(outputs)]
+
+
+def axes_of_weights(regression: Regression, moments: Moments, whitening: Whitening, evenness: Floats) -> Floats:
+    """Return the directions that the mean weights of coordinates are of, as orthogonal columns.
+
+    That of a level moves the level alone, those of few rows first: if no row has it, nothing is known in just this
+    direction, and records know fifty times as much, beside their weights, in one that is turned a little.
+    """
+    columns, outputs = levels(regression, moments), regression.num_outputs
+    num_fixed = len(regression.model.coordinates.names) * outputs
+    places = np.array([column * outputs + output for column in columns for output in range(outputs)], int)
+    places = places[places < num_fixed]
+    places = places[np.argsort(evenness[places])]
+    order = np.concatenate([places, np.setdiff1d(np.arange(regression.dimension), places)])
+    axes = np.eye(regression.dimension)
+    axes[:, places] = whitening.inverse[:, places] / np.linalg.norm(whitening.inverse[:, places], axis=0)
+    axes[:, order], _ = np.linalg.qr(axes[:, order])
+    return axes
 
 
 def _of_level(regression: Regression, point: Floats, moments: Moments, column: int) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import linalg
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.levels import changes, levels, some_predictors, without_rows
+from dpmcmc.fitting.strategies.weighted_scores.levels import axes_of_weights, changes, some_predictors, without_rows
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
@@ -121,7 +121,7 @@ class Steps:
             usual,
             evenness,
             self._blind(whitening),
-            self._axes(whitening, evenness),
+            axes_of_weights(self.regression, self.moments, whitening, evenness),
         )
 
     def _weights(
@@ -147,31 +147,6 @@ class Steps:
         found = np.repeat(weights[:-1] / weights[-1], regression.num_outputs)
         found[without_rows(regression, moments)] = 1.0  # other ones would turn the directions that no data can see
         return float(weights[-1]), np.append(found, np.ones(regression.dimension - len(found)))
-
-    def _axes(self, whitening: Whitening, evenness: Floats) -> Floats:
-        """Return the directions that mean weights are of: that of a level moves it alone, those of few rows first.
-
-        If no row has it, nothing is known in just this direction, and next to it others know fifty times as much.
-        """
-        columns = [
-            each
-            for each in levels(self.regression, self.moments)
-            if each < len(self.regression.model.coordinates.names)
-        ]
-        places = np.array(
-            [
-                self.regression.num_outputs * each + out
-                for each in columns
-                for out in range(self.regression.num_outputs)
-            ],
-            int,
-        )
-        axes = np.eye(self.regression.dimension)
-        axes[:, places] = whitening.inverse[:, places]
-        places = places[np.argsort(evenness[places])]
-        order = np.concatenate([places, np.setdiff1d(np.arange(len(axes)), places)])
-        axes[:, order], _ = np.linalg.qr(axes[:, order] / np.linalg.norm(axes[:, order], axis=0))
-        return axes
 
     def _blind(self, whitening: Whitening) -> Floats | None:
         """Return directions that no data can see, and those of groups in which hardly a row was counted."""

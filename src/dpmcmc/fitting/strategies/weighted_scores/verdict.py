@@ -169,7 +169,9 @@ def judge(
     marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
     findings += beside.findings(marked)
     mostly = [name for name in _with_reason(grades, OF_PRIOR) if name not in beside.dominates]
-    findings += [("fair", f"{OF_PRIOR} most of the variance of {', '.join(mostly)}.")] * bool(mostly)
+    findings += [
+        ("fair", f"{OF_PRIOR} most of the variance of {', '.join(mostly)}: the data say little of it.")
+    ] * bool(mostly)
     findings += [("fair", f"{MARKED} {', '.join(marked)}; the prior dominates there.")] * bool(marked)
     grades |= {name: of_group(name, grades) for name in spreads if name not in grades and "_sigma" in name}
     verdict = worst(verdict for verdict, _ in findings)
