@@ -111,9 +111,10 @@ def with_level(number_of_rows):
 @pytest.mark.parametrize("epsilon", [8.0, 4.0])
 @pytest.mark.parametrize("table", [with_flag, with_level])
 def test_an_indicator_that_is_never_one_has_its_priors_width_and_is_marked(table, epsilon) -> None:
-    """Fifteen of 16 were a sixth to a half as wide at epsilon 8, and unmarked.
+    """Fifteen of 16 were a sixth to a half as wide at epsilon 8, and unmarked; now none of 32 at epsilon 4.
 
-    What is not there is seen in one fit of 100, about, whose noise is more than its standard deviation times 2.6.
+    Slope and count come to 4.5 standard deviations of their noise by chance in one of 50 fits at most, so that one test
+    in a dozen would fail on other seeds.
     """
     problem, name, prior = table(0)
     emulated = Emulated(problem, epsilon)
@@ -123,7 +124,9 @@ def test_an_indicator_that_is_never_one_has_its_priors_width_and_is_marked(table
         assert coordinates(drawn.draws)[name].std() > 0.9 * prior
 
 
-@pytest.mark.parametrize(("table", "rows", "width"), [(with_flag, 100, 0.35), (with_level, 300, 0.1)])
+@pytest.mark.parametrize(
+    ("table", "rows", "width"), [(with_flag, 30, 0.8), (with_flag, 100, 0.35), (with_level, 300, 0.1)]
+)
 def test_an_indicator_of_few_rows_is_known(table, rows, width) -> None:
     problem, name, _ = table(rows)
     emulated = Emulated(problem, 8.0)

@@ -5,9 +5,11 @@ one, and a usual record as much as before. One number for all would take the lev
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening
 
@@ -16,6 +18,9 @@ SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
 
 HARDLY = 0.5
 """From so large a doubt of its count on, beside itself, a group is taken to have no rows."""
+
+THERE = 4.5
+"""How many standard deviations of their noise the count and the slope of a level come to, together, if it has rows."""
 
 RARE, WIDE = 0.2, 1.5
 """Below so many times what a usual record knows a level is one by itself: none is where an outcome is rare everywhere,
@@ -112,16 +117,32 @@ def axes_of_weights(regression: Regression, moments: Moments, whitening: Whiteni
     That of a level moves the level alone, those of few rows first: if no row has it, nothing is known in just this
     direction, and records know fifty times as much, beside their weights, in one that is turned a little.
     """
-    columns, outputs = levels(regression, moments), regression.num_outputs
-    num_fixed = len(regression.model.coordinates.names) * outputs
-    places = np.array([column * outputs + output for column in columns for output in range(outputs)], int)
-    places = places[places < num_fixed]
+    places = _fixed_places(regression, moments)
     places = places[np.argsort(evenness[places])]
     order = np.concatenate([places, np.setdiff1d(np.arange(regression.dimension), places)])
     axes = np.eye(regression.dimension)
     axes[:, places] = whitening.inverse[:, places] / np.linalg.norm(whitening.inverse[:, places], axis=0)
     axes[:, order], _ = np.linalg.qr(axes[:, order])
     return axes
+
+
+def without_hardly_seen(regression: Regression, moments: Moments, release: Release) -> Release:
+    """Return a release that says nothing of levels which neither their count nor their slope shows to have rows."""
+    ways: list[Floats] = []
+    for place in _fixed_places(regression, moments):
+        way = release.whitening.inverse[:, place]
+        slope, doubt = float(way @ release.slope @ way), float(way @ release.slope_doubt @ way)
+        counted = 1 / max(float(moments.doubts[place // regression.num_outputs]), 1e-30)
+        if slope / max(doubt, 1e-30) + counted < THERE:
+            ways.append(way)
+    return release.blind_to(np.stack(ways, axis=1)) if ways else release
+
+
+def _fixed_places(regression: Regression, moments: Moments) -> NDArray[np.int_]:
+    """Return the parameters of levels but for those of groups."""
+    columns, outputs = levels(regression, moments), regression.num_outputs
+    places = np.array([column * outputs + output for column in columns for output in range(outputs)], int)
+    return places[places < len(regression.model.coordinates.names) * outputs]
 
 
 def _of_level(regression: Regression, point: Floats, moments: Moments, column: int) -> tuple[Floats, Floats]:

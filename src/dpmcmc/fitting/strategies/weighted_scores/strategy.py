@@ -1,7 +1,7 @@
 """Regressions by weighted scores, as a strategy of `fit`: histograms, a pilot, a few large releases, draws."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_
 from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_information
 from dpmcmc.fitting.strategies.weighted_scores.few_rows import told_little
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.levels import without_hardly_seen
 from dpmcmc.fitting.strategies.weighted_scores.misfit import expected_misfit
 from dpmcmc.fitting.strategies.weighted_scores.monotone_draws import inside_of
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
@@ -141,6 +142,7 @@ class WeightedScores(PrivateLaplace):
         watcher.stage("the last releases, and how they fit")
         releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
         joined = draws.join_or_last(at_result(self.regression, releases, moments))
+        joined = replace(joined, release=without_hardly_seen(self.regression, moments, joined.release))
         number = self.num_chains * self.num_steps
         drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 5
         if not np.isfinite(drawn.vectors).all():
