@@ -169,7 +169,7 @@ def of_group(name: str, grades: Mapping[str, Grade]) -> Grade:
 
 def _shares(parts: Variances, jacobian: Floats) -> dict[str, float]:
     each = {
-        name: float(np.sum(jacobian @ part * jacobian))
+        name: max(float(np.sum(jacobian @ part * jacobian)), 0.0)
         for name, part in (("data", parts.data), ("privacy", parts.privacy), ("prior", parts.prior))
     }
     total = sum(each.values())
