@@ -4,6 +4,8 @@ Where an outcome is rare in one level, the records of that level know e times le
 one, and a usual record as much as before. One number for all would take the level to be known far better than it is.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +13,6 @@ from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.fitting.strategies.weighted_scores.whitening import Whitening
 
 SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
 """Predictors for which a mean over them stands, in standard deviations, with their weights: Gauss and Hermite's."""
@@ -111,30 +112,29 @@ def without_rows(regression: Regression, moments: Moments) -> list[int]:
     return [column * outputs + output for column in columns for output in range(outputs)]
 
 
-def axes_of_weights(regression: Regression, moments: Moments, whitening: Whitening, evenness: Floats) -> Floats:
-    """Return the directions that the mean weights of coordinates are of, as orthogonal columns.
+def without_hardly_seen(
+    regression: Regression, moments: Moments, asked: Sequence[Release], release: Release
+) -> Release:
+    """Return a release that says nothing of levels which neither their count nor their slope shows to have rows.
 
-    That of a level moves the level alone, those of few rows first: if no row has it, nothing is known in just this
-    direction, and records know fifty times as much, beside their weights, in one that is turned a little.
+    Slopes are those that were released, before anything else that is known is averaged in: of a direction in which
+    nothing is known that may tell a little of those beside it, in which records know fifty times as much.
+
+    Args:
+        regression: the model.
+        moments: what is known of the columns.
+        asked: the last releases as they came.
+        release: what is made of them.
     """
-    places = _fixed_places(regression, moments)
-    places = places[np.argsort(evenness[places])]
-    order = np.concatenate([places, np.setdiff1d(np.arange(regression.dimension), places)])
-    axes = np.eye(regression.dimension)
-    axes[:, places] = whitening.inverse[:, places] / np.linalg.norm(whitening.inverse[:, places], axis=0)
-    axes[:, order], _ = np.linalg.qr(axes[:, order])
-    return axes
-
-
-def without_hardly_seen(regression: Regression, moments: Moments, release: Release) -> Release:
-    """Return a release that says nothing of levels which neither their count nor their slope shows to have rows."""
     ways: list[Floats] = []
     for place in _fixed_places(regression, moments):
-        way = release.whitening.inverse[:, place]
-        slope, doubt = float(way @ release.slope @ way), float(way @ release.slope_doubt @ way)
+        slopes: list[float] = []
+        for each in asked:
+            way = each.whitening.inverse[:, place]
+            slopes.append(float(way @ each.slope @ way) / max(each.slope_sd * float(way @ way), 1e-30))
         counted = 1 / max(float(moments.doubts[place // regression.num_outputs]), 1e-30)
-        if slope / max(doubt, 1e-30) + counted < THERE:
-            ways.append(way)
+        if float(np.sum(slopes)) / np.sqrt(len(slopes)) + counted < THERE:
+            ways.append(release.whitening.inverse[:, place])
     return release.blind_to(np.stack(ways, axis=1)) if ways else release
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import linalg
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.levels import axes_of_weights, changes, some_predictors, without_rows
+from dpmcmc.fitting.strategies.weighted_scores.levels import changes, some_predictors, without_rows
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, SIDE, Answer, Asked
@@ -102,7 +102,6 @@ class Steps:
             table=_single(table),
             weight=_single(self.moments.stated.unit * self.regression.model.coordinates.response.most_weight),
         )
-        usual, evenness = self._weights(point, whitening, bound, radius, slope_radius)
         answer = [np.asarray(each, float) for each in self.ask(asked)]
         score, score_sd, slope, slope_sd, variance, differences, lengths = answer
         return Release(
@@ -118,10 +117,8 @@ class Steps:
             float(slope_sd) / SIDE,
             self._roots(point, bound),
             differences,
-            usual,
-            evenness,
+            *self._weights(point, whitening, bound, radius, slope_radius),
             self._blind(whitening),
-            axes_of_weights(self.regression, self.moments, whitening, evenness),
         )
 
     def _weights(

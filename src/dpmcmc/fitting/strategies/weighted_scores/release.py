@@ -54,8 +54,6 @@ class Release:
     """What is known beforehand of the mean weight in each coordinate over that of all, if it is."""
     blind: Floats | None = None
     """Directions that no data can see, in whitened coordinates, as columns that are orthogonal."""
-    axes: Floats | None = None
-    """The direction that the mean weight of each coordinate is of, as orthogonal columns: for a level, of it alone."""
     doubts: Floats | None = None
     """How uncertain the slope is in directions beside `slope_sd`, if not alike in all (`doubts`)."""
 
@@ -170,11 +168,6 @@ class Release:
         """The mean weight of a record in each coordinate: small where few records tell, each of them much."""
         return np.clip(self.mean_weight * self.unevenness, LEAST_WEIGHT, 1.0)
 
-    def _weights_to(self, power: float) -> Floats:
-        """Return a power of the matrix of mean weights."""
-        axes = np.eye(self.dimension) if self.axes is None else self.axes
-        return (axes * self.weights**power) @ axes.T
-
     def full_information(self, inefficiency: float) -> Floats:
         """Return what the records would tell without weights, cuts and noise, in whitened coordinates.
 
@@ -209,10 +202,10 @@ class Release:
             doubt: how uncertain it is, in whitened coordinates.
             numbers: the parameters of columns that are numbers, which may be skewed.
         """
-        roots = self._weights_to(0.5)
-        expected = roots @ self.whitening.factor.T @ expected @ self.whitening.factor @ roots
+        roots = np.sqrt(self.weights)
+        expected = roots[:, None] * (self.whitening.factor.T @ expected @ self.whitening.factor) * roots
         scale = self._scale(float(np.trace(expected)))
-        expected, doubt = scale * expected, scale * roots @ doubt @ roots
+        expected, doubt = scale * expected, scale * roots[:, None] * doubt * roots
         doubt = or_more(expected, doubt, self.slope, self.slope_sd, self.whitening.factor[list(numbers)].T)
         slope, left = averaged(expected, doubt, self.slope, self.slope_sd)
         usual = max(float(np.trace(left)) / self.dimension, 1e-30)
@@ -234,13 +227,12 @@ class Release:
             drift: by how much it may have changed otherwise, in these.
         """
         stretched = np.sqrt(changes)[:, None] * whitening.factor
-        turned = self._weights_to(-0.5) @ self.whitening.inverse @ stretched
+        turned = (self.whitening.inverse @ stretched) / np.sqrt(self.weights)[:, None]
         return widened(turned.T @ self.slope_doubt @ turned, drift)
 
     def information(self) -> Floats:
         """Return what all records know without weights; of directions that no data can see still nothing."""
-        roots = self._weights_to(-0.5)
-        inner = _without(self.blind, roots @ self.slope @ roots)
+        inner = _without(self.blind, self.slope / np.sqrt(np.outer(self.weights, self.weights)))
         return self.whitening.inverse.T @ inner @ self.whitening.inverse
 
     def blind_to(self, ways: Floats) -> "Release":

@@ -140,9 +140,9 @@ class WeightedScores(PrivateLaplace):
         bounds = best_bounds(every, *found, misfit)
         last = refined if schedule.has_blocks else last
         watcher.stage("the last releases, and how they fit")
-        releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
+        raw, releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
         joined = draws.join_or_last(at_result(self.regression, releases, moments))
-        joined = replace(joined, release=without_hardly_seen(self.regression, moments, joined.release))
+        joined = replace(joined, release=without_hardly_seen(self.regression, moments, raw, joined.release))
         number = self.num_chains * self.num_steps
         drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 5
         if not np.isfinite(drawn.vectors).all():
@@ -208,15 +208,19 @@ class WeightedScores(PrivateLaplace):
 
     def _last(
         self, paid: Session, moments: Moments, point: Floats, last: Release, bounds: Bounds, spreads: Spreads
-    ) -> tuple[list[Release], bool]:
-        """Return the last releases, and whether the last step between them was as long as it wanted to be."""
+    ) -> tuple[list[Release], list[Release], bool]:
+        """Return the last releases as they came, the same with what else is known of their slopes, and an arrival.
+
+        That is whether the last step between them was as long as it wanted to be.
+        """
         steps, number = self._steps(paid, moments), self.split.schedule.shares.num_final
         whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
+        raw: list[Release] = []
         releases: list[Release] = []
         arrived = True
         for place in range(number):
-            release = steps.release(point, whitening, bounds.bound, bounds.radius, self._slope_radius(bounds, moments))
-            releases.append(steps.pooled(release, last, number))
+            raw += [steps.release(point, whitening, bounds.bound, bounds.radius, self._slope_radius(bounds, moments))]
+            releases.append(steps.pooled(raw[-1], last, number))
             if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
                 told, factor = releases[-1].step(DOUBTFUL), whitening.factor
@@ -224,7 +228,7 @@ class WeightedScores(PrivateLaplace):
                 move = factor @ np.linalg.solve(precision, told.tilt + factor.T @ gradient)
                 trusted = steps.trusted(move)
                 point, arrived = point + trusted, bool(np.allclose(move, trusted))
-        return releases, arrived
+        return raw, releases, arrived
 
     def _excess(self, paid: Session, moments: Moments, point: Floats) -> tuple[Floats, float, float, Floats]:
         """Return the excess of residuals by bins, the sd of its noise, the number of records and what is expected.
