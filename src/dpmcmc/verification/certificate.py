@@ -111,7 +111,9 @@ def check_consistent(stated: Mapping[str, Any], certificate: Certificate) -> Non
     if missing := set(made) - set(stated) - old:
         raise InvalidArgument(f"the certificate lacks {', '.join(sorted(missing))}")
     if unknown := set(stated) - set(made):
-        raise InvalidArgument(f"the certificate has entries that no certificate has: {', '.join(sorted(unknown))}")
+        raise InvalidArgument(
+            f"the certificate has entries that no certificate has: {', '.join(map(_shown, sorted(unknown)))}"
+        )
     for name, value in stated.items():
         if name not in _FREE and name != DIGEST and not _agree(value, made[name]):
             raise InvalidArgument(
@@ -127,9 +129,9 @@ def check_consistent(stated: Mapping[str, Any], certificate: Certificate) -> Non
 
 def _check_format(certificate: Certificate) -> None:
     """Refuse a format that the version which is named did not write."""
-    named = re.match(r"(\d+)\.(\d+)\b", certificate.library_version)
+    named = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", certificate.library_version)
     if named is None:
-        raise InvalidArgument(f"library_version={certificate.library_version!r} is no version, as 0.3.0 is")
+        raise InvalidArgument(f"library_version={_shown(certificate.library_version)} is no version, as 0.3.0 is")
     version = int(named[1]), int(named[2])
     wrote = max(number for number, first in _FIRST_OF_FORMAT.items() if version >= first)
     if certificate.format != wrote:
