@@ -30,9 +30,11 @@ from dpmcmc.accounting import (
 from dpmcmc.accounting.certificate import DIGEST, digest
 from dpmcmc.cli.main import app
 from dpmcmc.errors import DpmcmcError, InvalidArgument
-from dpmcmc.verification import hold_against, verify
+from dpmcmc.verification import certificate as certificates
+from dpmcmc.verification import hold_against, losses, verify
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_OR_REMOVE_ONE
+CELLS = Partition(tuple(range(21)))
 NOISE = Approximation(2e-24) + RatioApproximation(8e-14)
 
 EVENTS = {
@@ -50,6 +52,11 @@ EVENTS = {
     "many numbers": (SphericalLaplace(300, 0.4), REPLACE),
     "a selection": (repeat_and_select([Gaussian(9.0) + NOISE, LogisticBit(0.1) * 3], 4.0), REPLACE),
     "cells": (Parallel(Partition((0, 10, 99)), {0: Gaussian(9.0), 1: LogisticBit(0.1) * 9}), REPLACE),
+    "coins in many cells": (Parallel(CELLS, {i: LogisticBit(0.1 + 0.01 * i) * 100 for i in range(10)}), REPLACE),
+    "spheres in many cells": (Parallel(CELLS, {i: SphericalLaplace(3, 2 + 0.1 * i) for i in range(20)}), REPLACE),
+    "schedules": (compose(PoissonGaussian(0.1, 6.0 + i, ADD) * 20 for i in range(8)), ADD),
+    "more losses than a grid holds": (SphericalLaplace(3, 1e-7) * 2, REPLACE),
+    "coins without end": (LogisticBit(3.0) * 2**62, REPLACE),
     "much spent": (Gaussian(0.02), REPLACE),
     "nothing": (compose([]), ADD),
     "no guarantee": (Gaussian(2.0) + Approximation(1e-3), ADD),
@@ -339,3 +346,13 @@ def test_a_version_is_two_short_numbers(version):
     with pytest.raises(InvalidArgument, match="is no version") as refused:
         verify(Certificate(Gaussian(5.0), REPLACE, 1e-6, library_version=version).to_json())
     assert len(str(refused.value)) < 300
+
+
+def test_what_would_take_minutes_is_refused_before_it_is_begun(monkeypatch):
+    """More kinds of losses are more work; the limit is lowered, for such an event takes long to price too."""
+    one, many = (compose(PoissonGaussian(0.1, 6.0 + i, ADD) * 20 for i in range(kinds)) for kinds in (1, 8))
+    assert losses.work(many) > 4 * losses.work(one) > 0
+    monkeypatch.setattr(certificates, "_MOST_WORK", losses.work(one))
+    assert verify(Certificate(one, ADD, 1e-6).to_json()).figures
+    with pytest.raises(InvalidArgument, match="that would take minutes"):
+        verify(Certificate(many, ADD, 1e-6).to_json())
