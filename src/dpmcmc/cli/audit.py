@@ -45,7 +45,7 @@ def audit(
     from dpmcmc.audits.page import write_page
 
     made, record, bounds = _with_records(chosen, schema, family)
-    asked = {"epsilon": epsilon, "delta": delta, "runs": runs, "is_formula": formula is not None}
+    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "runs": runs, "is_formula": formula is not None}
     found = audit_model(stated, made, record, bounds, **asked, tell=_tell)
     _show(found)
     page = write_page(found, output)

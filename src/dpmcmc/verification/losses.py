@@ -33,7 +33,8 @@ BITS = 128
 _CUT = 1e-40
 _NEAR = 4
 """Of how many losses beside epsilon each is asked whether it is larger."""
-_COST, _COSTS = 10.0, {SphericalLaplace: 300.0, LogisticBit: 1.0, BarkerTest: 2.0}
+_COST = 10.0
+_COSTS: dict[type[Event], float] = {SphericalLaplace: 300.0, LogisticBit: 1.0, BarkerTest: 2.0}
 """How much a value of a profile takes, where a coefficient of a product takes one."""
 _SUPPORTED = {Gaussian, FixedBatchGaussian, LogisticBit, BarkerTest, PoissonGaussian, SphericalLaplace}
 
@@ -101,10 +102,8 @@ def work(event: Event) -> float:
     profiles = sum(_COSTS.get(type(part), _COST) * length for part, length in cells.items())
     products = len(parts) + sum(1.5 * math.log2(times) for times in set(parts.values()))
     sides = 2 if any(isinstance(part, PoissonGaussian) for part in parts) else 1
-    longest = max(
-        min(times * length, 2 * pld.LARGEST_GRID)
-        for (part, length), times in zip(cells.items(), parts.values(), strict=True)
-    )
+    reaches = zip(cells.values(), parts.values(), strict=True)
+    longest = max(min(times * length, 2 * pld.LARGEST_GRID) for length, times in reaches)
     return sides * (profiles + products * longest)
 
 
