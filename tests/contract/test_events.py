@@ -230,6 +230,8 @@ def test_a_million_parts_are_kept_as_a_thousand() -> None:
         (lambda: LogisticBit(0.0), r"^sensitivity=0\.0"),
         (lambda: LogisticBit(math.nan), r"^sensitivity=nan"),
         (lambda: PoissonGaussian(0.0, 1.0, Adjacency.REPLACE_ONE), r"^rate=0\.0 must be > 0 and <= 1"),
+        (lambda: PoissonGaussian(5e-324, 1.0, Adjacency.REPLACE_ONE), r"^rate=5e-324 must be at least 1e-100"),
+        (lambda: PoissonGaussian(1e-310, 1.0, Adjacency.ADD_OR_REMOVE_ONE), r"^rate=1e-310 must be at least 1e-100"),
         (lambda: PoissonGaussian(1.5, 1.0, Adjacency.REPLACE_ONE), r"^rate=1\.5 must be > 0 and <= 1"),
         (lambda: PoissonGaussian(0.1, 0.0, Adjacency.REPLACE_ONE), r"^noise_over_clip=0\.0"),
         (lambda: PoissonGaussian(0.1, 1.0, "zero_out"), r"^adjacency='zero_out' must be one of replace_one, add_or"),

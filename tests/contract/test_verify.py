@@ -30,9 +30,11 @@ from dpmcmc.accounting import (
 from dpmcmc.accounting.certificate import DIGEST, digest
 from dpmcmc.cli.main import app
 from dpmcmc.errors import DpmcmcError, InvalidArgument
-from dpmcmc.verification import hold_against, verify
+from dpmcmc.verification import certificate as certificates
+from dpmcmc.verification import hold_against, losses, verify
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_OR_REMOVE_ONE
+CELLS = Partition(tuple(range(21)))
 NOISE = Approximation(2e-24) + RatioApproximation(8e-14)
 
 EVENTS = {
@@ -50,6 +52,11 @@ EVENTS = {
     "many numbers": (SphericalLaplace(300, 0.4), REPLACE),
     "a selection": (repeat_and_select([Gaussian(9.0) + NOISE, LogisticBit(0.1) * 3], 4.0), REPLACE),
     "cells": (Parallel(Partition((0, 10, 99)), {0: Gaussian(9.0), 1: LogisticBit(0.1) * 9}), REPLACE),
+    "coins in many cells": (Parallel(CELLS, {i: LogisticBit(0.1 + 0.01 * i) * 100 for i in range(10)}), REPLACE),
+    "spheres in many cells": (Parallel(CELLS, {i: SphericalLaplace(3, 2 + 0.1 * i) for i in range(20)}), REPLACE),
+    "schedules": (compose(PoissonGaussian(0.1, 6.0 + i, ADD) * 20 for i in range(8)), ADD),
+    "more losses than a grid holds": (SphericalLaplace(3, 1e-7) * 2, REPLACE),
+    "coins without end": (LogisticBit(3.0) * 2**62, REPLACE),
     "much spent": (Gaussian(0.02), REPLACE),
     "nothing": (compose([]), ADD),
     "no guarantee": (Gaussian(2.0) + Approximation(1e-3), ADD),
@@ -293,3 +300,59 @@ def test_at_the_shell(paid):
     assert refused.exit_code != 0
     assert isinstance(refused.exception, InvalidArgument)
     assert isinstance(CliRunner().invoke(app, ["verify", str(file.parent / "none.json")]).exception, InvalidArgument)
+
+
+@pytest.mark.parametrize("name", ["unit", "assumptions", "paths", "device", "delta"])
+def test_what_the_ledger_does_not_confirm_is_said(name, paid):
+    """A consistent change of what the ledger does not hold passes; the output says of what that is so."""
+    url, _, file = paid
+    changed = {"unit": "row", "assumptions": ("another",), "paths": ("reference",), "device": "another"}
+    stated = {name: changed[name]} if name in changed else {}
+    file.write_text(Certificate(Gaussian(5.0) * 2, REPLACE, 1e-6 if stated else 1e-9, **stated).to_json())
+    done = CliRunner().invoke(app, ["verify", str(file), "--ledger", url])
+    assert done.exit_code == 0, done.output
+    words = next(line for line in done.output.splitlines() if "does not confirm" in line)
+    assert name in words
+    plain = json.loads(CliRunner().invoke(app, ["verify", str(file), "--ledger", url, "--json"]).output)
+    assert name in plain["ledger_does_not_confirm"]
+    alone = json.loads(CliRunner().invoke(app, ["verify", str(file), "--json"]).output)
+    assert alone["ledger_does_not_confirm"] is None
+
+
+@pytest.mark.parametrize(
+    "settings", ['ledger = "x"', "ledger = [1, 2]", "[ledger]\nrun = 5", "[ledger]\nrun = [1]", "\xff", "a ="]
+)
+def test_settings_that_name_no_run_are_refused(settings, paid):
+    url, _, file = paid
+    file.with_name("config.toml").write_text(settings, encoding="latin1")
+    done = CliRunner().invoke(app, ["verify", str(file), "--ledger", url])
+    assert isinstance(done.exception, InvalidArgument), done.exception
+    assert "name the run with --run" in str(done.exception) or "name it with --run" in str(done.exception)
+
+
+def test_names_of_entries_are_not_printed_raw():
+    plain = Certificate(Gaussian(5.0), REPLACE, 1e-6).to_dict()
+    for name in ("\x1b[31mRED\x1b]0;owned\x07", "\ud800", "x" * 10_000):
+        altered = {**plain, name: 1}
+        altered[DIGEST] = digest(altered) if name.isascii() else plain[DIGEST]
+        with pytest.raises(InvalidArgument, match="entries that no certificate has") as refused:
+            verify(json.dumps(altered))
+        assert str(refused.value).isprintable()
+        assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("version", ["9" * 5_000 + ".0", "\u0661.\u0662", "0." + "3" * 5, "x", "1"])
+def test_a_version_is_two_short_numbers(version):
+    with pytest.raises(InvalidArgument, match="is no version") as refused:
+        verify(Certificate(Gaussian(5.0), REPLACE, 1e-6, library_version=version).to_json())
+    assert len(str(refused.value)) < 300
+
+
+def test_what_would_take_minutes_is_refused_before_it_is_begun(monkeypatch):
+    """More kinds of losses are more work; the limit is lowered, for such an event takes long to price too."""
+    one, many = (compose(PoissonGaussian(0.1, 6.0 + i, ADD) * 20 for i in range(kinds)) for kinds in (1, 8))
+    assert losses.work(many) > 4 * losses.work(one) > 0
+    monkeypatch.setattr(certificates, "_MOST_WORK", losses.work(one))
+    assert verify(Certificate(one, ADD, 1e-6).to_json()).figures
+    with pytest.raises(InvalidArgument, match="that would take minutes"):
+        verify(Certificate(many, ADD, 1e-6).to_json())

@@ -7,6 +7,7 @@ raise a false alarm in fewer than one of 1e5 runs. How many were raised in repea
 import csv
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -225,3 +226,86 @@ def test_a_formula_is_audited_at_the_shell(tmp_path):
 def test_what_cannot_be_audited_is_refused(options):
     done = CliRunner().invoke(app, ["audit", *options])
     assert isinstance(done.exception, InvalidArgument), json.dumps(options)
+
+
+MODELS = """
+import dpmcmc as dp
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+TABLE = np.arange(25, dtype=np.float32)
+AT = jnp.zeros(2)
+
+
+def prior(t):
+    return -0.5 * jnp.sum(t**2)
+
+
+def call(t):
+    shape = jax.ShapeDtypeStruct((), jnp.float32)
+    return -0.5 * jnp.sum(t**2) * jax.pure_callback(np.float32, shape, jax.lax.stop_gradient(t[0]))
+
+
+def normal(t, row):
+    return -0.5 * jnp.sum((t - row["age"] / 100) ** 2)
+
+
+plain = dp.Model(prior, normal, position=AT)
+of_a_table = dp.Model(lambda t: -0.5 * jnp.sum((t - jnp.asarray(TABLE).mean()) ** 2), normal, position=AT)
+table_in_rows = dp.Model(prior, lambda t, row: normal(t, row) - jnp.sum(TABLE) * t[0], position=AT)
+same = dp.Model(prior, lambda t, row: -0.5 * jnp.sum((t - 1.0) ** 2) + 0 * row["age"], position=AT)
+flat = dp.Model(prior, lambda t, row: 0.0 * jnp.sum(t) * row["age"], position=AT)
+raises = dp.Model(prior, lambda t, row: 1 / 0, position=AT)
+absent = dp.Model(prior, lambda t, row: -0.5 * jnp.sum((t - row["nope"]) ** 2), position=AT)
+vector = dp.Model(prior, lambda t, row: -0.5 * (t - row["age"]) ** 2, position=AT)
+empty = dp.Model(lambda t: 0.0, lambda t, row: row["age"], position={})
+calls = dp.Model(call, normal, position=AT)
+"""
+
+
+@pytest.fixture
+def audit_of(tmp_path):
+    (tmp_path / "m.py").write_text(MODELS)
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+
+    def done(name):
+        options = ["--model", f"{tmp_path / 'm.py'}:{name}", "--schema", str(tmp_path / "schema.toml")]
+        return CliRunner().invoke(app, ["audit", *options, "--runs", "300", "--output", str(tmp_path / "audit.html")])
+
+    return done
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("same", "no synthetic row can be told from another: the clipped gradient"),
+        ("flat", "no synthetic row has a gradient that is finite and not zero"),
+        ("raises", "the model cannot be computed of a synthetic row, with its gradient: ZeroDivisionError"),
+        ("absent", "KeyError: 'nope'"),
+        ("vector", r"arrays of the shapes \(\) and \(2,\)"),
+        ("empty", "a model has a position of at least one number"),
+        ("calls", "the model cannot be computed of a synthetic row"),
+    ],
+)
+def test_a_model_that_cannot_be_audited_is_refused_in_words(name, words, audit_of):
+    """Not with a traceback, and not as a claim that is broken (exit 6)."""
+    done = audit_of(name)
+    assert isinstance(done.exception, InvalidArgument), done.exception
+    assert re.search(words, str(done.exception)), done.exception
+
+
+@pytest.mark.parametrize(("name", "where"), [("of_a_table", "log_prior"), ("table_in_rows", "log_likelihood")])
+def test_what_a_model_closes_over_is_said(name, where, audit_of, tmp_path):
+    done = audit_of(name)
+    assert done.exit_code == 0, done.output
+    words = f"25 numbers that the audit cannot vary: an array of shape (25,) in {where}"
+    assert words in done.stderr
+    assert "but for what the model closes over" in " ".join(done.output.split())
+    assert words in (tmp_path / "audit.html").read_text()
+
+
+def test_a_model_that_closes_over_nothing_has_no_warning(audit_of, tmp_path):
+    done = audit_of("plain")
+    assert done.exit_code == 0, done.output
+    assert "closes over" not in done.output + done.stderr + (tmp_path / "audit.html").read_text()

@@ -139,7 +139,7 @@ class PoissonGaussian(Event):
 
     def __post_init__(self) -> None:
         self._set(
-            rate=validation.fraction("rate", self.rate),
+            rate=fields.rate("rate", self.rate),
             noise_over_clip=fields.noise("noise_over_clip", self.noise_over_clip),
             adjacency=Adjacency.parse("adjacency", self.adjacency),
         )

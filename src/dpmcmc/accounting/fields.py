@@ -15,6 +15,14 @@ def noise(name: str, value: object) -> float:
     return checked
 
 
+def rate(name: str, value: object) -> float:
+    """Return the chance that a record is in a batch, by which losses are divided."""
+    checked = validation.fraction(name, value)
+    if checked < 1e-100:
+        validation.refuse(name, value, "must be at least 1e-100")
+    return checked
+
+
 def times(name: str, value: object, *, at_least: int) -> int:
     """Return a number of things, which books keep in 64 bits."""
     checked = validation.integer(name, value, at_least=at_least)

@@ -36,8 +36,9 @@ Values: TypeAlias = NDArray[np.float64]
 _SUPPORTED = {Gaussian, AcceptBit, PoissonGaussian, FixedBatchGaussian, LogisticBit, BarkerTest, SphericalLaplace}
 _CELLS_PER_DEVIATION = 20  # discretisation adds at most 1/1600 to the variance of the loss
 _COARSEST = 1e-3
-_LARGEST_GRID = 2**20
+LARGEST_GRID = 2**20
 _LARGEST_LOSS = 1e3  # of one step; beyond it nothing is private and a grid would have to be absurd
+_LARGEST_INTERVAL = 100.0  # where a grid ends above 1e7; e to a few times as much is still a float
 _LOG_NEGLIGIBLE = -50.0
 
 
@@ -63,7 +64,7 @@ def curve(event: Event) -> LossCurve | None:
     if not event.held <= _SUPPORTED:
         return None
     parts = schedule.shortened(schedule.hidden_as_gaussian(counts(event)))
-    if max(_full_loss(part) for part in parts) > _LARGEST_LOSS:
+    if is_hopeless(parts):
         return LossCurve(PrivacyLossDistribution(Masses(1.0, 0, np.zeros(1), infinity=1.0)))
     interval = interval_of(parts)
     steps = [(_step(part, interval), times) for part, times in parts.items()]
@@ -73,13 +74,18 @@ def curve(event: Event) -> LossCurve | None:
     return LossCurve(PrivacyLossDistribution(remove, loss.compose([(step.add, times) for step, times in steps])))
 
 
+def is_hopeless(parts: dict[Event, int]) -> bool:
+    """Say whether a distribution of these losses says nothing: a step, or a cell of their grid, is larger than any."""
+    return max(_full_loss(part) for part in parts) > _LARGEST_LOSS or interval_of(parts) > _LARGEST_INTERVAL
+
+
 def interval_of(parts: dict[Event, int]) -> float:
     """Return the grid spacing: a fixed fraction of the smallest step's loss deviation, coarser if the grid is huge."""
     deviations = {part: _deviation(part) for part in parts}
     finest = min(min(deviations.values()) / _CELLS_PER_DEVIATION, _COARSEST)
     spread = math.sqrt(sum(times * deviations[part] ** 2 for part, times in parts.items()))
     longest = max(reach_of(part) for part in parts)
-    return max(finest, (spread**2 + 20 * spread) / _LARGEST_GRID, longest / (_LARGEST_GRID / 8))
+    return max(finest, (spread**2 + 20 * spread) / LARGEST_GRID, longest / (LARGEST_GRID / 8))
 
 
 def _deviation(part: Event) -> float:

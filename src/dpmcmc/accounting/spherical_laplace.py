@@ -12,6 +12,7 @@ docs/accounting.md has the derivation. K and I are Bessel functions.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,6 +147,7 @@ def divergences(orders: Values, event: SphericalLaplace) -> Values:
     return np.fmin(np.fmin(np.maximum(rounded, 0.0), quadratic), event.largest_loss)
 
 
+@lru_cache(maxsize=1024)
 def rho(event: SphericalLaplace) -> float:
     """Return the rho of zCDP: the largest divergence over its order, between orders by that of the next larger one."""
     found = divergences(RHO_ORDERS, event)
@@ -167,7 +169,8 @@ def _log_poisson(order: float, at: Values) -> Values:
     with np.errstate(divide="ignore", invalid="ignore"):
         large = constant + order * np.log(2 / at) + np.log(bessel) + at
     is_small = (at < 1e-3) | (bessel < _SMALLEST)
-    return np.where(is_small, constant + _log_series(order, np.where(is_small, at, 0.0)), large)
+    large[is_small] = constant + _log_series(order, at[is_small])
+    return large
 
 
 def _log_series(order: float, at: Values) -> Values:

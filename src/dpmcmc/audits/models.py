@@ -17,15 +17,20 @@ import numpy as np
 from dpmcmc import validation
 from dpmcmc.accounting import Gaussian, noise_for
 from dpmcmc.audits.audit import CONFIDENCE_ERROR, Finding, collect, judge
+from dpmcmc.audits.closures import Closure, closed_over
 from dpmcmc.audits.pairs import REPLACE, Law, Pair, standardised
 from dpmcmc.enclave.mechanisms.gradient import GradientSum
 from dpmcmc.enclave.mechanisms.log_ratio import LogRatio
-from dpmcmc.errors import InvalidArgument
+from dpmcmc.errors import DpmcmcError, InvalidArgument
 from dpmcmc.missing_cells import is_hidden
 from dpmcmc.model import synthetic
 
 CANDIDATES, POSITIONS, OTHERS = 200, 4, 30
 """Rows of each kind that canaries are chosen from, positions that are tried, and rows beside the canary."""
+
+
+_SAME = 1e-6
+"""What is nearer than so many clips is the same, but for how it was rounded."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,8 @@ class ModelAudit:
     error: float
     """The chance that any of the lower bounds is too high."""
     tried: tuple[Tried, ...]
+    closures: tuple[Closure, ...] = ()
+    """Arrays that the model closes over: they were the same in all runs, whatever they come from."""
 
     @property
     def is_broken(self) -> bool:
@@ -71,6 +78,7 @@ def audit_model(
     epsilon: float = 1.0,
     delta: float = 1e-6,
     runs: int = 100_000,
+    is_formula: bool = False,
     tell: Callable[[str, float], None] = lambda _, __: None,
 ) -> ModelAudit:
     """Audit the releases that samplers ask of a model: its gradient, by every way there is, and its log-ratio.
@@ -83,10 +91,15 @@ def audit_model(
         epsilon: what one release claims.
         delta: at which delta.
         runs: how often each table is run.
+        is_formula: whether the model comes from a formula: what it closes over follows from the schema, and is not
+            listed.
         tell: called with what is done and the share that is.
     """
     runs = validation.integer("runs", runs, at_least=100)
-    pairs = list(_pairs(model, record, bounds, validation.positive("epsilon", epsilon), delta))
+    rows, positions = _examined(model, record, bounds)
+    row = jax.tree.map(lambda leaf: leaf[0], rows)
+    closures = () if is_formula else closed_over(model, positions[0], row)
+    pairs = list(_pairs(model, rows, positions, validation.positive("epsilon", epsilon), delta))
     tried = list[Tried]()
     error = CONFIDENCE_ERROR / (2 * len(pairs))
     for number, (pair, canaries) in enumerate(pairs):
@@ -95,7 +108,7 @@ def audit_model(
         finding = judge(pair, collect(pair, runs, 20_000), delta, error)
         tried.append(Tried(finding, canaries, moved, pair.paths()))
     tell("done", 1.0)
-    return ModelAudit(name, epsilon, delta, CONFIDENCE_ERROR, tuple(tried))
+    return ModelAudit(name, epsilon, delta, CONFIDENCE_ERROR, tuple(tried), closures)
 
 
 def _moved(pair: Pair) -> float:
@@ -107,10 +120,35 @@ def _moved(pair: Pair) -> float:
     return float(abs(sides[0] - sides[1])[0]) * pair.law.scale
 
 
+def _examined(model: Any, record: Any, bounds: Any) -> tuple[Any, list[Any]]:
+    """Return rows and positions at which the model can be computed, with its gradient; or say why it cannot."""
+    try:
+        rows, positions = _candidates(record, bounds), _positions(model)
+        _compute(model, rows, positions)
+    except DpmcmcError:
+        raise
+    except Exception as error:  # it is the user's own code, which may raise anything
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InvalidArgument(f"the model cannot be computed of a synthetic row, with its gradient: {said}") from error
+    return rows, positions
+
+
+def _compute(model: Any, rows: Any, positions: list[Any]) -> None:
+    """Compute a model and its gradient at shapes, as samplers do: whatever its code raises is raised here."""
+    each = jax.eval_shape(jax.vmap(model.log_likelihood, (None, 0)), positions[0], rows)
+    shapes = [jnp.shape(jax.eval_shape(model.log_prior, positions[0])), jnp.shape(each)[1:]]
+    if not jax.tree.leaves(positions[0]) or shapes != [(), ()]:
+        raise InvalidArgument(
+            "a model has a position of at least one number, and its log_prior and log_likelihood return one number "
+            f"each; here they return arrays of the shapes {shapes[0]} and {shapes[1]}"
+        )
+    jax.eval_shape(jax.vmap(jax.grad(model.log_likelihood), (None, 0)), positions[0], rows)
+    jax.eval_shape(jax.vmap(jax.grad(model.log_prior)), jax.tree.map(lambda *leaves: jnp.stack(leaves), *positions))
+
+
 def _pairs(
-    model: Any, record: Any, bounds: Any, epsilon: float, delta: float
+    model: Any, rows: Any, position: list[Any], epsilon: float, delta: float
 ) -> Iterator[tuple[Pair, tuple[dict[str, Any], dict[str, Any]]]]:
-    rows, position = _candidates(record, bounds), _positions(model)
     noise = noise_for(Gaussian, epsilon, delta)
     for make in (_gradient_pair, _ratio_pair):
         found = make(model, rows, position, noise)
@@ -151,7 +189,7 @@ def _gradient_pair(model: Any, rows: Any, positions: list[Any], noise: float) ->
     )
     clip = _typical(np.linalg.norm(vectors, axis=1), "gradient")
     clipped = _clipped(vectors, clip)
-    first, second = _farthest(clipped)
+    first, second = _farthest(clipped, clip, "gradient")
     direction = (clipped[first] - clipped[second]) / np.linalg.norm(clipped[first] - clipped[second])
     rest = clipped[_others(len(clipped))].sum(axis=0)
     middle = float((rest + (clipped[first] + clipped[second]) / 2) @ direction)
@@ -180,8 +218,9 @@ def _ratio_pair(model: Any, rows: Any, positions: list[Any], noise: float) -> _F
     squares = [jnp.sum((a - b) ** 2) for a, b in zip(leaves[0], leaves[1], strict=True)]
     distance = float(jnp.sqrt(sum(squares, start=jnp.float32(0))))
     size = _typical(np.abs(values[:, 0]), "log-likelihood ratio")
-    clipped = _clipped(values, size)[:, 0]
-    first, second = int(np.argmax(clipped)), int(np.argmin(clipped))
+    clipped = _clipped(values, size)
+    first, second = sorted(_farthest(clipped, size, "log-likelihood ratio"), key=lambda row: -clipped[row, 0])
+    clipped = clipped[:, 0]
     middle = float(clipped[_others(len(clipped))].sum() + (clipped[first] + clipped[second]) / 2)
     prior = float(model.log_prior(pair[1]) - model.log_prior(pair[0]))
     mechanism = LogRatio(size / distance, noise)
@@ -248,15 +287,26 @@ def _spread(vectors: np.ndarray) -> float:
     if not len(usable):
         return 0.0
     clipped = _clipped(vectors, float(np.median(usable)))
-    first, second = _farthest(clipped)
+    first, second = _apart(clipped)
     return float(np.linalg.norm(clipped[first] - clipped[second]) / np.median(usable))
 
 
-def _farthest(vectors: np.ndarray) -> tuple[int, int]:
+def _apart(vectors: np.ndarray) -> tuple[int, int]:
     squares = (vectors**2).sum(axis=1)
     distances = squares[:, None] + squares[None, :] - 2 * vectors @ vectors.T
     first, second = np.unravel_index(int(np.argmax(distances)), distances.shape)
     return int(first), int(second)
+
+
+def _farthest(clipped: np.ndarray, clip: float, what: str) -> tuple[int, int]:
+    """Return the two rows that are farthest apart; refuse rows that are all the same, but for rounding."""
+    first, second = _apart(clipped)
+    if not np.linalg.norm(clipped[first] - clipped[second]) > _SAME * clip:
+        raise InvalidArgument(
+            f"no synthetic row can be told from another: the clipped {what} of the model is the same for all of them, "
+            "so there is nothing to audit; look at what of a row the model reads, and at the bounds"
+        )
+    return first, second
 
 
 def _others(count: int) -> np.ndarray:

@@ -5,6 +5,7 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
+from dpmcmc.audits.closures import in_words
 from dpmcmc.audits.models import ModelAudit, Tried
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.report.page import environment
@@ -27,7 +28,9 @@ def render(found: ModelAudit) -> str:
     return (
         environment("dpmcmc.audits")
         .get_template("audit.html")
-        .render(audit=found, rows=rows, canaries=_canaries(found), version=version("dpmcmc"))
+        .render(
+            audit=found, rows=rows, canaries=_canaries(found), fixed=in_words(found.closures), version=version("dpmcmc")
+        )
     )
 
 

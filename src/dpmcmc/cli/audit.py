@@ -45,7 +45,8 @@ def audit(
     from dpmcmc.audits.page import write_page
 
     made, record, bounds = _with_records(chosen, schema, family)
-    found = audit_model(stated, made, record, bounds, epsilon=epsilon, delta=delta, runs=runs, tell=_tell)
+    asked: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "runs": runs, "is_formula": formula is not None}
+    found = audit_model(stated, made, record, bounds, **asked, tell=_tell)
     _show(found)
     page = write_page(found, output)
     typer.echo(f"wrote {page}")
@@ -81,6 +82,8 @@ def _tell(words: str, share: float) -> None:
 
 
 def _show(found: "ModelAudit") -> None:
+    from dpmcmc.audits.closures import in_words
+
     rows = [
         [
             f"{one.finding.pair.mechanism}, {', '.join(one.paths)}",
@@ -94,4 +97,7 @@ def _show(found: "ModelAudit") -> None:
     ]
     columns = ["release", "runs", "claimed epsilon", "seen, no assumption", "seen, if Gaussian", "sensitivity used"]
     verdict = "MORE WAS SEEN THAN IS CLAIMED" if found.is_broken else "nothing exceeds the claim"
+    if fixed := in_words(found.closures):
+        verdict += ", but for what the model closes over"
+        typer.echo(f"warning: the model closes over {fixed}. They have to be public: no run varies them", err=True)
     print_table(f"Audit of {found.name}: {verdict}", columns, rows, f"Confidence 1 - {found.error:g} for all of it.")

@@ -52,7 +52,9 @@ def _run_beside(file: Path) -> str | None:
         entry = tomllib.loads(settings.read_text(encoding="utf-8")).get("ledger", {})
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"{str(settings)!r} cannot be read: {error}; name the run with --run") from error
-    return entry.get("run")
+    if not isinstance(entry, dict) or not isinstance(entry.get("run", ""), str):  # pyright: ignore[reportUnknownMemberType]
+        raise InvalidArgument(f"{str(settings)!r} has no table [ledger] with the name of a run; name it with --run")
+    return entry.get("run")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def _show(file: Path, found: "Verified", booked: "Booked | None") -> None:
@@ -62,8 +64,10 @@ def _show(file: Path, found: "Verified", booked: "Booked | None") -> None:
     if booked is not None:
         entry = booked.entry
         typer.echo(
-            f"ledger: entry {entry.number}, run {entry.run}, {entry.dataset!r}, settled {entry.when}, same event"
+            f"ledger: entry {entry.number}, run {entry.run}, {entry.dataset!r}, settled {entry.when}: same event, "
+            "adjacency and version"
         )
+        typer.echo(f"the ledger does not hold, and so does not confirm: {', '.join(booked.unconfirmed)}")
     typer.echo(found.certificate.statement)
     if found.certificate.advisory:
         typer.echo(f"Advisory: {found.certificate.advisory}")
@@ -78,4 +82,11 @@ def _plain(found: "Verified", booked: "Booked | None") -> dict[str, object]:
         {"name": one.name, "stated": one.stated, "lower": one.lower, "upper": one.upper} for one in found.figures
     ]
     entry = None if booked is None else booked.entry.to_dict()
-    return {"consistent": True, "event_hash": found.event_hash, "figures": figures, "ledger_entry": entry}
+    unconfirmed = None if booked is None else list(booked.unconfirmed)
+    return {
+        "consistent": True,
+        "event_hash": found.event_hash,
+        "figures": figures,
+        "ledger_entry": entry,
+        "ledger_does_not_confirm": unconfirmed,
+    }

@@ -28,7 +28,7 @@ def check_constants(closed: Any, facts: Facts, is_table: Callable[[Any], bool]) 
 
     Under add-or-remove-one the number of records is private, so the size stated by the owner takes its place.
     """
-    for constant, line in _constants(closed, "an unknown line"):
+    for constant, line in constants(closed):
         shape = getattr(constant, "shape", ())
         if isinstance(constant, jax.core.Tracer):
             raise ReleaseRefused(
@@ -44,7 +44,7 @@ def check_constants(closed: Any, facts: Facts, is_table: Callable[[Any], bool]) 
             )
 
 
-def _constants(closed: Any, line: str) -> Iterator[tuple[Any, str]]:
+def constants(closed: Any, line: str = "an unknown line") -> Iterator[tuple[Any, str]]:
     """Yield the arrays that a jaxpr closes over at any depth, with the first line that uses each."""
     equations = closed.eqns
     for variable, value in zip(closed.constvars, getattr(closed, "consts", ()), strict=False):
@@ -58,7 +58,7 @@ def _constants(closed: Any, line: str) -> Iterator[tuple[Any, str]]:
         for parameter in equation.params.values():
             for inner in parameter if isinstance(parameter, tuple) else (parameter,):
                 if hasattr(inner, "constvars"):
-                    yield from _constants(inner, line_of(equation))
+                    yield from constants(inner, line_of(equation))
 
 
 def _line_of_use(equation: JaxprEqn, variable: Any) -> str:

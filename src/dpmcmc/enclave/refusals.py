@@ -141,6 +141,14 @@ def not_this_process() -> RunRefused:
     )
 
 
+def no_copy() -> RunRefused:
+    """Return the refusal of a copy of what executes programs."""
+    return RunRefused(
+        "what `reserve` hands out is neither copied nor pickled: each copy would spend what was set aside. "
+        "Hand the object itself on, or reserve for each"
+    )
+
+
 def not_these_cells() -> ReleaseRefused:
     """Return the refusal of cells that are none."""
     return ReleaseRefused(

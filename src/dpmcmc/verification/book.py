@@ -9,6 +9,10 @@ from dpmcmc.accounting.ledger.entries import SETTLE
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.verification.certificate import event_hash
 
+NOT_IN_THE_LEDGER = "delta", "unit", "assumptions", "paths", "device"
+"""What a certificate states, and neither its event nor the ledger's entry: epsilon and the curve follow from the event
+and delta."""
+
 
 @dataclass(frozen=True)
 class Booked:
@@ -16,6 +20,8 @@ class Booked:
 
     entry: Entry
     event_hash: str
+    unconfirmed: tuple[str, ...] = NOT_IN_THE_LEDGER
+    """The statements of the certificate that the entry says nothing of: with a new digest they may be changed."""
 
 
 def hold_against(certificate: Certificate, ledger: Ledger, run: str | None = None) -> Booked:

@@ -20,7 +20,7 @@ from dpmcmc.accounting.certificate import DIGEST, Certificate, digest
 from dpmcmc.accounting.event import Event
 from dpmcmc.accounting.parallel import dearest
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.verification import curves
+from dpmcmc.verification import curves, losses
 from dpmcmc.verification.balls import BITS, Ball, ball, ends, largest, least, precision
 
 WIDTH = 1e-6
@@ -46,6 +46,8 @@ _BELOW = (
     1e-6  # what a number may lie below its enclosure, as `Certificate.from_json` allows: printed figures are rounded
 )
 _LARGEST_EXPONENT = 700.0
+_MOST_WORK = 4e8
+"""By `losses.work`: about two minutes of one core."""
 _FIRST_OF_FORMAT = {1: (0, 0), 2: (0, 2), 3: (0, 3)}
 """The versions that were the first to write each format."""
 _FREE = frozenset({"library_version", "paths", "device", "assumptions", "unit"})
@@ -111,7 +113,9 @@ def check_consistent(stated: Mapping[str, Any], certificate: Certificate) -> Non
     if missing := set(made) - set(stated) - old:
         raise InvalidArgument(f"the certificate lacks {', '.join(sorted(missing))}")
     if unknown := set(stated) - set(made):
-        raise InvalidArgument(f"the certificate has entries that no certificate has: {', '.join(sorted(unknown))}")
+        raise InvalidArgument(
+            f"the certificate has entries that no certificate has: {', '.join(map(_shown, sorted(unknown)))}"
+        )
     for name, value in stated.items():
         if name not in _FREE and name != DIGEST and not _agree(value, made[name]):
             raise InvalidArgument(
@@ -127,9 +131,9 @@ def check_consistent(stated: Mapping[str, Any], certificate: Certificate) -> Non
 
 def _check_format(certificate: Certificate) -> None:
     """Refuse a format that the version which is named did not write."""
-    named = re.match(r"(\d+)\.(\d+)\b", certificate.library_version)
+    named = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", certificate.library_version)
     if named is None:
-        raise InvalidArgument(f"library_version={certificate.library_version!r} is no version, as 0.3.0 is")
+        raise InvalidArgument(f"library_version={_shown(certificate.library_version)} is no version, as 0.3.0 is")
     version = int(named[1]), int(named[2])
     wrote = max(number for number, first in _FIRST_OF_FORMAT.items() if version >= first)
     if certificate.format != wrote:
@@ -170,6 +174,7 @@ def _figures(certificate: Certificate) -> Iterable[Figure]:
     if private is None or not math.isfinite(claimed):
         yield Figure(f"epsilon at delta {certificate.delta:g}", claimed, math.inf, math.inf)
         return
+    _check_work(certificate.event)
     cases = [_Case.of(case) for case in dearest(certificate.event)]
     for case in cases:
         yield from case.parameters()
@@ -183,6 +188,16 @@ def _figures(certificate: Certificate) -> Iterable[Figure]:
     for epsilon, delta in certificate.curve:
         value = largest([case.delta(epsilon) for case in cases])
         yield _figure(f"delta at epsilon {epsilon:g}", delta, value)
+
+
+def _check_work(event: Event) -> None:
+    """Refuse an event whose enclosures would take minutes, before they are begun."""
+    private = [accountants.without_approximations(case)[0] for case in dearest(event)]
+    if sum(losses.work(case) for case in private if case is not None) > _MOST_WORK:
+        raise InvalidArgument(
+            "the numbers of the certificate agree with its event, but are not enclosed: that would take minutes, for "
+            "its event composes too many kinds of losses, or losses that are too far apart"
+        )
 
 
 def _words(certificate: Certificate, epsilon: Ball) -> Iterable[Figure]:

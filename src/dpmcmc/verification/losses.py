@@ -6,6 +6,7 @@ coefficients hold the products of all masses. What is cut off on the way, less t
 of the answer.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -28,10 +29,13 @@ from dpmcmc.accounting.spherical_laplace import SphericalLaplace
 from dpmcmc.verification import spherical
 from dpmcmc.verification.balls import Ball, ball, largest, precision, upper_tail
 
-BITS = 192
+BITS = 128
 _CUT = 1e-40
 _NEAR = 4
 """Of how many losses beside epsilon each is asked whether it is larger."""
+_COST = 10.0
+_COSTS: dict[type[Event], float] = {SphericalLaplace: 300.0, LogisticBit: 1.0, BarkerTest: 2.0}
+"""How much a value of a profile takes, where a coefficient of a product takes one."""
 _SUPPORTED = {Gaussian, FixedBatchGaussian, LogisticBit, BarkerTest, PoissonGaussian, SphericalLaplace}
 
 Profile = Callable[[Ball], Ball]
@@ -52,16 +56,6 @@ class Losses:
         infinity = self.infinity + other.infinity - self.infinity * other.infinity
         first, masses, lost = _trimmed(self.first + other.first, self.masses * other.masses)
         return Losses(first, masses, infinity, self.lost + other.lost + lost)
-
-    def power(self, count: int) -> "Losses":
-        """Return the law of the sum of `count` independent losses."""
-        result, square = None, self
-        while count:
-            if count & 1:
-                result = square if result is None else result.times(square)
-            count >>= 1
-            square = square.times(square) if count else square
-        return self if result is None else result
 
     def delta(self, epsilon: Ball, interval: Ball) -> Ball:
         """Return the mass of an infinite loss plus E[(1 - e^(epsilon - loss))_+]: near epsilon one by one."""
@@ -98,17 +92,37 @@ def _trimmed(first: int, masses: arb_poly) -> tuple[int, arb_poly, Ball]:
     return first + start, arb_poly(found[start:stop]), lost
 
 
+def work(event: Event) -> float:
+    """Return about how much there is to compute of a composition: coefficients of products, and what takes as long."""
+    parts = schedule.shortened(schedule.hidden_as_gaussian(counts(event)))
+    if not parts or not {type(part) for part in parts} <= _SUPPORTED or pld.is_hopeless(parts):
+        return 0.0
+    spacing = pld.interval_of(parts)
+    cells = {part: pld.reach_of(part) / spacing for part in parts}
+    profiles = sum(_COSTS.get(type(part), _COST) * length for part, length in cells.items())
+    products = len(parts) + sum(1.5 * math.log2(times) for times in set(parts.values()))
+    sides = 2 if any(isinstance(part, PoissonGaussian) for part in parts) else 1
+    reaches = zip(cells.values(), parts.values(), strict=True)
+    longest = max(min(times * length, 2 * pld.LARGEST_GRID) for length, times in reaches)
+    return sides * (profiles + products * longest)
+
+
 @lru_cache(maxsize=16)
 def composed(event: Event) -> Callable[[Ball], Ball] | None:
     """Return the curve of the composition: the larger of both directions; None if an event has no profile."""
     parts = schedule.shortened(schedule.hidden_as_gaussian(counts(event)))
     if not {type(part) for part in parts} <= _SUPPORTED:
         return None
+    if pld.is_hopeless(parts):
+        return lambda _: ball(1)
     spacing = pld.interval_of(parts)
     with precision(BITS):
         interval = ball(spacing)
         pairs = [(_steps(part, spacing), times) for part, times in parts.items()]
-        directions = [_product([(step[side], times) for step, times in pairs]) for side in (0, 1)]
+        is_same = all(remove is add for (remove, add), _ in pairs)
+        directions = [
+            _product([(step[side], times) for step, times in pairs]) for side in ((0,) if is_same else (0, 1))
+        ]
 
     def delta(epsilon: Ball) -> Ball:
         with precision(BITS):
@@ -118,10 +132,20 @@ def composed(event: Event) -> Callable[[Ball], Ball] | None:
 
 
 def _product(steps: list[tuple[Losses, int]]) -> Losses:
-    powers = [step.power(times) for step, times in steps]
-    result = powers[0]
-    for one in powers[1:]:
-        result = result.times(one)
+    """Return the law of the sum of all losses, each taken so many times: all powers by the same squares.
+
+    Steps of one count are multiplied once; then, from the highest bit of the counts down, the product is squared, and
+    multiplied by the steps whose counts have the bit.
+    """
+    of_count: dict[int, Losses] = {}
+    for step, times in steps:
+        of_count[times] = of_count[times].times(step) if times in of_count else step
+    result: Losses | None = None
+    for bit in reversed(range(max(of_count).bit_length())):
+        result = None if result is None else result.times(result)
+        for step in [step for times, step in of_count.items() if times >> bit & 1]:
+            result = step if result is None else result.times(step)
+    assert result is not None  # noqa: S101  # for no count is zero
     return result
 
 

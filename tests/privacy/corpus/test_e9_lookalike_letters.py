@@ -19,6 +19,15 @@ PAIRS = {
     "a small capital o": ("people", "pe\u1d0fple"),
     "a Cherokee A": ("APPLE", "\u13aaPPLE"),
     "a Lisu B": ("BOOK", "\ua4d0OOK"),
+    "all in Lisu": ("PAT", "\ua4d1\ua4ee\ua4d4"),
+    "all in Cherokee": ("PAT", "\u13e2\u13aa\u13a2"),
+    "all in Coptic": ("coop", "\u2ca5\u2c9f\u2c9f\u2ca3"),
+    "all in Armenian": ("ooo", "\u0585\u0585\u0585"),
+    "an Arabic digit": ("patients 1", "patients \u0661"),
+    "a digit of N'Ko": ("patients 1", "patients \u07c1"),
+    "digits of Devanagari": ("12", "\u0967\u0968"),
+    "r and n": ("summer", "surnrner"),
+    "two v": ("ward", "vvard"),
 }
 
 
@@ -28,3 +37,14 @@ def test_no_second_budget(pair):
     ledger.register(pair[0], Budget(1.0, 1e-6), "replace_one")
     with pytest.raises(DpmcmcError):
         ledger.register(pair[1], Budget(1.0, 1e-6), "replace_one")
+
+
+@pytest.mark.parametrize(
+    "name", ["\u5317\u4eac 2", "ward 3", "\u03b7\u03bc\u03ad\u03c1\u03b1", "\u0628\u064a\u062a \u0662"]
+)
+def test_an_honest_name_gets_its_budget(name):
+    """The control: in Chinese, Latin, Greek and Arabic letters."""
+    ledger = Ledger.in_memory()
+    ledger.register("ward 2", Budget(1.0, 1e-6), "replace_one")
+    ledger.register(name, Budget(1.0, 1e-6), "replace_one")
+    assert {entry.dataset for entry in ledger.history()} == {"ward 2", name}

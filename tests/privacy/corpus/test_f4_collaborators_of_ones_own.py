@@ -11,8 +11,6 @@ itself is never given back, whatever a journal says.
 False alarms: none; nothing is executed but in the controls.
 """
 
-import copy
-
 import numpy as np
 import pytest
 from toy import ToySum
@@ -21,7 +19,7 @@ from dpmcmc.accounting import Budget, Event, Gaussian, Ledger
 from dpmcmc.accounting.event import compose
 from dpmcmc.enclave import Journal, PrivateData
 from dpmcmc.enclave.resume import journal as journal_module
-from dpmcmc.errors import BudgetExceeded, DpmcmcError, InvalidArgument
+from dpmcmc.errors import BudgetExceeded, InvalidArgument
 
 ONE = Gaussian(2.0)
 
@@ -137,10 +135,3 @@ def test_an_event_is_what_it_is_written_as(method, data, ledger, tmp_path):
             with pytest.raises(BudgetExceeded):
                 paid.run(ask)
     assert ledger.account("people").spent == ONE
-
-
-def test_a_session_is_not_copied_to_spend_twice(data):
-    with data.reserve(ONE) as paid:
-        paid.run(ask)
-        with pytest.raises((TypeError, DpmcmcError)):
-            copy.copy(paid).run(ask)

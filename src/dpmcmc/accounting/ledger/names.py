@@ -2,7 +2,8 @@
 
 Two names resemble each other if they are the same text after compatibility forms, case, accents, spaces and
 punctuation are taken away and letters that look alike are made one. Between two digits a sign is kept, of whatever
-kind: 1.1 and 1-1 are alike, 1.1 and 11 are not. This stops mistakes and disguises. That the same people are in the
+kind: 1.1 and 1-1 are alike, 1.1 and 11 are not. This stops mistakes and most disguises, and is
+no more than that: Unicode has more letters that look alike than are listed here. That the same people are in the
 table of another, honestly different name is nothing that a ledger can see.
 """
 
@@ -16,6 +17,7 @@ _SIGNS = {
     # Cyrillic
     **dict(zip("авекмнорстухѕіјԁԛԝһӏѵгпьзчб", "abekmhopctyxsijdqwhlvrnb346", strict=True)),
     **dict(zip("АВЕКМНОРСТУХЅІЈԌԚԜҺӀѴЗЧБ", "abekmhopctyxsijgqwhlv346", strict=True)),
+    **dict(zip("ѳѡօա", "owow", strict=True)),  # and Armenian
     # Greek
     **dict(zip("αβγεζηικνοπρςστυχω", "abyeznikvonpsotuxw", strict=True)),
     **dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "abezhikmnoptyx", strict=True)),
@@ -40,15 +42,25 @@ _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\ufe00-\ufe0f\U000
 _TOGETHER = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"}
 """Scripts that are written together, and with Latin letters."""
 
+_IMITATING = {"LISU", "CHEROKEE", "COPTIC", "OLD", "GOTHIC", "DESERET"}
+"""Scripts of which whole words look Latin: a name may not be written in them. `OLD`: Old Italic and others."""
+
+_PAIRS = {"rn": "m", "vv": "w"}
+"""Letters that look like one."""
+
 _SMALL_CAPITAL = re.compile(r"LATIN LETTER SMALL CAPITAL ([A-Z])$")
 
 
 def is_disguised(name: str) -> bool:
-    """Say whether a name mixes alphabets, or has signs that are no letters, digits or punctuation."""
+    """Say whether a name mixes alphabets, is in one that imitates Latin, or has signs that are in no word."""
     name = unicodedata.normalize("NFKC", name)
     scripts = {unicodedata.name(letter, "?").split()[0] for letter in name if letter.isalpha()} - _TOGETHER
     signs = (unicodedata.category(letter) for letter in name)
-    return len(scripts) > 1 or any(category[0] in "CS" and category != "Sm" for category in signs)
+    return (
+        len(scripts) > 1
+        or not scripts.isdisjoint(_IMITATING)
+        or any(category[0] in "CS" and category != "Sm" for category in signs)
+    )
 
 
 def find_alike(name: str, others: Iterable[str]) -> str | None:
@@ -65,9 +77,13 @@ def _shapes(name: str) -> frozenset[str]:
 
 def _shape(name: str) -> str:
     bare = _INVISIBLE.sub("", unicodedata.normalize("NFKD", name))
+    bare = "".join(str(unicodedata.digit(letter, letter)) for letter in bare)  # of every script
     letters = [_letter(letter) for letter in _joined(bare) if not unicodedata.combining(letter)]
     folded = "".join(letters).casefold()
-    return "".join(_SIGNS.get(letter, letter) for letter in folded) or name
+    shape = "".join(_SIGNS.get(letter, letter) for letter in folded) or name
+    for pair, letter in _PAIRS.items():
+        shape = shape.replace(pair, letter)
+    return shape
 
 
 def _letter(letter: str) -> str:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, Never
 
 import jax
 
@@ -13,7 +13,7 @@ from dpmcmc.accounting.parallel import contains, remove
 from dpmcmc.accounting.payer import Reservation, check_standing, settle
 from dpmcmc.enclave.noise import chacha20 as rng
 from dpmcmc.enclave.oracle import LogDensity
-from dpmcmc.enclave.refusals import not_reserved, not_this_process
+from dpmcmc.enclave.refusals import no_copy, not_reserved, not_this_process
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,9 @@ class Session:
         self._spent: list[Event] = []
         self._paths: set[str] = set()
         self._closed, self._process = False, os.getpid()
+
+    def __reduce_ex__(self, _: Any) -> Never:  # what copies and pickles: a copy would have what is left once more
+        raise no_copy()
 
     @property
     def spent(self) -> Event:

@@ -1,0 +1,54 @@
+"""Tables of numbers that a model closes over: an audit varies the rows that a model is given, and not these."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import jax
+
+from dpmcmc.enclave.copies import constants
+
+
+@dataclass(frozen=True)
+class Closure:
+    """An array of more than one number that a function of a model closes over."""
+
+    function: str
+    shape: tuple[int, ...]
+    line: str
+    """Where it is used, if that is known."""
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are."""
+        return prod(self.shape)
+
+    @property
+    def words(self) -> str:
+        """What is closed over, by what, and where."""
+        at = f", at {self.line}" if self.line else ""
+        return f"an array of shape {self.shape} in {self.function}{at}"
+
+
+def closed_over(model: Any, position: Any, record: Any) -> tuple[Closure, ...]:
+    """Return the arrays that the log-prior and the log-likelihood of a model close over, each once."""
+    traced = {
+        "log_prior": jax.make_jaxpr(model.log_prior)(position),
+        "log_likelihood": jax.make_jaxpr(model.log_likelihood)(position, record),
+    }
+    found = {
+        Closure(name, tuple(constant.shape), line): None
+        for name, closed in traced.items()
+        for constant, line in constants(closed)
+        if prod(getattr(constant, "shape", ())) > 1
+    }
+    return tuple(found)
+
+
+def in_words(closures: Sequence[Closure]) -> str:
+    """Return how many numbers the audit cannot vary, and where they are; nothing if there are none."""
+    if not closures:
+        return ""
+    where = "; ".join(one.words for one in closures)
+    return f"{sum(one.size for one in closures):,} numbers that the audit cannot vary: {where}"
