@@ -139,7 +139,7 @@ def test_an_indicator_of_few_rows_is_known(table, rows, width) -> None:
 
 
 def test_an_indicator_of_thirty_rows_is_known_or_marked() -> None:
-    """At epsilon 8 noise hides it in some fits, which then have the prior's width; in one of 10,000 it is further off."""
+    """At epsilon 8 noise hides it in some fits, which then have the prior's width."""
     problem, name, prior = with_flag(30)
     emulated = Emulated(problem, 8.0)
     for seed in range(6):
