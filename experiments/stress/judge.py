@@ -27,6 +27,9 @@ PRIORS, NARROWER = 0.9, 0.5
 """Shares of the prior's width: above the first one the records do not identify a parameter; below the second one a
 result does, and a mark is for nothing."""
 
+OF_PRIOR = "The prior "
+"""How reasons begin that say what the prior does, which is in the reference as well: they are no marks."""
+
 SHOWN = 6
 """Of so many offending parameters it is kept how far they are off and how wide, and whether they are marked."""
 
@@ -91,12 +94,12 @@ def judged(
     """Return what a result is, beside the means and standard deviations that it should have."""
     flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in draws.items()}
     values = compared(problem, flat)
-    decided = " ".join(reason for reason in quality.reasons if reason.startswith("The prior dominates"))
+    decided = " ".join(reason for reason in quality.reasons if reason.startswith(OF_PRIOR)).replace(" by about", ",")
     marked, offending, missed, off, widths, errors = set(), set(), set(), {}, {}, {}
     inside = 0
     for name, each in values.items():
         grade = quality.parameters.get(name, Grade())
-        is_marked = grade.verdict == "bad" or bool(grade.reasons)
+        is_marked = grade.verdict == "bad" or any(not reason.startswith(OF_PRIOR) for reason in grade.reasons)
         is_decided = f" {name}," in decided or f" {name}:" in decided
         own, its = float(each.std()), found.sds[name]
         moved = float(each.mean()) - found.means[name]

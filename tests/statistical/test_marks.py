@@ -8,8 +8,9 @@ import pytest
 from scipy.special import ndtr
 
 import dpmcmc as dp
+from dpmcmc.diagnostics.summary import coordinates
 from dpmcmc.fitting.in_words import at_least, counted, in_words
-from dpmcmc.fitting.strategies.weighted_scores.grades import NOT_SEEN
+from dpmcmc.fitting.strategies.weighted_scores.grades import NOT_SEEN, Variances, grade
 from dpmcmc.fitting.strategies.weighted_scores.residuals import far_and_bins
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES
 from dpmcmc.fitting.strategies.weighted_scores.smooth_test import scale_moved
@@ -79,6 +80,119 @@ def test_a_rare_level_does_not_mark_what_is_known(seed) -> None:
     marked = {name for name, grade in drawn.quality.parameters.items() if NOT_SEEN in grade.reasons}
     assert "region[F]" in marked  # six rows
     assert not marked & {"shape", "intercept", "age", "power", "region[B]", "region[C]"}, drawn.quality.words
+
+
+# indicators that are never one: the exact posterior is the prior
+
+
+YES = dp.Column(kind="boolean")
+
+
+def with_flag(number_of_rows):
+    def make(rng):
+        x, flag = rng.uniform(0, 10, 10_000), np.arange(10_000) < number_of_rows
+        return {"x": x, "flag": flag, "y": rng.random(10_000) < 1 / (1 + np.exp(2 - 0.3 * x - 0.5 * flag))}
+
+    return Table("bernoulli", "y ~ x + flag", {"x": number(0, 10), "flag": YES, "y": YES}, make), "flag", 1.5
+
+
+def with_level(number_of_rows):
+    def make(rng):
+        x, level = rng.uniform(0, 10, 10_000), rng.choice(list("uv"), 10_000, p=[0.7, 0.3])
+        level[:number_of_rows] = "x"
+        mean = np.exp(0.2 + 0.1 * x + 0.4 * (level == "v") + 0.5 * (level == "x"))
+        return {"x": x, "g": level, "y": rng.poisson(mean)}
+
+    levels = dp.Column(kind="category", categories=tuple("uvx"))
+    columns = {"x": number(0, 10), "g": levels, "y": dp.Column(kind="integer", lower=0, upper=60)}
+    return Table("poisson", "y ~ x + g", columns, make), "g[x]", 1.0
+
+
+@pytest.mark.parametrize("epsilon", [8.0, 4.0])
+@pytest.mark.parametrize("table", [with_flag, with_level])
+def test_an_indicator_that_is_never_one_has_its_priors_width_and_is_marked(table, epsilon) -> None:
+    """Fifteen of 16 were a sixth to a half as wide at epsilon 8, and unmarked; now none of 32 at epsilon 4 and 8.
+
+    Slope and count, whose noises are independent, come to 4.5 of their standard deviations together by chance in one of
+    1,300 fits.
+    """
+    problem, name, prior = table(0)
+    emulated = Emulated(problem, epsilon)
+    for seed in range(4):
+        drawn = emulated.fit(emulated.records(seed), seed)
+        assert NOT_SEEN in drawn.quality.parameters[name].reasons, drawn.quality.words
+        assert coordinates(drawn.draws)[name].std() > 0.9 * prior
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "width"), [(with_flag, 100, 0.35), (with_flag, 300, 0.2), (with_level, 300, 0.1)]
+)
+def test_an_indicator_of_few_rows_is_known(table, rows, width) -> None:
+    problem, name, _ = table(rows)
+    emulated = Emulated(problem, 8.0)
+    for seed in range(4):
+        drawn = emulated.fit(emulated.records(seed), seed)
+        own = coordinates(drawn.draws)[name]
+        assert not drawn.quality.parameters[name].reasons, drawn.quality.words
+        assert own.std() < width
+        assert abs(own.mean() - 0.5) < 4 * own.std()
+
+
+def test_an_indicator_of_thirty_rows_is_known_or_marked() -> None:
+    """At epsilon 8 noise hides it in some fits, which then have the prior's width."""
+    problem, name, prior = with_flag(30)
+    emulated = Emulated(problem, 8.0)
+    for seed in range(6):
+        drawn = emulated.fit(emulated.records(seed), seed)
+        own, is_hidden = coordinates(drawn.draws)[name], NOT_SEEN in drawn.quality.parameters[name].reasons
+        assert own.std() > 0.9 * prior if is_hidden else own.std() < 0.8
+        assert abs(own.mean() - 0.5) < 4 * own.std()
+
+
+# priors that pull
+
+
+def sensors(lower, upper):
+    def make(rng):
+        warm = rng.normal(12, 8, 20_000)
+        return {"warm": warm, "y": rng.poisson(np.exp(0.8 + 0.05 * warm))}
+
+    columns = {"warm": number(lower, upper), "y": dp.Column(kind="integer", lower=0, upper=1000)}
+    return Table("poisson", "y ~ warm", columns, make)
+
+
+def test_bounds_that_are_far_too_wide_are_told_by_how_much_and_of_each_number() -> None:
+    """The slope was seven to ten of its standard deviations off, and the intercept, which had no word, five to nine."""
+    drawn = fitted(sensors(-273, 1000), 2.0)
+    quality, draws = drawn.quality, coordinates(drawn.draws)
+    for name, truth in {"warm": 0.05, "intercept": 0.8}.items():
+        grade = quality.parameters[name]
+        assert grade.verdict == "fair"
+        (reason,) = (reason for reason in grade.reasons if reason.startswith("The prior moves it by about"))
+        off = abs(draws[name].mean() - truth) / draws[name].std()
+        assert off > 4
+        assert float(reason.split("about ")[1].split(" ")[0]) == pytest.approx(off, abs=4)  # chance moves it too
+        assert any(f"{name} by about" in reason for reason in quality.reasons), quality.words
+
+
+def test_priors_that_do_not_pull_are_not_told() -> None:
+    quality = fitted(sensors(-20, 50), 2.0).quality
+    assert quality.verdict == "good", quality.words
+    assert not any(grade.reasons for grade in quality.parameters.values())
+
+
+def of_shares(prior: float, hidden: float = 0.0) -> tuple[str, ...]:
+    """The reasons of a number with such a share of its variance from the prior, of which a part no data can see."""
+    parts = [np.array([[value]]) for value in (1 - prior, 0.0, prior, 1.0, 100.0)]
+    visible = [*parts[:2], parts[2] * (1 - hidden), *parts[3:]]
+    return grade(Variances(*parts), Variances(*visible), np.ones(1), 1.0, 0.0).reasons
+
+
+def test_a_variance_that_is_most_of_it_the_priors_is_told() -> None:
+    """Such an intercept was called good; beside effects of groups it is how widely these are spread, and no matter."""
+    assert of_shares(0.88) == ("The prior makes up 88 % of its variance.",)
+    assert of_shares(0.45) == ()
+    assert of_shares(0.88, hidden=0.9) == ()
 
 
 # a misfit that is slight for the model and not for its scale

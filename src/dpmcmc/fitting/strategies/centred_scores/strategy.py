@@ -23,7 +23,7 @@ from dpmcmc.fitting.strategies.laplace import NAME, PrivateLaplace
 from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import grades, verdict
 from dpmcmc.fitting.strategies.weighted_scores.arrival import Moved, distance
-from dpmcmc.fitting.strategies.weighted_scores.beside_prior import beside_prior
+from dpmcmc.fitting.strategies.weighted_scores.beside_prior import BesidePrior, beside_prior
 from dpmcmc.fitting.strategies.weighted_scores.budget import USUAL_SLOPE
 from dpmcmc.fitting.strategies.weighted_scores.draws import Joined
 from dpmcmc.fitting.whitening import Begin
@@ -149,7 +149,9 @@ class CentredScores(PrivateLaplace):
         joined, full = last.at(prior, joined, mean), last.without_blind(joined.release.full_information(loss))
         parts, visible = (grades.variances(joined, bend, full, known) for known in (np.zeros((0, len(mean))), hidden))
         checks = verdict.Checks(last.arrived, fits)
-        quality = verdict.judge(joined, moved, 1.0, (parts, visible), jacobians, {}, checks, [], too_wide=TOO_WIDE)
+        quality = verdict.judge(
+            joined, moved, 1.0, (parts, visible), jacobians, {}, checks, BesidePrior(), too_wide=TOO_WIDE
+        )
         named = by_name(drawn.parameters)
         quality = beside_prior(quality, named, prior_draws(self.model))
         moving = {label: values for label, values in coordinates(named).items() if label in jacobians}

@@ -1,19 +1,31 @@
-"""A posterior beside its prior: which coefficients the prior decides about, and which marks agree with the draws."""
+"""A posterior beside its prior: what the prior moves and dominates, and which marks agree with the draws."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
 from dpmcmc.diagnostics.quality import Grade, Quality, worst
 from dpmcmc.diagnostics.summary import coordinates
+from dpmcmc.fitting.in_words import in_words
 from dpmcmc.fitting.strategies.weighted_scores.grades import MARKED, NOT_SEEN
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model.formula.priors import Prior
 
-PULLED, HARDLY_NARROWER = 0.5, 0.5
-"""By how many of its own standard deviations the prior pulls a mean, and how many of the prior's a posterior's are, for
-the prior to decide about it."""
+PULLED, PULLED_FAR = 0.5, 1.0
+"""By how many of its own standard deviations the prior moves a number before that is said, and before it is marked."""
+
+WIDER = (
+    "Default priors are scaled to half the range of a column: state wider priors, or narrower bounds if a column's "
+    "bounds are wider than they need to be."
+)
+HERE = "widen it, or state narrower bounds."
+"""What to do where the prior moves numbers."""
+
+HARDLY_NARROWER = 0.5
+"""How many of the prior's standard deviations a posterior's are for the prior to dominate a coefficient."""
 
 
 FAR_OUT, NOT_MUCH_NARROWER = 2.0, 1 / 3
@@ -21,12 +33,44 @@ FAR_OUT, NOT_MUCH_NARROWER = 2.0, 1 / 3
 steps may have gone on and on."""
 
 
-def decided_by_prior(regression: Regression, vectors: Floats) -> tuple[list[str], bool]:
-    """Return the coefficients that the prior pulls, their posterior being far out in it, or hardly narrower than it.
+class BesidePrior(NamedTuple):
+    """What the prior does to a result."""
 
-    And whether half of all are far out in it, or not much narrower.
+    pulls: Mapping[str, float] = MappingProxyType({})
+    """By how many of its own standard deviations the prior of the coefficients moves the mean of each number."""
+    dominates: Sequence[str] = ()
+    """The coefficients that are hardly narrower than their prior."""
+    is_half: bool = False
+    """Whether half of all coefficients are far out in it, or not much narrower."""
+
+    def findings(self, marked: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Say by how much the prior moves which numbers, and which coefficients it dominates that have no mark yet."""
+        moved = [f"{name} by about {in_words(pull)}" for name, pull in self.pulls.items() if pull > PULLED]
+        if moved:
+            yield "fair", f"The prior moves {', '.join(moved)} of their standard deviations. {WIDER}"
+        hardly = [name for name in self.dominates if name not in marked]
+        if hardly:
+            yield "fair", f"The prior dominates {', '.join(hardly)}: it is less than twice as wide as the posterior."
+
+    def reasons(self) -> Iterator[tuple[str, str]]:
+        """Say of each number that it moves far by how much."""
+        for name, pull in self.pulls.items():
+            if pull > PULLED_FAR:
+                yield name, f"The prior moves it by about {in_words(pull)} of its standard deviations: {HERE}"
+
+
+def seen_beside_prior(regression: Regression, vectors: Floats, draws: Mapping[str, Floats]) -> BesidePrior:
+    """Return what the prior does to a result.
+
+    Were the prior raised to a power that is one and a little, a mean would move by so much of that little as it varies
+    together with the prior's logarithm: without the prior it would be about so far away.
+
+    Args:
+        regression: the model.
+        vectors: draws of its parameters.
+        draws: the same draws of each number that people read.
     """
-    found: list[str] = []
+    found, density = list[str](), np.zeros(len(vectors))
     num_far, outputs, vectors = 0, regression.num_outputs, regression.coefficients(vectors)
     for name, prior, rows in _with_priors(regression):
         low, middle, high = (prior.quantile(probability) for probability in (0.16, 0.5, 0.84))
@@ -34,11 +78,19 @@ def decided_by_prior(regression: Regression, vectors: Floats) -> tuple[list[str]
         width = (high - low) / 2
         narrower, away = own.std(axis=0) / width, np.abs(own.mean(axis=0) - middle) / width
         num_far += int(np.sum((away > FAR_OUT) | (narrower > NOT_MUCH_NARROWER)))
-        is_pulled = away * narrower > PULLED
-        is_decided = is_pulled | (narrower > HARDLY_NARROWER)
+        density += np.sum(prior.density(own), axis=1)
         labels = regression.model.coordinates.labels(name)
-        found += [label for label, is_its in zip(labels, is_decided, strict=True) if is_its]
-    return found, 2 * num_far >= regression.num_linear - 1
+        found += [label for label, is_its in zip(labels, narrower > HARDLY_NARROWER, strict=True) if is_its]
+    return BesidePrior(_pulls(density, draws), found, 2 * num_far >= regression.num_linear - 1)
+
+
+def _pulls(density: Floats, draws: Mapping[str, Floats]) -> dict[str, float]:
+    if not np.isfinite(density).all():  # a prior that ends somewhere has no slope there
+        return {}
+    varies = density - density.mean()
+    return {
+        name: abs(float(np.mean(varies * values))) / max(float(values.std()), 1e-30) for name, values in draws.items()
+    }
 
 
 def _with_priors(regression: Regression) -> Iterator[tuple[str, Prior, Sequence[int]]]:

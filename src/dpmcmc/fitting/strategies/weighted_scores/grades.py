@@ -26,6 +26,12 @@ NOT_SEEN = f"{MARKED} it has its prior's width."
 ROBUST = "Residuals that the model does not expect move it away from the estimate of the likelihood"
 """How parameters are marked whose bounded scores have another target."""
 
+OF_PRIOR = "The prior makes up"
+"""How parameters are marked of whose variance most comes from the prior, theirs or another's."""
+
+MOSTLY = 0.5
+"""The share of the variance that is most of it: not of effects of groups, which their spread says, nor beside them."""
+
 SURE = 1e6
 """How much more certain than by its prior a direction is made to be left out."""
 
@@ -113,7 +119,8 @@ def grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float,
     own = max(own, spread)
     if seen["prior"] > NOT_IDENTIFIED and own > NARROWER**2 * float(np.sum(jacobian @ parts.alone * jacobian)):
         return Grade("bad", (NOT_SEEN,), shares)
-    if _hidden(parts, visible, jacobian) > HIDDEN:
+    is_hidden = _hidden(parts, visible, jacobian) > HIDDEN
+    if is_hidden:
         shares = _of_seen(visible, jacobian, own)
     elif spread > 0:
         # what privacy adds is all that a posterior without it would not have: noise, lost efficiency, a doubtful slope
@@ -124,10 +131,13 @@ def grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float,
             "privacy": 1 - kept,
             "prior": kept * shares["prior"] / rest,
         }
+    reasons: list[str] = []
     if bias * np.sqrt(exact) > OFF * np.sqrt(own):
         size = f" by about {in_words(bias)} standard deviations" if np.isfinite(bias) else ""
-        return Grade("fair", (f"{ROBUST}{size}.",), shares)
-    return Grade("good", (), shares)
+        reasons.append(f"{ROBUST}{size}.")
+    if shares["prior"] > MOSTLY and not is_hidden:
+        reasons.append(f"{OF_PRIOR} {in_words(100 * shares['prior'])} % of its variance.")
+    return Grade("fair" if reasons else "good", tuple(reasons), shares)
 
 
 def _hidden(parts: Variances, visible: Variances, jacobian: Floats) -> float:
@@ -159,7 +169,7 @@ def of_group(name: str, grades: Mapping[str, Grade]) -> Grade:
 
 def _shares(parts: Variances, jacobian: Floats) -> dict[str, float]:
     each = {
-        name: float(np.sum(jacobian @ part * jacobian))
+        name: max(float(np.sum(jacobian @ part * jacobian)), 0.0)
         for name, part in (("data", parts.data), ("privacy", parts.privacy), ("prior", parts.prior))
     }
     total = sum(each.values())

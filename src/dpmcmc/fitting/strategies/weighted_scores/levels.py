@@ -4,10 +4,14 @@ Where an outcome is rare in one level, the records of that level know e times le
 one, and a usual record as much as before. One number for all would take the level to be known far better than it is.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
@@ -15,6 +19,9 @@ SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
 
 HARDLY = 0.5
 """From so large a doubt of its count on, beside itself, a group is taken to have no rows."""
+
+THERE = 4.5
+"""How many standard deviations of their noise the count and the slope of a level come to, together, if it has rows."""
 
 RARE, WIDE = 0.2, 1.5
 """Below so many times what a usual record knows a level is one by itself: none is where an outcome is rare everywhere,
@@ -103,6 +110,39 @@ def without_rows(regression: Regression, moments: Moments) -> list[int]:
     first, outputs = len(regression.model.coordinates.names), regression.num_outputs
     columns = [column for column in range(first, regression.num_columns) if moments.doubts[column] > HARDLY]
     return [column * outputs + output for column in columns for output in range(outputs)]
+
+
+def without_hardly_seen(
+    regression: Regression, moments: Moments, asked: Sequence[Release], release: Release
+) -> Release:
+    """Return a release that says nothing of levels which neither their count nor their slope shows to have rows.
+
+    Slopes are those that were released, before anything else that is known is averaged in: of a direction in which
+    nothing is known that may tell a little of those beside it, in which records know fifty times as much.
+
+    Args:
+        regression: the model.
+        moments: what is known of the columns.
+        asked: the last releases as they came.
+        release: what is made of them.
+    """
+    ways: list[Floats] = []
+    for place in _fixed_places(regression, moments):
+        slopes: list[float] = []
+        for each in asked:
+            way = each.whitening.inverse[:, place]
+            slopes.append(float(way @ each.slope @ way) / max(each.slope_sd * float(way @ way), 1e-30))
+        counted = 1 / max(float(moments.doubts[place // regression.num_outputs]), 1e-30)
+        if float(np.sum(slopes)) / np.sqrt(len(slopes)) + counted < THERE:
+            ways.append(release.whitening.inverse[:, place])
+    return release.blind_to(np.stack(ways, axis=1)) if ways else release
+
+
+def _fixed_places(regression: Regression, moments: Moments) -> NDArray[np.int_]:
+    """Return the parameters of levels but for those of groups."""
+    columns, outputs = levels(regression, moments), regression.num_outputs
+    places = np.array([column * outputs + output for column in columns for output in range(outputs)], int)
+    return places[places < len(regression.model.coordinates.names) * outputs]
 
 
 def _of_level(regression: Regression, point: Floats, moments: Moments, column: int) -> tuple[Floats, Floats]:

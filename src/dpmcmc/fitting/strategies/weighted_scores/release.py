@@ -235,6 +235,11 @@ class Release:
         inner = _without(self.blind, self.slope / np.sqrt(np.outer(self.weights, self.weights)))
         return self.whitening.inverse.T @ inner @ self.whitening.inverse
 
+    def blind_to(self, ways: Floats) -> "Release":
+        """Return the release as if no data could see some more directions, which are the columns of a matrix."""
+        blind = linalg.orth(ways if self.blind is None else np.concatenate([self.blind, ways], axis=1))
+        return replace(self, blind=blind, slope=_without(blind, self.slope))
+
     def floored(self, levels: float = 1.0) -> "Release":
         """Return the release with a slope of so many noise levels in any direction at least: for coordinates."""
         values, vectors = np.linalg.eigh(self.slope)

@@ -1,7 +1,7 @@
 """Regressions by weighted scores, as a strategy of `fit`: histograms, a pilot, a few large releases, draws."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -15,12 +15,13 @@ from dpmcmc.fitting.strategies.strategy import Drawn
 from dpmcmc.fitting.strategies.weighted_scores import draws, grades, rescaled, verdict
 from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, missed, with_agreement
 from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of_step
-from dpmcmc.fitting.strategies.weighted_scores.beside_prior import decided_by_prior, marked_shares
+from dpmcmc.fitting.strategies.weighted_scores.beside_prior import marked_shares, seen_beside_prior
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds, best_bounds, far_tails, tails
 from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
 from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_information
 from dpmcmc.fitting.strategies.weighted_scores.few_rows import told_little
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.levels import without_hardly_seen
 from dpmcmc.fitting.strategies.weighted_scores.misfit import expected_misfit
 from dpmcmc.fitting.strategies.weighted_scores.monotone_draws import inside_of
 from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
@@ -139,8 +140,9 @@ class WeightedScores(PrivateLaplace):
         bounds = best_bounds(every, *found, misfit)
         last = refined if schedule.has_blocks else last
         watcher.stage("the last releases, and how they fit")
-        releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
+        raw, releases, arrived = self._last(paid, moments, point, last, bounds, spreads)  # line 4
         joined = draws.join_or_last(at_result(self.regression, releases, moments))
+        joined = replace(joined, release=without_hardly_seen(self.regression, moments, raw, joined.release))
         number = self.num_chains * self.num_steps
         drawn = draws.draw(self.regression, joined.release, spreads.values, number, rng)  # line 5
         if not np.isfinite(drawn.vectors).all():
@@ -206,15 +208,19 @@ class WeightedScores(PrivateLaplace):
 
     def _last(
         self, paid: Session, moments: Moments, point: Floats, last: Release, bounds: Bounds, spreads: Spreads
-    ) -> tuple[list[Release], bool]:
-        """Return the last releases, and whether the last step between them was as long as it wanted to be."""
+    ) -> tuple[list[Release], list[Release], bool]:
+        """Return the last releases as they came, the same with what else is known of their slopes, and an arrival.
+
+        That is whether the last step between them was as long as it wanted to be.
+        """
         steps, number = self._steps(paid, moments), self.split.schedule.shares.num_final
         whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
+        raw: list[Release] = []
         releases: list[Release] = []
         arrived = True
         for place in range(number):
-            release = steps.release(point, whitening, bounds.bound, bounds.radius, self._slope_radius(bounds, moments))
-            releases.append(steps.pooled(release, last, number))
+            raw += [steps.release(point, whitening, bounds.bound, bounds.radius, self._slope_radius(bounds, moments))]
+            releases.append(steps.pooled(raw[-1], last, number))
             if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
                 told, factor = releases[-1].step(DOUBTFUL), whitening.factor
@@ -222,7 +228,7 @@ class WeightedScores(PrivateLaplace):
                 move = factor @ np.linalg.solve(precision, told.tilt + factor.T @ gradient)
                 trusted = steps.trusted(move)
                 point, arrived = point + trusted, bool(np.allclose(move, trusted))
-        return releases, arrived
+        return raw, releases, arrived
 
     def _excess(self, paid: Session, moments: Moments, point: Floats) -> tuple[Floats, float, float, Floats]:
         """Return the excess of residuals by bins, the sd of its noise, the number of records and what is expected.
@@ -274,11 +280,13 @@ class WeightedScores(PrivateLaplace):
         nothing, information = np.zeros((0, len(mean))), self._information(joined.release, bounds, moments)
         known = nothing, self.regression.unseen
         whole, visible = (grades.variances(joined, bend, information, each) for each in known)
-        decided, is_of_prior = decided_by_prior(self.regression, drawn.vectors)
+        beside = seen_beside_prior(
+            self.regression, drawn.vectors, {label: labelled[label][:number] for label in jacobians}
+        )
         shapes = np.arange(self.regression.dimension) >= self.regression.num_linear
         moved = moved_to(joined, drawn.root, noise_before, self.regression)
         quality = verdict.judge(
-            joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, decided, is_of_prior, shapes
+            joined, moved, drawn.share_kept, (whole, visible), jacobians, spread, checks, beside, shapes
         )
         found = {
             "cut": bounds.bound,

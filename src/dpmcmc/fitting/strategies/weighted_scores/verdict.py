@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 from dpmcmc.diagnostics.quality import BAD_ERROR, FAIR_ERROR, Grade, Quality, worst
 from dpmcmc.fitting.in_words import in_words
 from dpmcmc.fitting.strategies.weighted_scores.arrival import Moved
+from dpmcmc.fitting.strategies.weighted_scores.beside_prior import BesidePrior
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias
 from dpmcmc.fitting.strategies.weighted_scores.draws import RARE, Joined
 from dpmcmc.fitting.strategies.weighted_scores.few_events import HARDLY_ANY, UNSURE
 from dpmcmc.fitting.strategies.weighted_scores.grades import (
     MARKED,
     NOT_SEEN,
+    OF_PRIOR,
     OFF,
     ROBUST,
     Variances,
@@ -112,8 +114,7 @@ def judge(
     jacobians: Mapping[str, Floats],
     spreads: Mapping[str, float],
     checks: Checks,
-    decided: Sequence[str],
-    is_of_prior: bool = False,
+    beside: BesidePrior,
     shapes: NDArray[np.bool_] | None = None,
     too_wide: float = TOO_WIDE,
 ) -> Quality:
@@ -127,8 +128,7 @@ def judge(
         jacobians: how each number that people read moves with the parameters.
         spreads: the variances of their draws, if the posterior without privacy is about normal.
         checks: what the releases say of the steps and of the model.
-        decided: coefficients that the prior decides about.
-        is_of_prior: whether half of the coefficients are far out in it.
+        beside: what the prior does to it.
         shapes: which of the parameters are shapes of the family.
         too_wide: the predicted error above which a result is bad.
     """
@@ -145,7 +145,7 @@ def judge(
     few = [name for name in checks.few if name in errors]
     skewed = [name for name in checks.skewed if name in errors and grades[name].shares.get("privacy", 1.0) > NOISY]
     findings = [
-        *_of_steps(joined, moved.has_arrived(checks.arrived, is_of_prior), share_kept),
+        *_of_steps(joined, moved.has_arrived(checks.arrived, beside.is_half), share_kept),
         *of_noise(error, errors, too_wide),
         *of_model(checks, error),
         *_of_targets(grades if checks.hold else {}),
@@ -162,11 +162,16 @@ def judge(
         grades = {name: _also(grade, HARDLY_EVENTS) for name, grade in grades.items()}
     grades |= {name: _also(grades[name], FEW_ROWS) for name in few}
     grades |= {name: _also(grades[name], SKEWED) for name in skewed}
+    grades |= {name: _also(grades[name], reason) for name, reason in beside.reasons() if name in grades}
     if _is_nowhere(grades):
         rest_on_it = [name for name, jacobian in jacobians.items() if is_shape(jacobian, shapes)]
         grades |= {name: Grade("bad", (NOT_SEEN,), grades[name].shares) for name in rest_on_it}
     marked = [name for name, grade in grades.items() if NOT_SEEN in grade.reasons]
-    findings += _of_prior([name for name in decided if name not in marked])
+    findings += beside.findings(marked)
+    mostly = [name for name in _with_reason(grades, OF_PRIOR) if name not in beside.dominates]
+    findings += [
+        ("fair", f"{OF_PRIOR} most of the variance of {', '.join(mostly)}: the data say little of it.")
+    ] * bool(mostly)
     findings += [("fair", f"{MARKED} {', '.join(marked)}; the prior dominates there.")] * bool(marked)
     grades |= {name: of_group(name, grades) for name in spreads if name not in grades and "_sigma" in name}
     verdict = worst(verdict for verdict, _ in findings)
@@ -254,9 +259,13 @@ def of_model(checks: Checks, error: float) -> Iterator[Finding]:
 
 def _of_targets(grades: Mapping[str, Grade]) -> Iterator[Finding]:
     """Say which numbers bounded scores estimate otherwise than the likelihood would."""
-    off = [name for name, grade in grades.items() if any(reason.startswith(ROBUST) for reason in grade.reasons)]
+    off = _with_reason(grades, ROBUST)
     if off:
         yield "fair", f"{ROBUST}: {', '.join(off)}."
+
+
+def _with_reason(grades: Mapping[str, Grade], start: str) -> list[str]:
+    return [name for name, grade in grades.items() if any(reason.startswith(start) for reason in grade.reasons)]
 
 
 def _of_few_rows(few: Sequence[str]) -> Iterator[Finding]:
@@ -288,17 +297,6 @@ def _of_events(unsure: float) -> Iterator[Finding]:
             "Events are so few, if there are any, that noise hides how many: what is told of rates and shapes is "
             "little more than that events are rare, and may be farther out than the intervals say. Follow the records "
             "for longer, or spend more.",
-        )
-
-
-def _of_prior(decided: Sequence[str]) -> Iterator[Finding]:
-    """Say which coefficients the prior decides about."""
-    if decided:
-        yield (
-            "fair",
-            f"The prior dominates {', '.join(decided)}: it moves the mean by more than half a standard deviation, or "
-            "is hardly wider than the posterior. Default priors are scaled to half the range of a column: state wider "
-            "priors, or narrower bounds if a column's bounds are wider than they need to be.",
         )
 
 
