@@ -1,7 +1,7 @@
 """Tables that no memory holds, from files to a private posterior; writes a table of ratios.
 
     python benchmarks/scale.py --rows 1e7 --output benchmarks/results/scale.csv
-    python benchmarks/scale.py --rows 1e8 --growth 1e6 1e7 --accuracy 1e6 --seeds 10
+    python benchmarks/scale.py --rows 1e8 --growth 1e6 1e7 --accuracy 4e6 --seeds 10
     python benchmarks/scale.py --rows 1e9 --format raw --processes 16 --only write plain fit
 
 Each step has a process of its own, whose peak memory is measured; beside seconds stand those that processors worked
