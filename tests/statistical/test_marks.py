@@ -181,6 +181,35 @@ def test_priors_that_do_not_pull_are_not_told() -> None:
     assert not any(grade.reasons for grade in quality.parameters.values())
 
 
+def counts_without_overdispersion():
+    def make(rng):
+        x = rng.uniform(0, 10, 10_000)
+        y = rng.binomial(20, 1 / (1 + np.exp(1 - 0.2 * x)))
+        return {"x": x, "y": y, "trials": np.full(10_000, 20)}
+
+    columns = {name: dp.Column(kind="integer", lower=lower, upper=20) for name, lower in (("y", 0), ("trials", 1))}
+    return Table("beta_binomial", "y | trials(trials) ~ x", {"x": number(0, 10), **columns}, make)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0])
+def test_a_shape_that_its_prior_pulls_is_marked(epsilon) -> None:
+    """phi is as large as its prior lets it be: it was up to seven standard deviations too low, mostly unsaid."""
+    emulated = Emulated(counts_without_overdispersion(), epsilon)
+    for seed in range(3):
+        quality = emulated.fit(emulated.records(seed), seed).quality
+        assert quality.verdict == "bad" or quality.parameters["phi"].reasons, quality.words
+
+
+def test_a_shape_that_is_known_is_not() -> None:
+    def make(rng):
+        x = rng.uniform(0, 10, 10_000)
+        return {"x": x, "y": rng.gamma(2.0, 0.5 * np.exp(1 + 0.1 * x))}
+
+    table = Table("gamma", "y ~ x", {"x": number(0, 10), "y": number(0.001, 200)}, make)
+    quality = fitted(table, 4.0).quality
+    assert not any(reason.startswith("The prior") for reason in quality.parameters["shape"].reasons), quality.words
+
+
 def of_shares(prior: float, hidden: float = 0.0) -> tuple[str, ...]:
     """The reasons of a number with such a share of its variance from the prior, of which a part no data can see."""
     parts = [np.array([[value]]) for value in (1 - prior, 0.0, prior, 1.0, 100.0)]

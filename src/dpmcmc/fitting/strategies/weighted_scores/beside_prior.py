@@ -18,10 +18,10 @@ PULLED, PULLED_FAR = 0.5, 1.0
 """By how many of its own standard deviations the prior moves a number before that is said, and before it is marked."""
 
 WIDER = (
-    "Default priors are scaled to half the range of a column: state wider priors, or narrower bounds if a column's "
-    "bounds are wider than they need to be."
+    "Default priors of coefficients are scaled to half the range of a column: state wider priors, or narrower bounds "
+    "if a column's bounds are wider than they need to be."
 )
-HERE = "widen it, or state narrower bounds."
+HERE = "widen it, or state narrower bounds of columns."
 """What to do where the prior moves numbers."""
 
 HARDLY_NARROWER = 0.5
@@ -37,7 +37,7 @@ class BesidePrior(NamedTuple):
     """What the prior does to a result."""
 
     pulls: Mapping[str, float] = MappingProxyType({})
-    """By how many of its own standard deviations the prior of the coefficients moves the mean of each number."""
+    """By how many of its own standard deviations the prior moves the mean of each number."""
     dominates: Sequence[str] = ()
     """The coefficients that are hardly narrower than their prior."""
     is_half: bool = False
@@ -70,7 +70,7 @@ def seen_beside_prior(regression: Regression, vectors: Floats, draws: Mapping[st
         vectors: draws of its parameters.
         draws: the same draws of each number that people read.
     """
-    found, density = list[str](), np.zeros(len(vectors))
+    found, density = list[str](), regression.log_prior(vectors, regression.num_linear)
     num_far, outputs, vectors = 0, regression.num_outputs, regression.coefficients(vectors)
     for name, prior, rows in _with_priors(regression):
         low, middle, high = (prior.quantile(probability) for probability in (0.16, 0.5, 0.84))

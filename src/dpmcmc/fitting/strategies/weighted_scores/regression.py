@@ -236,9 +236,10 @@ class Regression:
             values.insert(0, own[0] if columns is None else columns[np.array(self._coordinates.scale.places)] @ own)
         return xp.stack([xp.asarray(value, vector.dtype) for value in values]) if values else xp.zeros(0)
 
-    def log_prior(self, vectors: Floats) -> Floats:
-        """Return the log-density of the prior without random intercepts, for vectors (..., dimension)."""
-        return sum((term(vectors) for _, term in self._prior_terms), start=np.zeros(vectors.shape[:-1]))
+    def log_prior(self, vectors: Floats, first: int = 0) -> Floats:
+        """Return the log-density of the prior from a place on, without random intercepts, for (..., dimension)."""
+        terms = (term(vectors) for places, term in self._prior_terms if places[0] >= first)
+        return sum(terms, start=np.zeros(vectors.shape[:-1]))
 
     def prior_at(self, vector: Floats) -> tuple[Floats, Floats]:
         """Return gradient and minus the Hessian of that log-density, each block by differences."""
