@@ -8,7 +8,9 @@ Each step has a process of its own, whose peak memory is measured; beside second
 for it, which others' work on a shared machine changes less. `scan` is one PyArrow scan of all columns; `plain`
 one plain pass in JAX, gradient and Hessian of a logistic regression without clipping, gate or noise, over chunks that
 are in memory; `fit` opens the files and fits at epsilon 1, reading all rows once; `fit again` the same in the same
-process, where nothing is compiled. `vw` is Vowpal Wabbit, one pass over a text of the first rows (--peer-rows), which
+process, where nothing is compiled. `one sum` is the least that a private posterior of these files can take in the
+present gate: one release of the gradient alone, without its matrices, without a step before it and without draws,
+compiled before. `vw` is Vowpal Wabbit, one pass over a text of the first rows (--peer-rows), which
 was written before; `sgd` scikit-learn's SGDClassifier, one pass over the Parquet files. Both are scaled to all rows,
 since they are linear. `slots` opens the files under add-or-remove-one, for which their rows are scattered into secret
 slots of a private file, a tenth more of them than rows; `fit of slots` fits from there. `accuracy` is the distance of
@@ -43,7 +45,7 @@ FORMULA = f"{OUTCOME} ~ {' + '.join(COLUMNS)}"
 CHUNK, EPSILON = 2**18, 1.0
 ACCURATE = 50_000
 """How many draws of each of two chains tell where the posterior is."""
-STEPS = ("write", "scan", "plain", "fit", "slots", "vw", "sgd")
+STEPS = ("write", "scan", "plain", "one sum", "fit", "slots", "vw", "sgd")
 
 
 def vault(arguments: Any, rows: int, in_memory: bool = False, is_seeded: bool = False) -> Any:
@@ -99,6 +101,27 @@ def fit(arguments: Any) -> dict[str, float]:
     means, deviations = _moments(posterior)
     distance = float(np.sqrt(np.mean(((means - _true()) / deviations) ** 2)))
     return {**first, **again, "value": distance}
+
+
+def one_sum(arguments: Any) -> dict[str, float]:
+    """Release one gradient of a logistic regression over the files; the second time, when nothing is compiled."""
+    import jax
+    import jax.numpy as jnp
+
+    from dpmcmc.enclave import Sum
+
+    def contribution(theta: Any, record: Any) -> Any:
+        row = jnp.stack([*(record[name] / 127.5 - 1 for name in COLUMNS), jnp.float32(1)])
+        return row * (record[OUTCOME] - jax.nn.sigmoid(theta @ row))
+
+    def ask(oracle: Any, theta: Any) -> Any:
+        return oracle.sum(Sum(4.0, 5.0), contribution, theta).value
+
+    data, theta = vault(arguments, arguments.rows, is_seeded=True), jnp.zeros(len(COLUMNS) + 1)
+    for seed in (1, 2):
+        clock = Clock()
+        jax.block_until_ready(data.run(ask, theta, insecure_seed=seed))
+    return clock.read()
 
 
 def slots(arguments: Any) -> dict[str, float]:
@@ -251,7 +274,16 @@ def main() -> None:
     """Measure, or do one step."""
     arguments = parsed()
     if arguments.step:
-        steps = {"fit": fit, "slots": slots, "scan": scan, "plain": plain, "vw": vw, "sgd": sgd, "accuracy": accuracy}
+        steps = {
+            "fit": fit,
+            "slots": slots,
+            "scan": scan,
+            "plain": plain,
+            "one sum": one_sum,
+            "vw": vw,
+            "sgd": sgd,
+            "accuracy": accuracy,
+        }
         found = steps[arguments.step](arguments)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps({**found, "peak_mb": peak}))
@@ -282,7 +314,7 @@ def table(arguments: Any) -> list[dict[str, Any]]:
             add("write", rows, {"seconds": time.perf_counter() - start})
     taken = {
         step: add(step, arguments.rows, measured(arguments, step, arguments.rows))
-        for step in ("scan", "plain")
+        for step in ("scan", "plain", "one sum")
         if step in arguments.only
     }
     for rows in sorted({arguments.rows, *arguments.growth}) if "fit" in arguments.only else []:
@@ -298,7 +330,7 @@ def table(arguments: Any) -> list[dict[str, Any]]:
     for step in ("vw", "sgd"):
         if step in arguments.only:
             taken[step] = add(step, arguments.rows, measured(arguments, step, arguments.rows))
-    for step in ("fit", "fit again"):
+    for step in ("one sum", "fit", "fit again"):
         for others, goal in ((("scan", "plain"), "<= 1.5"), (("vw",), "< 1"), (("sgd",), "< 1")):
             for clock in ("seconds", "cpu_seconds"):
                 numbers = [taken.get(each, {}).get(clock) for each in (step, *others)]

@@ -68,7 +68,7 @@ def samplers() -> str:
     """Return the table of the catalogue's samplers."""
     from dpmcmc.catalogue import SAMPLERS
 
-    lines = ["| sampler | in `fit` | asks of the records, per step | target |", "|---|---|---|---|"]
+    lines = ["| sampler | in `fit` | releases per step | target |", "|---|---|---|---|"]
     for name, one in SAMPLERS.items():
         offered = f"`{name}`" if one.recipe else "no"
         lines.append(f"| [{one.title}]({one.page}.md) | {offered} | {one.asks} | {one.target} |")

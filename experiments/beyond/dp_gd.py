@@ -10,7 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from dpmcmc.accounting import Gaussian, noise_for
-from dpmcmc.schema import PRESENT
+from dpmcmc.schema import OF_PERSON, PRESENT
 from experiments.beyond.real_tables import Question
 
 MOMENTUM = 0.9
@@ -52,11 +52,12 @@ def dp_gd(
 def rows_of(question: Question) -> Rows:
     """Return the features and the response of all records, as the model reads them."""
     own = question.of_row.coordinates
-    records, counts = alike({name: np.asarray(leaf) for name, leaf in question.records.items()})
-    present = records.pop(PRESENT, None) if question.schema.person is not None else None
-    if present is None:
+    has_persons = question.schema.person is not None
+    kept = [name for name in question.records if not has_persons or name == PRESENT or name not in OF_PERSON]
+    records, counts = alike({name: np.asarray(question.records[name]) for name in kept})
+    present = records.pop(PRESENT) if has_persons else jnp.ones((len(counts), 1), bool)
+    if not has_persons:
         records = jax.tree.map(lambda leaf: leaf[:, None], records)
-        present = jnp.ones((len(counts), 1), bool)
 
     def read(row: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
         return own.row(row), own.response.read(row), own.response.read_trials(row)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from io import BytesIO
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ import pandas as pd
 
 import dpmcmc as dp
 from dpmcmc.zoo.softmax import softmax_model
-from examples.public_tables import Source, fetch
+from examples.public_tables import SOURCES, fetch
 
 CLASSES = (0, 1, 2, 3, 9)
 """Basement, first, second and third floor, and not known: the five classes of the thesis.
@@ -23,36 +22,7 @@ of the thesis, without them it does. The fifth class is then empty.
 REACH = 4.0
 """Covariates, with standard deviation 1/2, are cut at so much."""
 
-PACKAGE = "pymc3==3.5"
 SHARE_OF_TRAINING = 0.8
-
-
-def _measurements(file: BytesIO) -> pd.DataFrame:
-    table = pd.read_csv(file, skipinitialspace=True)
-    fips = 1000 * table["stfips"] + table["cntyfips"]
-    return pd.DataFrame({"fips": fips, "floor": table["floor"], "radon": table["activity"]})
-
-
-def _counties(file: BytesIO) -> pd.DataFrame:
-    table = pd.read_csv(file, skipinitialspace=True)
-    table = pd.DataFrame({"fips": 1000 * table["stfips"] + table["ctfips"], "uranium": table["Uppm"]})
-    return table.drop_duplicates("fips")
-
-
-SOURCES = {
-    "radon_measurements": Source(
-        PACKAGE,
-        "pymc3/examples/data/srrs2.dat",
-        "241219ed05d4bf7dc171ca279c69db7f8d87ae666feae86161c973483a054877",
-        _measurements,
-    ),
-    "radon_counties": Source(
-        PACKAGE,
-        "pymc3/examples/data/cty.dat",
-        "b709ee016f57e0c9141f1441bc6d4ae527b283ac06ed612f0849818ecd14061b",
-        _counties,
-    ),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +66,10 @@ def radon(seed: int, *, keep_unknown: bool = False) -> Radon:
 
     Means and deviations are those of the rows: not a private procedure, and not charged in the thesis either.
     """
-    tables = {name: pd.read_parquet(fetch(name, source)) for name, source in SOURCES.items()}
-    table = tables["radon_measurements"].merge(tables["radon_counties"], on="fips", validate="many_to_one")
+    houses, counties = (
+        pd.read_parquet(fetch(name, SOURCES[name])) for name in ("radon_measurements", "radon_counties")
+    )
+    table = houses.merge(counties, on="fips", validate="many_to_one")
     if not keep_unknown:
         table = table[table["floor"] != CLASSES[-1]]
     # readings of 0 stand for less than 0.1

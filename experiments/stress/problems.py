@@ -142,12 +142,28 @@ class Problem:
             known["1|person_sigma"] = self.persons[1]
         if self.person_slopes is not None:
             known["x0|person_sigma"] = self.person_slopes
+        known |= self._spreads_and_shapes()
         if "d" not in self.levels and self.levels:
             known |= {"ward[b]": float(LEVELS[1]), "ward[c]": float(LEVELS[2])}
         if self.family == "categorical":
             shares = {"middle": 1.0, "high": 0.5}
             return {f"{name}: {key}": share * value for name, share in shares.items() for key, value in known.items()}
         return known
+
+    def _spreads_and_shapes(self) -> dict[str, float]:
+        """Return the standard deviation of groups' intercepts, and what shapes a time to an event."""
+        known = {"1|site_sigma": self.groups[1]} if self.groups and self.groups[1] else {}
+        if self.censored is None:
+            return known
+        match self.family:
+            case "weibull":
+                return known | {"shape": SHAPE}
+            case "lognormal":
+                return known | {"sigma": self.sigma}
+            case "piecewise_exponential(0.5, 1.5)":
+                return known | {"hazard_ratio[0.5+]": 1.5, "hazard_ratio[1.5+]": 0.6}
+            case _:
+                return known
 
     def table(self, seed: int) -> pd.DataFrame:
         """Return rows."""
@@ -361,13 +377,8 @@ def _zeros(rng: Generator, eta: np.ndarray) -> np.ndarray:
 WIDE = (-50.0, 50.0)
 LEVELS_WITH_NONE = ("a", "b", "c", "d", "e")
 
-# the exact posteriors are found by way of second derivatives, which Laplace's law does not have
 PROBLEMS: Mapping[str, Problem] = {
-    **{
-        f"{family} plain": Problem(family, constant=0.5 if "hurdle" in family else 0.0)
-        for family in FAMILIES
-        if family != "laplace"
-    },
+    **{f"{family} plain": Problem(family, constant=0.5 if "hurdle" in family else 0.0) for family in FAMILIES},
     "bernoulli n=2000": Problem("bernoulli", 2000),
     "bernoulli n=500, one number": Problem("bernoulli", 500, numbers=1),
     "bernoulli n=500, a share alone": Problem("bernoulli", 500, constant=-1.0, numbers=0, levels=()),

@@ -1,8 +1,8 @@
 """The exact posterior of a table, and how near one release could come to it.
 
 One for each table, shared by all budgets: NUTS where records times parameters are at most `NUTS_UP_TO`, and nothing of
-a record is integrated over; else Newton's
-mode and a normal or t around it, corrected by importance sampling with a Pareto k below `KHAT`. Random intercepts are
+a record is integrated over; else, and from the third table of a problem on, Newton's mode and a normal or t around it,
+corrected by importance sampling with a Pareto k below `KHAT`; NUTS again where that fails. Random intercepts are
 taken with their standard deviation on a grid, the rest normal given it, and importance sampling makes that right. With
 survey weights it is the law of the weighted estimate: normal, with the variance of the sandwich. What has no valid
 reference says so: a Pareto k or an R-hat that is too large.
@@ -38,6 +38,10 @@ NODES = 400
 
 RADII = 1.4 ** np.arange(-10.0, 14.0)
 """Clips that an oracle may choose from, in roots of (parameters / records)."""
+
+KINKED = ("laplace",)
+"""Families whose log-density bends nowhere but at kinks: squares of scores, which are as large in the mean, stand for
+its second derivative. These lead to the mode and make coordinates; what is kept is weighed or drawn by the density."""
 
 FLATTEST = 0.02
 """The least slope that an oracle believes, in units of that without a clip."""
@@ -93,16 +97,21 @@ class Sampled(NamedTuple):
     check: float
 
 
-def exact(emulated: Emulated, records: Any, noises: Mapping[str, float] | None = None) -> Reference:
-    """Return the exact posterior of records, and the oracle's error for noises of one release, by name."""
-    density, found = _found(emulated, records)
+def exact(
+    emulated: Emulated, records: Any, noises: Mapping[str, float] | None = None, *, nuts: bool = True
+) -> Reference:
+    """Return the exact posterior of records, and the oracle's error for noises of one release, by name.
+
+    Without ``nuts`` importance sampling is tried first wherever nothing else is needed.
+    """
+    density, found = _found(emulated, records, nuts=nuts)
     means, sds = _moments(compared(emulated.problem, density.named(found.vectors)), found)
     rows, counts = in_chunks(records, CHUNK)
     floors = floor_errors(density, Table(rows, counts, counts), found, noises or {})
     return Reference(found.method, found.is_valid, round(float(found.check), 4), means, sds, floors)
 
 
-def _found(emulated: Emulated, records: Any) -> "tuple[Density, Sampled]":
+def _found(emulated: Emulated, records: Any, *, nuts: bool = True) -> "tuple[Density, Sampled]":
     model, layout, problem = emulated.model, emulated.layout, emulated.problem
     spreads = getattr(problem, "spreads", {}) or _spreads(layout)
     spreads = spreads if len(spreads) == 1 else {}  # several are NUTS's
@@ -114,9 +123,10 @@ def _found(emulated: Emulated, records: Any) -> "tuple[Density, Sampled]":
         return density, _over_spreads(density, table, start)
     if getattr(problem, "is_weighted", False):
         return density, _sandwich(density, table, start)
-    if _size(records) * layout.dimension <= NUTS_UP_TO and not getattr(problem, "persons", None):
-        return density, _nuts(density, table, start)
-    return density, _importance(density, table, start)
+    if _size(records) * layout.dimension > NUTS_UP_TO or getattr(problem, "persons", None):
+        return density, _importance(density, table, start)
+    weighed = None if nuts else _importance(density, table, start)
+    return density, weighed if weighed and weighed.is_valid else _nuts(density, table, start)
 
 
 def by_importance(emulated: Emulated, records: Any) -> Reference:
@@ -280,6 +290,12 @@ def _density(model: Model, layout: Layout, spreads: tuple[tuple[str, str], ...])
         own = jax.vmap(likelihood, in_axes=(None, 0))(vector, chunk.rows)
         return jnp.sum(jnp.where(chunk.counts > 0, own - chunk.base, 0.0))
 
+    def bend(vector: jax.Array, chunk: Table) -> jax.Array:
+        if getattr(model, "family", None) not in KINKED:
+            return jax.hessian(of_chunk)(vector, chunk)
+        scores = jax.vmap(jax.grad(likelihood), in_axes=(None, 0))(vector, chunk.rows) * chunk.counts[:, None]
+        return -scores.T @ scores
+
     def total(prior: Callable[..., Any], chunkwise: Callable[..., Any]) -> Callable[..., Any]:
         def summed(vector: jax.Array, table: Table) -> Any:
             def more(so_far: Any, chunk: Table) -> tuple[Any, None]:
@@ -318,7 +334,7 @@ def _density(model: Model, layout: Layout, spreads: tuple[tuple[str, str], ...])
         jax.jit(log_prior),
         jax.jit(value),
         jax.jit(total(jax.grad(log_prior), jax.grad(of_chunk))),
-        jax.jit(total(jax.hessian(log_prior), jax.hessian(of_chunk))),
+        jax.jit(total(jax.hessian(log_prior), bend)),
         jax.jit(many),
         jax.jit(each),
         jax.jit(clipped_scores),

@@ -1,7 +1,7 @@
 """dpmcmc: Bayesian posterior sampling under differential privacy.
 
-Here are the names that most work needs. The rest is in four namespaces: `dpmcmc.mechanisms` (what may leave the
-enclave), `dpmcmc.kernels` (samplers), `dpmcmc.model` (models and their parts), `dpmcmc.accounting` (events,
+The top level has the names that most users need. The others are in four namespaces: `dpmcmc.mechanisms` (noisy
+releases), `dpmcmc.kernels` (samplers), `dpmcmc.model` (models and their parts) and `dpmcmc.accounting` (events,
 accountants, planning). Names are imported when they are first used, so that accounting alone never loads JAX.
 """
 

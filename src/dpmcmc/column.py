@@ -26,7 +26,6 @@ WORDS = {
 
 TIMES = ("datetime", "time", "timestamp")
 
-
 MOST_DAYS = 100_000
 """How far apart the first and the last day of a column may be."""
 
@@ -179,15 +178,19 @@ class Column:
             return float(cast(Any, self.fill))
         lower, upper = self.bounds
         middle = lower / 2 + upper / 2 if self.mean is None else min(max(self.mean, lower), upper)
-        if self.mean is not None and self.kind != "number":
-            return float(round(middle))
-        return middle if self.kind == "number" else float(math.floor(middle))
+        if self.kind == "number":
+            return middle
+        return float(math.floor(middle) if self.mean is None else round(middle))
+
+    @property
+    def typical(self) -> float:
+        """The number at which the column is held while others vary: what stands for a missing value, or a category."""
+        return 0.0 if self.missing == "category" else self.stand_in
 
     def _check_bounds(self) -> None:
         if self.lower is None or self.upper is None:
-            raise InvalidArgument(
-                f"kind={self.kind!r} needs lower and upper: state the bounds that are known without the data"
-            )
+            needs = f"kind={self.kind!r} needs lower and upper"
+            raise InvalidArgument(f"{needs}: state the bounds that are known without the data")
         lower, upper = validation.number("lower", self.lower), validation.number("upper", self.upper)
         with np.errstate(over="ignore"):
             stored = np.float32(lower), np.float32(upper)  # what records are kept in
@@ -245,9 +248,8 @@ class Column:
         true, false = _texts("true", self.true), _texts("false", self.false)
         small = [word.lower() for word in (*true, *false)]
         if not true or not false or len(set(small)) != len(small):
-            raise InvalidArgument(
-                f"true={true!r} and false={false!r} must be stated together, each word once, whatever its case"
-            )
+            stated = f"true={true!r} and false={false!r}"
+            raise InvalidArgument(f"{stated} must be stated together, each word once, whatever its case")
         object.__setattr__(self, "true", true)
         object.__setattr__(self, "false", false)
 
@@ -340,7 +342,8 @@ def _is_text(each: Any) -> bool:
 def _texts(name: str, stated: Any) -> tuple[str, ...]:
     """Return a list of texts, and of whole numbers as their digits, after refusing others."""
     if not isinstance(stated, list | tuple) or not all(map(_is_text, cast(Sequence[Any], stated))):
-        validation.refuse(name, cast(Any, stated), "must be a list of texts")
+        example = f', as in {name} = ["{stated}"]' if isinstance(stated, str) else ""
+        validation.refuse(name, cast(Any, stated), f"must be a list of texts{example}")
     texts = tuple(str(each) for each in cast(Sequence[Any], stated))
     if any(each != each.strip() or not each for each in texts):
         raise InvalidArgument(f"{name}={texts!r} must not be blank nor begin or end with a space")

@@ -1,7 +1,7 @@
-"""Estimators in the manner of scikit-learn: ``fit``, ``predict``, ``predict_proba``; predictions average over draws.
+"""Estimators with scikit-learn's interface: ``fit``, ``predict``, ``predict_proba``; predictions average over draws.
 
-What they need to know of the records is stated in the constructor and never read off ``X`` or ``y``. Every ``fit`` is
-charged to the ledger, that of a clone in a search or a cross-validation too.
+Bounds and classes are stated in the constructor and never computed from ``X`` or ``y``. Every ``fit`` is charged to
+the ledger, including those of clones in a search or a cross-validation.
 """
 
 import tomllib
@@ -44,26 +44,26 @@ MOST_NUMBERS = 2**24
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
-    """What regressor and classifier share; neither more nor less than a generalised linear model of all features.
+    """Base class of the regressor and the classifier: a generalised linear model of all features.
 
     Args:
-        bounds: what is stated of the features: for each its lowest and highest value, ``(lower, upper)``, or a
-            `Column`. A mapping by name, for a data frame, whose other columns are not read; or a sequence, for an
-            array, in its order. Values beyond the bounds count as the bounds, in ``fit`` and in ``predict``.
-        epsilon: what one ``fit`` may spend.
+        bounds: for each feature its public bounds, ``(lower, upper)``, or a `Column`: a mapping by name for a data
+            frame, whose other columns are not read, or a sequence in the order of the columns for an array. Values
+            outside the bounds are clamped to them, in ``fit`` and in ``predict``.
+        epsilon: epsilon of one ``fit``.
         ledger: the ledger to charge, or its URL; it must be the URL where fits run in several processes.
         dataset: the name of the records in the ledger.
         budget: the budget that the ledger grants the records, if it has not granted it already.
-        delta: that of the budget, unless stated.
-        priors: as `from_formula` takes them, by the names of the features; those of an array are ``x0``, ``x1``, ...
-        sampler: ``"auto"``, or a sampler by its name.
-        num_chains: chains, all of which are paid for.
-        num_steps: steps of each chain; what suits the sampler unless stated.
-        even_if_useless: run even if the result is expected to be off by more than a posterior standard deviation.
+        delta: delta of one ``fit`` (default: that of the budget).
+        priors: priors as for `from_formula`, by the names of the features; those of an array are ``x0``, ``x1``, ...
+        sampler: ``"auto"`` (recommended), or the name of a sampler.
+        num_chains: the number of chains; each is charged.
+        num_steps: steps per chain (default: depends on the sampler).
+        even_if_useless: run even if the expected error is above one posterior standard deviation.
         progress: whether to show a progress bar.
 
     Attributes:
-        posterior_: the draws, with the certificate of what they cost.
+        posterior_: the `Posterior` of the last ``fit``, with its certificate.
     """
 
     bounds: Mapping[str, Any] | Sequence[Any]
@@ -124,12 +124,12 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
 
     @property
     def model_(self) -> FormulaModel:
-        """The model, by which `posterior_` can be read."""
+        """The formula model of `posterior_`."""
         check_is_fitted(self, "posterior_")
         return _model(*self._recipe)
 
     def _predict(self, rows: Any) -> np.ndarray:
-        """Return the mean over all draws of what the model predicts for each row."""
+        """Return the predictions for each row, averaged over all draws."""
         model, features = self.model_, _features(self.bounds)
         records = read_table(_frame(rows, self.bounds, features), features).records
         draws = {name: self.posterior_[name] for name in self.posterior_.draws}
@@ -148,7 +148,7 @@ class PrivateBayesRegressor(RegressorMixin, PrivateBayes):  # pyright: ignore[re
 
     Args:
         target_bounds: bounds of ``y``, to which values are clamped; a row without a ``y`` contributes nothing.
-        family: one of `REGRESSIONS`: the members of `dpmcmc.model.FAMILIES` with a numeric or count response.
+        family: the family of the response, one of `REGRESSIONS`: those with a numeric or count response.
     """
 
     target_bounds: tuple[float, float]

@@ -1,8 +1,8 @@
-"""Mechanisms: what the enclave can release, each priced by what it releases, and the two kinds of secret batches.
+"""Mechanisms: the noisy releases that a sampler can use, each with its privacy cost, and two subsampling schemes.
 
 A sampler takes mechanisms as arguments, ``dp.kernels.dp_penalty(dp.mechanisms.PenaltyTest(clip, noise_multiplier),
-...)``. Those whose names start with `Exact` add no noise and are for public data only: a run with one of them has no
-guarantee.
+...)``. Mechanisms whose names start with `Exact` add no noise and are for public data only: a run that uses one has no
+privacy guarantee.
 """
 
 from dpmcmc.enclave import (

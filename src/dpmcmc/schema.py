@@ -83,7 +83,7 @@ class Schema:
             validation.choice("decimal", self.decimal, (".", ","))
         for name in self.columns:
             if name in made or missing_cells.is_hidden(name):
-                raise InvalidArgument(f"column {name!r} has the name of a column that is made here; rename it")
+                raise InvalidArgument(f"column {name!r} has the name of a column that dpmcmc makes; rename it")
 
     def __repr__(self) -> str:
         shown = [f"  {line(f'{name}: {column.values_in_words}', 76)}" for name, column in self.columns.items()]
@@ -145,7 +145,7 @@ class Schema:
         """
         others = [field.name for field in fields(cls) if field.name != "columns"]
         unknown = sorted(set(plain) - {"columns", *others})
-        if not plain:
+        if not unknown and not plain.get("columns", {}):
             raise InvalidArgument("the schema states no column yet; expected [columns.NAME] with a kind, for each one")
         columns = plain.get("columns")
         if unknown or not isinstance(columns, Mapping):
@@ -154,7 +154,15 @@ class Schema:
                 + (f"; it has no {', '.join(unknown)}" if unknown else "")
             )
         named = cast(Mapping[str, Any], columns)
-        read = {name: _column(name, values) for name, values in named.items()}
+        read: dict[str, Column] = {}
+        problems: list[str] = []
+        for name, values in named.items():
+            try:
+                read[name] = _column(name, values)
+            except InvalidArgument as error:
+                problems.append(str(error))
+        if problems:
+            raise InvalidArgument("; ".join(problems))
         return cls(read, **{name: plain[name] for name in others if name in plain})
 
     def to_toml(self) -> str:

@@ -36,12 +36,12 @@ class SchemaAudit:
 
     Attributes:
         schema: what was audited.
-        counts: for each column of the schema how many cells are ``missing`` (blank), ``unknown`` (a text that is no
-            value of the column) and, of numbers, ``clamped`` (outside the bounds); with noise, which may take them
-            below zero. Where a record is a person with several rows, a person counts by the share of the rows.
-        num_records: how many records there are; under add-or-remove-one with noise.
+        counts: for each column of the schema the number of cells that are ``missing`` (blank), ``unknown`` (a text that
+            is no value of the column) and, for numbers, ``clamped`` (outside the bounds). They include noise and may be
+            negative. If a record is a person with several rows, it counts by the share of these rows.
+        num_records: the number of records; under add-or-remove-one with noise.
         noise_sd: the standard deviation of the noise on each count.
-        certificate: what is guaranteed about the release.
+        certificate: the privacy certificate of the release.
     """
 
     schema: Schema
@@ -65,7 +65,7 @@ class SchemaAudit:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is clearly above the noise and should be looked into, a sentence each."""
+        """Problems that are clearly above the noise, one sentence each."""
         return tuple(words for name in self.schema.columns for words in self._warnings(name))
 
     def _warnings(self, name: str) -> list[str]:
@@ -99,20 +99,22 @@ def audit_schema(
     adjacency: Adjacency | str = Adjacency.REPLACE_ONE,
     capacity: int | None = None,
 ) -> SchemaAudit:
-    """Count, with noise, the cells of a table that do not fit a schema: missing, unknown or clamped ones.
+    """Count with noise the cells of a table that do not fit a schema: missing, unknown or clamped ones.
 
-    It is charged like any fit, under the table's name; epsilon 0.1 is enough for most tables.
+    The ledger is charged, as for a fit; epsilon 0.1 is enough for most tables.
 
     Args:
         source: the table, as `PrivateData.from_table` takes it.
         schema: the schema, or the path of its TOML file.
-        epsilon: what the audit may spend.
-        delta: delta (default: that of the budget).
+        epsilon: epsilon of the audit.
+        delta: delta of the audit (default: that of the budget).
         ledger: the ledger to charge, or its URL.
-        dataset: the name of the table in the ledger; for a file, if left out, its name without the ending.
-        budget: as for `PrivateData.from_table`: what the ledger grants or, without a ledger, the whole budget.
-        adjacency: which data sets are neighbours.
-        capacity: the stated number of slots, required under ``add_or_remove_one``.
+        dataset: the name of the table in the ledger (default: for a file, its name without the extension).
+        budget: the budget that the ledger grants the table or, without a ledger, the whole budget, as for
+            `PrivateData.from_table`.
+        adjacency: which data sets count as neighbours.
+        capacity: an upper bound on the number of records, known without the data; required under
+            ``add_or_remove_one``.
     """
     stated = Schema.read(schema)
     epsilon = validation.positive("epsilon", epsilon)

@@ -5,6 +5,7 @@ import pickle
 import sys
 import tomllib
 import warnings
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -43,12 +44,21 @@ CERTIFICATE = dp.Certificate(Gaussian(5.0) * 3, "replace_one", 1e-6)
 ROW = {"age": [40, 70], "bmi": [22, 31], "smoker": [True, False], "group": ["(0,18]", "(30,99]"], "ward": ["west"] * 2}
 
 
-def posterior(formula: str = FORMULA, family: str = "bernoulli", seed: int = 0) -> dp.Posterior:
-    model = dp.from_formula(formula, SCHEMA, family=family)
+def posterior(
+    formula: str = FORMULA, family: str = "bernoulli", seed: int = 0, schema: dp.Schema = SCHEMA
+) -> dp.Posterior:
+    model = dp.from_formula(formula, schema, family=family)
     prior = prior_draws(model)
     draws = {name: values[0, seed : 80 + seed].reshape(2, 40, *values.shape[2:]) for name, values in prior.items()}
-    request = {"formula": formula, "family": family, "priors": model.priors, "schema": tomllib.loads(SCHEMA.to_toml())}
+    request = {"formula": formula, "family": family, "priors": model.priors, "schema": tomllib.loads(schema.to_toml())}
     return dp.Posterior(draws, np.ones((2, 40), bool), 0, CERTIFICATE, {"request": request}, prior)
+
+
+def test_numbers_need_no_decimal_comma_where_the_texts_of_a_table_have_one(made) -> None:
+    german = posterior(schema=replace(SCHEMA, decimal=","))
+    expected = made.effects("age", at={"bmi": 22.5})
+    pd.testing.assert_frame_equal(german.effects("age", at={"bmi": 22.5}), expected)
+    assert "bmi 22.5" in expected.title
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +178,7 @@ def test_columns_that_a_formula_does_not_have(made) -> None:
 
 def test_posteriors_without_a_formula_say_so() -> None:
     bare = dp.Posterior({"theta": np.zeros((1, 10))}, np.ones((1, 10), bool), 0, CERTIFICATE, {})
-    with pytest.raises(InvalidArgument, match="not that of a formula"):
+    with pytest.raises(InvalidArgument, match="not fitted by `fit` from a formula"):
         bare.predict({"age": 3})
     assert bare.plot_forest() is not None
 

@@ -82,8 +82,8 @@ def charges() -> int:
     [
         ({"epsilon": "0"}, "--epsilon 0.0 must be > 0"),
         ({"epsilon": "0.05"}, "would do, or"),
-        ({"epsilon": "0.05"}, "nothing was spent. --even-if-useless runs it all the same"),
-        ({"formula": "readmitted ~ code", "schema": "many"}, "too little for 90 parameters and 1000 records"),
+        ({"epsilon": "0.05"}, "nothing was spent. --even-if-useless runs it anyway"),
+        ({"formula": "readmitted ~ code", "schema": "many"}, "too little for 90 parameters and 1,000 records"),
         ({"formula": "readmitted ~ smokr"}, "'smokr', which is not a column of the schema; it has smoker, readmitted"),
         ({"formula": "readmitted ~ smokr"}, "Did you mean 'smoker'?"),
         ({"formula": "readmitted ~ smoker +"}, "formula='readmitted ~ smoker +' cannot be read: "),

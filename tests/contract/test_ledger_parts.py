@@ -255,6 +255,9 @@ def test_a_year_goes_on_from_the_last_at_the_price_of_one(tmp_path) -> None:
     assert again.combine(posterior).certificate.epsilon > 1.9, "whoever is in a part may be in the whole"
     twice = posterior.combine(posterior)
     assert twice.certificate.epsilon > 2.5, "the same part twice is the same persons"
+    assert twice.quality.verdict == "bad"
+    assert "the same run is in both" in twice.quality.reasons[0]
+    assert "the same run is in both" not in str(again.combine(posterior).quality.reasons)
 
 
 def test_a_part_under_add_or_remove_says_nothing_of_which_part() -> None:

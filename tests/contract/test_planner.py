@@ -14,7 +14,7 @@ from scipy import stats
 import dpmcmc as dp
 from dpmcmc.catalogue.settings import TEST_NOISE, WALK_EFFICIENCY
 from dpmcmc.cli.main import run
-from dpmcmc.errors import InvalidArgument
+from dpmcmc.errors import BudgetUnreachable, InvalidArgument
 from dpmcmc.fitting import RECIPES, prepare_fit
 from dpmcmc.fitting.budget_split import LEFT, REFINEMENT_SHARE
 from dpmcmc.fitting.simulation import SIMULABLE
@@ -165,6 +165,22 @@ def test_a_formula_is_planned_as_fit_would_expect() -> None:
         assert few.records > many.records
         again = plan_formula("y ~ a + b", schema, family=family, num_records=few.records, delta=1e-6, epsilons=[0.5])
         assert again[0].error == pytest.approx(0.5, rel=0.02)
+
+
+def test_effects_of_persons_are_planned_as_fit_would_expect() -> None:
+    """Few persons and a small budget are refused by both: noise hides the slopes of the pilot."""
+    schema = dp.Schema({**SCHEMA, "y": dp.Column(kind="boolean")}, person="id", max_rows_per_person=3)
+    table = pd.DataFrame({"a": 0.0, "b": 0.0, "y": True, "id": np.arange(12_000) // 3})
+    formula, budgets = "y ~ a + b + (1|person)", [0.5, 4.0]
+    small, large = plan_formula(formula, schema, num_records=4000, delta=1e-6, epsilons=budgets)
+    data = dp.PrivateData.from_table(table, schema=schema, budget=dp.Budget(5.0, 1e-6))
+    prepared = prepare_fit(formula, data, epsilon=4.0, delta=1e-6)
+    assert prepared.strategy.expected_error == pytest.approx(large.error)
+    assert not large.is_refused
+    assert small.is_refused
+    with pytest.raises(BudgetUnreachable):
+        prepare_fit(formula, data, epsilon=0.5, delta=1e-6)
+    assert data.account.epsilon_spent == 0
 
 
 def test_a_formula_is_planned_at_the_shell_with_what_a_ledger_has_left(tmp_path, monkeypatch, capsys) -> None:

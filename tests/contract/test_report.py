@@ -18,6 +18,7 @@ from dpmcmc.accounting.event import NonPrivate
 from dpmcmc.cli.main import run
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.report import front, privacy, render_report
+from dpmcmc.report.chart import Chart
 from dpmcmc.run.folder import is_complete, put
 from dpmcmc.run.plan import prior_draws
 
@@ -84,6 +85,9 @@ def table(**intervals: tuple[float, float]) -> pd.DataFrame:
     )
 
 
+NAMES, LONG_NAMES = ("a", "b", "c"), ("Internal medicine", "Ear, nose and throat", "Surgery", "Paediatrics")
+
+
 def test_what_was_found_is_told_in_a_sentence() -> None:
     model = dp.from_formula("ill ~ age + visits + beds", SCHEMA, family="bernoulli")
     numbers = {"intercept": (1.0, 2.0), "age": (0.1, 0.2), "visits": (-0.3, -0.1), "beds": (-0.1, 0.1)}
@@ -146,6 +150,27 @@ def test_releases_have_shares_of_the_budget_and_the_names_of_steps() -> None:
     assert (final.times, final.share) == (2, pytest.approx(0.5))
     assert np.isnan(allowance.share)
     assert np.isnan(privacy.released(dp.Certificate(LogisticBit(0.1) * 3, "replace_one", 1e-6))[0].share)
+
+
+def test_every_release_of_a_formula_has_a_name() -> None:
+    table = pd.DataFrame({"ill": np.arange(4000) % 3 == 0, "age": np.linspace(18, 90, 4000)})
+    columns = {"ill": {"kind": "boolean"}, "age": {"kind": "number", "lower": 18, "upper": 90}}
+    data = dp.PrivateData.from_table(table, schema={"columns": columns}, budget=dp.Budget(4.0, 1e-6))
+    prepared = dp.prepare_fit("ill ~ age", data, epsilon=4.0, sampler="private_laplace")
+    certificate = dp.Certificate(prepared.event, "replace_one", 1e-6)
+    steps = privacy._steps(prepared.strategy.questions.settings)
+    told = [each.words for each in privacy.released(certificate, steps) if each.share > 0]
+    assert len(told) > 3
+    assert not [words for words in told if words.startswith("a sum")]
+    assert [words for words in privacy.released(certificate) if words.words.startswith("a sum")]
+
+
+def test_names_of_categories_do_not_run_into_each_other() -> None:
+    short, long = (Chart((-0.4, 3.6), (0.0, 1.0), "ward", "share", x_names=names) for names in (NAMES, LONG_NAMES))
+    assert (short.aslant, "rotate" in short.svg("a", "b")) == (0, False)
+    assert long.aslant > 0
+    assert long.svg("a", "b").count('text-anchor="end" transform="rotate(-45') == len(LONG_NAMES)
+    assert "Intern…edicine" in long.svg("a", "b")
 
 
 def test_the_page_carries_its_numbers_as_files() -> None:

@@ -124,11 +124,11 @@ def test_what_is_not_as_it_was_is_refused_and_costs_nothing(place) -> None:
         dp.resume("x", vault(), steeper, progress=False)
     with pytest.raises(ResumeRefused, match="begun with another program"):
         dp.resume("x", vault(), MODEL, init=np.ones(3), progress=False)
-    with pytest.raises(InvalidArgument, match="it was no formula"):
+    with pytest.raises(InvalidArgument, match="was not a formula"):
         dp.resume("x", vault(), progress=False)
     with pytest.raises(ResumeRefused, match="Resume it with the ledger that it was charged to"):
         dp.resume("x", vault(ledger="sqlite:///other.db"), MODEL, progress=False)
-    with pytest.raises(ResumeRefused, match="no run that was begun"):
+    with pytest.raises(ResumeRefused, match="not an unfinished run"):
         dp.resume("y", vault(), MODEL)
     (place / "elsewhere").mkdir()
     moved = shutil.copytree(place / "x", place / "elsewhere" / "x")
@@ -216,4 +216,4 @@ def test_the_command(command, place, monkeypatch) -> None:
     assert (code, err) == (2, "dpmcmc: 'runs/nothing' is not a run folder: no such folder\n")
     code, _, err = command("resume", "elsewhere")
     assert code == 2
-    assert "is no run that was begun" in err
+    assert "is not an unfinished run" in err

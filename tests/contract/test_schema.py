@@ -86,6 +86,13 @@ def test_what_a_missing_value_is_stored_as(column, stand_in):
     assert column.bounds[0] <= column.stand_in <= column.bounds[1]
 
 
+def test_where_a_column_is_held_while_others_vary():
+    assert Column(kind="number", lower=14, upper=60, missing="integrate", mean=27, sd=5).typical == 27
+    assert Column(kind="category", categories=("a", "b"), missing="category").typical == 0
+    assert Column(kind="number", lower=0, upper=10, missing="fill", fill=3).typical == 3
+    assert Column(kind="integer", lower=0, upper=9).typical == 4
+
+
 def test_some_of_the_columns():
     some = SCHEMA.restricted(["ward", "age"])
     assert list(some.columns) == ["age", "ward"]
@@ -168,7 +175,7 @@ def test_columns_that_are_refused(facts, words):
     [
         ({}, "states no column yet"),
         ({"columns": 3}, "has the table columns"),
-        ({"columns": {}}, "at least one"),
+        ({"columns": {}}, "states no column yet"),
         ({"columns": {"x": AGE}, "persn": "p"}, "it has no persn"),
         ({"columns": {"x": 3}}, "column 'x' must be a table with some of categories"),
         ({"columns": {"x": {"kind": "boolean", "bound": 3}}}, "column 'x' must be a table"),
@@ -181,11 +188,11 @@ def test_columns_that_are_refused(facts, words):
         ({"columns": {"x": AGE}, "person": "p", "max_rows_per_person": 1.5}, "must be an integer"),
         ({"columns": {"x": AGE}, "delimiter": ";;"}, "delimiter=';;' must be one of"),
         ({"columns": {"x": AGE}, "decimal": ";"}, "decimal=';' must be one of"),
-        ({"columns": {"present": AGE}, "person": "p"}, "'present' has the name of a column that is made here"),
-        ({"columns": {"(missing cells 1-1 of 1)": AGE}}, "has the name of a column that is made here"),
+        ({"columns": {"present": AGE}, "person": "p"}, "'present' has the name of a column that dpmcmc makes"),
+        ({"columns": {"(missing cells 1-1 of 1)": AGE}}, "has the name of a column that dpmcmc makes"),
         (
             {"columns": {"x": {"kind": "boolean", "missing": "indicator", "fill": True}, "x_missing": AGE}},
-            "'x_missing' has the name of a column that is made here",
+            "'x_missing' has the name of a column that dpmcmc makes",
         ),
     ],
 )

@@ -49,6 +49,22 @@ def test_new_writes_what_the_dictionary_says(command, tmp_path):
     assert (tmp_path / "patients.toml").read_text().startswith("# What is stated about the columns")
 
 
+def test_the_help_of_new_can_be_read(command):
+    words = " ".join(command("new", "--help")[1].replace("│", " ").split())
+    assert "date:FIRST:LAST" in words  # ":date:" alone would become a picture
+    assert "category:A|B|C" in words
+
+
+def test_check_tells_all_problems_at_once(command, tmp_path):
+    (tmp_path / "s.toml").write_text('delimiter = ";"\n')
+    assert "the schema states no column yet" in command("check", "s.toml")[2]
+    columns = '[columns.a]\nkind = "?"\n[columns.b]\nkind = "boolean"\ntrue = "ja"\nfalse = ["nein"]\n'
+    (tmp_path / "s.toml").write_text(columns)
+    err = command("check", "s.toml")[2]
+    assert "column 'a': kind='?' must be one of" in err
+    assert "column 'b': true='ja' must be a list of texts, as in true = [\"ja\"]" in err
+
+
 def test_new_takes_fills(command):
     columns = (
         "a:number:-1:1e2:missing=indicator:fill=2.5,b:boolean:missing=fill:fill=true,c:category:1|2:missing=fill:fill=2"
@@ -119,7 +135,7 @@ def test_dates_are_shown_as_dates(command):
     words = " ".join(out.replace("│", " ").split())
     assert "2023-01-01 to" in words
     assert "%d.%m.%Y" in words
-    assert "none: 2024-01-01" in words
+    assert "2024-01-01 (none expected)" in words
     code, _, err = command("new", "--columns", "admitted:date:2023-01-01:2024-12-31:format=%d.%m")
     assert code == 2
     assert "format='%d.%m' must have %d, %m and %Y once each" in err
@@ -237,7 +253,7 @@ def test_check_knows_how_a_column_is_kept(command, tmp_path):
     pd.DataFrame({"day": pd.to_datetime(["2020-01-01"]), "age": [3.0]}).to_parquet(tmp_path / "t.parquet")
     code, out, _ = command("check", "s.toml", "--data", "t.parquet")
     assert code == 2
-    assert "not readable: column 'day' is kept as dates or times" in out
+    assert "not readable: column 'day' holds dates or times" in out
     code, _, err = command("check", "s.toml", "--data", "nowhere.csv")
     assert code == 2
     assert "--data 'nowhere.csv' cannot be read: no such file" in err

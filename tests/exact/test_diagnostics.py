@@ -598,8 +598,10 @@ def test_halves_that_never_moved_are_no_warning():
 
 
 def test_a_verdict_says_once_what_holds_for_several_parameters() -> None:
-    grade = Grade("bad", ("Not identified: it has its prior's width.",))
-    said = Quality("bad", ("Not identified: age, bmi; the prior dominates.",), {"age": grade, "bmi": grade})
-    assert said.words == "Quality: bad.\nNot identified: age, bmi; the prior dominates."
-    other = Quality("bad", ("Not identified: age.",), {"age": grade, "bmi": grade})
-    assert other.words.endswith("\nage, bmi: Not identified: it has its prior's width.")
+    grade = Grade("bad", ("Not identified at this budget: it has its prior's width.",))
+    said = Quality(
+        "bad", ("Not identified at this budget: age, bmi; the prior dominates.",), {"age": grade, "bmi": grade}
+    )
+    assert said.words == "Quality: bad.\nNot identified at this budget: age, bmi; the prior dominates."
+    other = Quality("bad", ("Not identified at this budget: age.",), {"age": grade, "bmi": grade})
+    assert other.words.endswith("\nage, bmi: Not identified at this budget: it has its prior's width.")

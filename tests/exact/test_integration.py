@@ -10,7 +10,9 @@ import pytest
 from scipy import integrate, stats
 
 import dpmcmc as dp
+from dpmcmc.enclave import traces
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.fitting import prepare_fit
 from dpmcmc.fitting.strategies.centred_scores import laws
 from dpmcmc.missing_cells import places
 from dpmcmc.model import from_formula
@@ -138,6 +140,9 @@ def test_panels_integrate_over_a_mixture() -> None:
         exact = integrate.trapezoid(function(grid) * density, grid)
         found = float(np.asarray(nodes.weights, float)[:, 0] @ function(np.asarray(nodes.values, float)[:, 0]))
         assert found == pytest.approx(exact, abs=3e-5)
+    below, exactly = np.asarray(nodes.below, float)[:, 0], integrate.cumulative_trapezoid(density, grid, initial=0)
+    places = np.asarray(nodes.values, float)[:, 0]
+    np.testing.assert_allclose(below, np.interp(places, grid, exactly), atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -204,3 +209,17 @@ def test_numpyro_models_are_not_given_such_columns() -> None:
     data = dp.PrivateData.from_table(table, schema=schema(), budget=dp.Budget(1.0, 1e-6))
     with pytest.raises(InvalidArgument, match="a NumPyro model does not know which cells are missing"):
         dp.fit(model, data, epsilon=1.0)
+
+
+def test_a_fit_with_another_noise_traces_nothing_anew() -> None:
+    rows = pd.DataFrame({"x": [20.0, np.nan] * 50, "z": [True, False] * 50, "w": [True] * 100, "y": [0.5, -0.5] * 50})
+    data = dp.PrivateData.from_table(rows, schema=schema(), budget=dp.Budget(100.0, 1e-3))
+
+    def traced(epsilon: float) -> int:
+        before = traces._trace.cache_info().misses
+        options = {"epsilon": epsilon, "delta": 1e-6, "even_if_useless": True}
+        assert prepare_fit("y ~ x + w", data, family="gaussian", **options).event is not None
+        return traces._trace.cache_info().misses - before
+
+    assert traced(2.0) == 3  # the shape, scores for pilot and end alike, places
+    assert traced(4.0) == 0

@@ -140,6 +140,11 @@ def test_rows_that_are_not_in_memory_are_read_once_where_that_will_do(problem) -
     assert many.schedule.reads < 1.6
 
 
+def test_of_many_rows_few_lead_the_way(problem) -> None:
+    found = one_pass.chosen(_split(problem), BUDGET, 10**8, 0, passes=1, is_in_memory=False).schedule
+    assert one_pass.MANY_ROWS < found.pilot.share * 10**8 < 10**8 * one_pass.SHARE_OF_FEW
+
+
 def test_one_pass_over_too_few_rows_is_refused_with_what_would_do(problem) -> None:
     data = private_data(Problem(problem.family, 3000, numbers=2, levels=()), 0)
     with pytest.raises(BudgetUnreachable, match=r"passes=1[24] or more would make it about"):

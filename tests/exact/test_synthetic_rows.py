@@ -10,6 +10,8 @@ import dpmcmc as dp
 from dpmcmc.fitting.strategies.weighted_scores import few_rows, synthetic_rows
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.start import mean_squares
+from dpmcmc.fitting.strategies.weighted_scores.synthetic_records import with_shared
 from dpmcmc.model import from_formula
 from dpmcmc.model.bounded_scores.spread import Spread
 
@@ -66,6 +68,48 @@ def test_rows_have_the_histograms_and_tell_what_the_records_do(right: str) -> No
     with patch.object(synthetic_rows, "is_shared", lambda _: False):
         ratios = told(synthetic_rows.synthetic_rows(regression, moments)) / told(rows)
     assert (np.abs(np.log(ratios)) > np.log(1.5)).any()
+
+
+def test_what_a_date_tells_is_known_before_any_slope() -> None:
+    """A trend and months are nearly dependent: taken as independent, the trend seems known many times too well."""
+    regression, moments, rows = made(DATES)
+    moments = moments._replace(means=rows.mean(axis=0), sds=rows.std(axis=0))
+    known = with_shared(regression, moments)
+    names = list(regression.model.coordinates.names)
+    day, december = names.index("day"), names.index("month(day)[Dec]")
+
+    def variance(squares: np.ndarray) -> float:
+        return float(np.linalg.inv(squares + 1e-9 * np.eye(len(squares)))[day, day])
+
+    exactly = variance(rows.T @ rows / len(rows))
+    assert variance(mean_squares(regression, known)) == pytest.approx(exactly, rel=0.3)
+    assert variance(mean_squares(regression, moments)) < exactly / 5
+    assert known.rows[december, day] == pytest.approx(rows[rows[:, december] > 0, day].mean(), abs=0.02)
+    assert np.linalg.eigvalsh(mean_squares(regression, known)).min() > 0
+
+
+def test_a_month_that_the_bounds_leave_out_is_no_level() -> None:
+    columns = {**SCHEMA.columns, "day": dp.Column(kind="date", lower="2024-02-01", upper="2024-04-30")}
+    model = from_formula(f"y ~ {DATES}", dp.Schema(columns), family="bernoulli")
+    assert model.coordinates.names == ("intercept", "day", "month(day)[Mar]", "month(day)[Apr]", "z")
+    row = {"day": np.float32([0, 29, 60]), "z": np.zeros(3, np.float32)}
+    found = np.asarray(jax.vmap(model.features)(row))
+    np.testing.assert_array_equal(found[:, 2:4], [[0, 0], [1, 0], [0, 1]])
+
+
+def test_levels_of_which_no_day_is_tried_are_as_they_were() -> None:
+    """Of ten years every fourteenth day is tried, which is always the same day of the week."""
+    columns = {**SCHEMA.columns, "day": dp.Column(kind="date", lower="2014-01-01", upper="2023-10-11")}
+    with patch(f"{__name__}.SCHEMA", dp.Schema(columns)):
+        regression, moments, _ = made("day + weekday(day) + z")
+    known = with_shared(regression, moments)
+    assert np.isfinite(known.rows).all()
+    assert np.isfinite(known.shared).all()
+
+
+def test_no_curve_is_taken_for_a_date() -> None:
+    regression, moments, _ = made(CURVE)
+    assert with_shared(regression, moments) is moments
 
 
 def test_a_month_is_that_of_the_day() -> None:

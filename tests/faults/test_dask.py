@@ -299,7 +299,7 @@ def test_a_scheduler_that_is_killed_is_a_refusal_of_one_charge_and_the_run_goes_
         with monkeypatch.context() as patched:
             patched.setattr(DaskEngine, "partial_sum", dying)
             assert at_shell(monkeypatch, *command("two", "stopped", *whole)) == 2
-    assert "does not answer any more" in (told := capsys.readouterr().err)
+    assert "no longer answers" in (told := capsys.readouterr().err)
     assert "dpmcmc resume stopped" in told
     charged = dp.Ledger("sqlite:///two.db").account("lake")
     assert 5.9 < charged.epsilon_spent <= 6.0

@@ -425,7 +425,7 @@ def test_mechanisms_that_nobody_proved(check_refused):
     def around_the_oracle(oracle, theta):
         return release(oracle.facts, Cheap(), Term(identity, jax.tree.structure(())), [])  # around the oracle
 
-    check_refused(around_the_oracle, THETA, error=ReleaseRefused, operation="no certified", marker="around the oracle")
+    check_refused(around_the_oracle, THETA, error=ReleaseRefused, operation="not a cert", marker="around the oracle")
 
 
 def test_the_wrong_kind_of_mechanism(check_refused):

@@ -281,11 +281,11 @@ def audit_of(tmp_path):
     [
         ("same", "no synthetic row can be told from another: the clipped gradient"),
         ("flat", "no synthetic row has a gradient that is finite and not zero"),
-        ("raises", "the model cannot be computed of a synthetic row, with its gradient: ZeroDivisionError"),
+        ("raises", "the model and its gradient cannot be computed on a synthetic row: ZeroDivisionError"),
         ("absent", "KeyError: 'nope'"),
         ("vector", r"arrays of the shapes \(\) and \(2,\)"),
         ("empty", "a model has a position of at least one number"),
-        ("calls", "the model cannot be computed of a synthetic row"),
+        ("calls", "cannot be computed on a synthetic row"),
     ],
 )
 def test_a_model_that_cannot_be_audited_is_refused_in_words(name, words, audit_of):
@@ -301,7 +301,7 @@ def test_what_a_model_closes_over_is_said(name, where, audit_of, tmp_path):
     assert done.exit_code == 0, done.output
     words = f"25 numbers that the audit cannot vary: an array of shape (25,) in {where}"
     assert words in done.stderr
-    assert "but for what the model closes over" in " ".join(done.output.split())
+    assert "except for what the model closes over" in " ".join(done.output.split())
     assert words in (tmp_path / "audit.html").read_text()
 
 

@@ -433,7 +433,7 @@ def test_a_reservation_that_somebody_else_made_in_the_runs_name_is_refused(make)
 def test_two_processes_cannot_have_one_run(make, monkeypatch):
     setting = make()
     stop_in_program(setting, monkeypatch)
-    with Journal.open(setting.folder), pytest.raises(ResumeRefused, match="at work in another process"):
+    with Journal.open(setting.folder), pytest.raises(ResumeRefused, match="in use by another process"):
         Journal.open(setting.folder)
     go_on(setting)
 

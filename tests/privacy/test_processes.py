@@ -45,10 +45,12 @@ def program(oracle, theta):
 
 def told():
     theta = jnp.array([0.1, -0.2, 0.3]) * (1 if case != "another question" or number != 1 else 2)
+    words = ""
     if case in ("charge", "refused"):
         book = f"sqlite:///{folder}/book-{number}.db"
         ledger = dp.Ledger.create(book)
-        ledger.register("rows", dp.Budget(4.0 if case == "charge" else 1e-3, 1e-6), dp.accounting.Adjacency.REPLACE_ONE)
+        ledger.register("all", dp.Budget(4.0 if case == "charge" else 1e-3, 1e-6), dp.accounting.Adjacency.REPLACE_ONE)
+        ledger.register("rows", part_of="all")
         data = dp.PrivateData(rows, ledger=ledger, dataset="rows", devices=jax.devices())
         found = data.run(program, theta, model=Logistic())
         try:
@@ -57,10 +59,13 @@ def told():
         except DpmcmcError:
             pass
         spent = ledger.account("rows").epsilon_spent
+        words = str(data.certificate(data.price(program, theta, model=Logistic()), 1e-6))
+        assert data.account.part_of == "all"
     else:
         data = dp.PrivateData.without_guarantee(rows, devices=jax.devices())
         found, spent = data.run(program, theta, model=Logistic(), insecure_seed=4), 0.0
-    return {"found": [np.asarray(one).tobytes().hex() for one in found], "spent": spent, "words": repr(data)[:90]}
+    words = words or repr(data)[:90]
+    return {"found": [np.asarray(one).tobytes().hex() for one in found], "spent": spent, "words": words}
 
 try:
     answer = told()
@@ -114,12 +119,14 @@ def test_the_first_process_pays_once_and_all_have_its_noise(tmp_path) -> None:
     assert first["found"] == second["found"]
     assert first["spent"] > 0
     assert second["spent"] == 0
+    assert "nobody is in two of its parts" in first["words"]
+    assert first["words"] == second["words"]
 
 
 def test_what_the_first_cannot_pay_for_nobody_executes(tmp_path) -> None:
     first, second = together(2, tmp_path, "refused")
     assert first["error"].startswith("BudgetExceeded")
-    assert "the first process, which pays for all, was refused" in second["error"]
+    assert "the first process, which charges for all, was refused" in second["error"]
 
 
 @pytest.mark.slow

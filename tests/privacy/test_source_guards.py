@@ -175,7 +175,7 @@ def test_an_answer_that_changes_is_refused():
     source = DuckDBSource(DuckDBQuery(connection, "SELECT age FROM people ORDER BY place"), AGES)
     assert released(source) == released(source)
     connection.execute("UPDATE people SET age = 7 WHERE place = 999")
-    with pytest.raises(SourceChanged, match="gave another answer than before"):
+    with pytest.raises(SourceChanged, match="gave a different answer than before"):
         released(source)
     connection.execute("UPDATE people SET age = 99 WHERE place = 999")
     assert len(released(source)) == 1

@@ -9,9 +9,13 @@ import pandas as pd
 import pytest
 
 import dpmcmc as dp
+from benchmarks.groups import GROUPS as MANY
+from benchmarks.groups import Table
 from dpmcmc.enclave.tables import read_table
 from dpmcmc.errors import InvalidArgument
+from dpmcmc.fitting.strategies.grouped_scores import known, posterior, weights
 from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
+from dpmcmc.fitting.strategies.grouped_scores.weights import times_expected
 from dpmcmc.fitting.strategies.weighted_scores.strategy import WeightedScores
 
 N, GROUPS, SPREAD = 40_000, 100, 0.5
@@ -123,3 +127,70 @@ def test_what_cannot_be_had_is_refused_before_anything_is_charged():
     few = vault(schema, frame.head(300))
     with pytest.raises(InvalidArgument, match="400 groups and the data 300 records"):
         dp.prepare_fit("y ~ x + (1|site)", few, family="bernoulli", epsilon=1.0)
+
+
+def _small(seed: int) -> float:
+    """Fit 100 rows of each group at epsilon 2, one predictor differing between groups; return the error it states."""
+    made = Table("gaussian", 10_000, GROUPS, seed)
+    options = {"family": "gaussian", "epsilon": 2.0, "delta": 1e-6, "insecure_seed": seed, "progress": False}
+    found = dp.fit(MANY, seeded(made.schema, made.frame), even_if_useless=True, **options)
+    draws = flat(found)
+    for name, value in made.truth.items():
+        assert abs(draws[name].mean() - value) < 5 * draws[name].std() or found.quality.verdict == "bad"
+    return found.quality.predicted_error or np.inf
+
+
+def _with_noise_believed(self, point):
+    """What groups explain of the common slope, noise and all, as it was believed once."""
+    blocks, corner = self._parts(point, 1.0)
+    factor, inverse = known.coordinates_of(corner)
+    before = np.zeros((*self.numbers.shape[:2], len(corner))) if self.beside is None else self.beside
+    own = np.diagonal(blocks, axis1=1, axis2=2)
+    mean, roots = np.einsum("gk,gkc->kc", own / own.sum(axis=0), before), np.linalg.cholesky(blocks)
+    return mean, np.swapaxes(roots, 1, 2) @ (before - mean) @ factor, roots, inverse
+
+
+def test_few_rows_in_each_group_do_not_lead_the_pilot_away(monkeypatch) -> None:
+    """Five standard deviations: one in 1e6. The control takes noise for what groups explain of the common slope."""
+    seeds = (0, 1, 2, 3, 4)
+    ours = [_small(seed) for seed in seeds]
+    assert np.median(ours) < 2
+    monkeypatch.setattr(known.Known, "_turned", _with_noise_believed)
+    monkeypatch.setattr(posterior, "FLATTEST", 0.0)
+    monkeypatch.setattr(weights, "USUAL_FACTOR", 1e9)
+    assert np.median([_small(seed) for seed in seeds]) > 2 * np.median(ours)
+
+
+def test_a_noisy_sum_of_slopes_is_held_against_what_is_expected() -> None:
+    assert times_expected(3.0, 0.0) == pytest.approx(3.0)
+    assert times_expected(3.0, 5.0) == pytest.approx(1.0, abs=0.05)
+    assert times_expected(-9.0, 0.1) == pytest.approx(1 / 8)
+
+
+@pytest.mark.parametrize(("spread", "size", "epsilon"), [(2.0, 40_000, 1.0), (2.0, 40_000, 4.0), (1.0, 20_000, 4.0)])
+def test_counts_of_groups_that_are_far_apart_are_right_or_it_is_said(spread, size, epsilon):
+    """Rates of groups differ by a factor of thousands: before, the verdict was fair with effects 30 to 100 sds off."""
+    num_groups = 70
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        group, x = rng.integers(0, num_groups, size), rng.uniform(-1, 1, size)
+        effects = rng.normal(0, spread, num_groups)
+        counts = rng.poisson(np.exp(0.7 * x + effects[group])).clip(0, 1000)
+        levels = tuple(f"s{number}" for number in range(num_groups))
+        schema = dp.Schema(
+            {
+                "x": dp.Column(kind="number", lower=-1, upper=1),
+                "site": dp.Column(kind="category", categories=levels),
+                "y": dp.Column(kind="integer", lower=0, upper=1000),
+            }
+        )
+        frame = pd.DataFrame({"x": x, "site": np.array(levels)[group], "y": counts})
+        data = seeded(schema, frame)
+        found = dp.fit("y ~ x + (1|site)", data, family="poisson", epsilon=epsilon, insecure_seed=seed, progress=False)
+        if found.quality.verdict == "bad":
+            continue
+        draws, grades = flat(found), found.quality.parameters
+        for number, effect in enumerate(effects):
+            if not grades[f"1|site[s{number}]"].reasons:
+                own = draws[f"1|site[s{number}]"] + draws["intercept"]
+                assert abs(own.mean() - effect) < 6 * own.std(), (seed, number)

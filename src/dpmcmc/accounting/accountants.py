@@ -1,7 +1,8 @@
 """From events to (epsilon, delta) and back.
 
-Each accountant bounds the same thing in its own way; "tight" asks every one that applies and returns the smallest
-answer, with its name. All answers are rounded toward more loss, so that ``delta(event, epsilon(event, d)) <= d``.
+Each accountant gives a valid upper bound by its own method; "tight" evaluates all that apply and returns the smallest
+bound, with the name of its accountant. All answers are rounded toward more loss, so that ``delta(event, epsilon(event,
+d)) <= d``.
 """
 
 import math
@@ -49,7 +50,7 @@ class Bound(float):
 
 
 class PrivacyCurve(Protocol):
-    """What an accountant makes of an event."""
+    """The privacy curve delta(epsilon) of an event, as an accountant bounds it."""
 
     def log_delta(self, epsilon: float) -> float:
         """Return a bound on log delta(epsilon)."""
@@ -136,7 +137,7 @@ def delta(event: Event, epsilon: float, accountant: str = TIGHT) -> Bound:
     Args:
         event: what was released.
         epsilon: the epsilon, >= 0.
-        accountant: one by its name; the smallest answer of all that apply unless stated.
+        accountant: "tight", the smallest bound of all that apply, or one of `ACCOUNTANTS`.
     """
     bound = log_delta(event, epsilon, accountant)
     return Bound(math.exp(bound), bound.accountant)
@@ -162,7 +163,7 @@ def epsilon(event: Event, delta: float, accountant: str = TIGHT) -> Bound:
 
 
 def curves(event: Event, accountant: str) -> dict[str, PrivacyCurve]:
-    """Return the curves to ask: the named accountant's, or under "tight" all that could give the smallest answer."""
+    """Return the curves to evaluate: of the named accountant, or under "tight" of all that could be smallest."""
     if not event.held:
         return {"exact" if accountant == TIGHT else accountant: gaussian.GaussianCurve(0.0)}  # nothing was released
     if accountant != TIGHT:
@@ -190,16 +191,16 @@ def _check(event: Event, accountant: str) -> None:
 
 
 class Slack(NamedTuple):
-    """How far all samplers together are from their ideal laws."""
+    """Distance of all noise samplers together from their ideal distributions."""
 
     total_variation: float = 0.0
     log_ratio: float = 0.0
 
 
 def without_approximations(event: Event) -> tuple[Event | None, Slack]:
-    """Split off the samplers' distance from their ideal laws; None if something exact left.
+    """Separate the samplers' distance from their ideal distributions; None if an exact value was released.
 
-    Of a `Parallel` each cell has its own distance, and the largest is returned.
+    In a `Parallel` each cell has its own distance, and the largest is returned.
     """
     if NonPrivate in event.held:
         return None, Slack()

@@ -6,13 +6,13 @@ from dpmcmc.validation import refuse
 
 
 class Adjacency(StrEnum):
-    """The relation under which a guarantee holds; printed with every epsilon."""
+    """The neighbouring relation of a guarantee: ``replace_one`` or ``add_or_remove_one``; stated with every epsilon."""
 
     REPLACE_ONE = "replace_one"
-    """One record takes another value; the number of records is public."""
+    """Neighbours differ in the value of one record; the number of records is public."""
 
     ADD_OR_REMOVE_ONE = "add_or_remove_one"
-    """One record is added or removed; the number of records is private."""
+    """Neighbours differ by one added or removed record; the number of records is private."""
 
     @property
     def words(self) -> str:

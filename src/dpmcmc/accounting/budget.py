@@ -1,4 +1,4 @@
-"""What the owner of the data allows."""
+"""The privacy budget of a dataset."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,12 @@ from dpmcmc import validation
 
 @dataclass(frozen=True)
 class Budget:
-    """An (epsilon, delta) guarantee that all releases together must satisfy."""
+    """A privacy budget: the (epsilon, delta) guarantee that all releases together must satisfy.
+
+    Attributes:
+        epsilon: at least 0.
+        delta: strictly between 0 and 1.
+    """
 
     epsilon: float
     delta: float

@@ -1,7 +1,7 @@
-"""Plans within a budget: how many steps, how much noise, which share for what.
+"""Planning within a budget: number of steps, noise multiplier, shares of several releases.
 
-All three are exact at the boundary as the accountants see it: the plan fits, and one more step, or a little less noise,
-would not.
+All three are exact with respect to the accountants: the plan fits, and one more step, or a little less noise, would
+not.
 """
 
 import math
@@ -26,10 +26,10 @@ def max_steps(per_step: Event, epsilon: float, delta: float, once: Event | None 
     """Return the largest number of steps k for which ``per_step * k + once`` stays within (epsilon, delta).
 
     Args:
-        per_step: what one step releases.
+        per_step: the event of one step.
         epsilon: at least 0.
         delta: strictly between 0 and 1.
-        once: what is released once, whatever the number of steps.
+        once: the event of everything that is released once, whatever the number of steps.
         accountant: "tight", or one of `ACCOUNTANTS`.
     """
     budget = Budget(epsilon, delta)
@@ -49,10 +49,10 @@ def max_steps(per_step: Event, epsilon: float, delta: float, once: Event | None 
 
 
 def noise_for(make_event: Callable[[float], Event], epsilon: float, delta: float, accountant: str = TIGHT) -> float:
-    """Return the smallest noise whose event stays within (epsilon, delta), to a relative 1e-9, rounded up.
+    """Return the smallest noise multiplier whose event is within (epsilon, delta), to a relative 1e-9, rounded up.
 
     Args:
-        make_event: from a noise multiplier to what would be released; more noise must cost less.
+        make_event: a function from a noise multiplier to the event; more noise must cost less.
         epsilon: at least 0.
         delta: strictly between 0 and 1.
         accountant: "tight", or one of `ACCOUNTANTS`.
@@ -82,15 +82,15 @@ def noise_for(make_event: Callable[[float], Event], epsilon: float, delta: float
 
 
 def split(budget: Budget, shares: Mapping[str, float]) -> dict[str, Gaussian]:
-    """Divide a budget between Gaussian releases; composed, they spend exactly the budget.
+    """Divide a budget between Gaussian releases whose composition spends exactly the budget.
 
     Args:
-        budget: what all shares may spend together.
+        budget: the budget of all releases together.
         shares: name to weight; a release with twice the weight gets twice the squared signal-to-noise ratio.
 
     Returns:
-        For each name the Gaussian event that its share pays for. ``Gaussian(z * sqrt(k)) * k`` spends the share of
-        ``Gaussian(z)`` in k steps.
+        For each name the Gaussian event of its share. ``Gaussian(z * sqrt(k)) * k`` spends the share of ``Gaussian(z)``
+        in k steps.
     """
     if not shares:
         raise InvalidArgument("shares={} must name at least one share")
@@ -121,7 +121,7 @@ def _largest_count(per_step: Event, base: Event, budget: Budget, accountant: str
         high *= 2
         if high > _LARGEST_COUNT:
             raise BudgetUnreachable(
-                f"more than 1e15 steps fit within {budget}: the steps cost nothing that can be seen"
+                f"more than 1e15 steps fit within {budget}: the steps cost too little to be measured"
             )
     if high == 1:
         return 0

@@ -1,8 +1,8 @@
-"""What was released, in accounting terms.
+"""Privacy events: descriptions of releases for the accountants.
 
-An event says what a mechanism did, not what it costs: accountants turn events into (epsilon, delta). Events are
+An event says what a mechanism released, not what that costs: accountants turn events into (epsilon, delta). Events are
 frozen, hashable and comparable; ``first + second`` and ``event * count`` compose them, and `Composed` keeps the sum in
-one canonical form, so that composition is associative and commutative to the letter.
+one canonical form, so that composition is exactly associative and commutative.
 """
 
 import json
@@ -226,7 +226,7 @@ class BarkerTest(Event):
 
 @dataclass(frozen=True)
 class Approximation(Event):
-    """A sampler whose law is within `total_variation` of the one that the other events describe.
+    """A noise sampler within `total_variation` of the distribution that the other events describe.
 
     Composed with events of cost delta(epsilon) it adds (1 + e^epsilon) * total_variation to delta.
     """
@@ -253,7 +253,7 @@ class RatioApproximation(Event):
 
 @dataclass(frozen=True)
 class NonPrivate(Event):
-    """An exact function of the data left: epsilon is infinite, whatever else happened."""
+    """The release of an exact function of the data: epsilon is infinite."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -309,7 +309,7 @@ def genuine(event: Event, *, with_cells: bool = False) -> Event:
     """
     made = Event.from_json(event.to_json())
     if made.outermost and not with_cells:
-        raise InvalidArgument("event is a Parallel: which places are asked is not for a caller or a mechanism to say")
+        raise InvalidArgument("event is a Parallel: callers and mechanisms cannot state which places are queried")
     for kind in {type(made), *(type(part) for case in made.cases for part in counts(case))}:
         home = sys.modules.get(kind.__module__)
         if not kind.__module__.startswith("dpmcmc.accounting.") or getattr(home, kind.__name__, None) is not kind:

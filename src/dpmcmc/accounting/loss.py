@@ -55,6 +55,8 @@ def compose(steps: list[tuple[Masses, int]]) -> Masses:
     total = sum(times for _, times in steps)
     steps = [(_trimmed(step, _TAIL / total), times) for step, times in steps]
     low, high = _window(steps)
+    if high < low:  # the bounds are beyond what floats can tell: nothing is promised
+        return Masses(steps[0][0].interval, 0, np.zeros(1), infinity=1.0)
     size = fft.next_fast_len(high - low + 1, real=True)
     product = np.ones(size // 2 + 1, dtype=np.complex128)
     finite = 0.0

@@ -1,4 +1,4 @@
-"""Who pays for a run: a ledger, a budget that lives as long as the vault, or nobody, where nothing is promised."""
+"""Where a run is charged: to a ledger, to a budget that lives as long as the vault, or nowhere, without a guarantee."""
 
 import warnings
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ class Reservation(Protocol):
 
     @property
     def entry(self) -> Mapping[str, str]:
-        """By what the charge is found in the book: public, and nothing where there is no book."""
+        """Identifies the charge in the ledger, publicly; empty without a ledger."""
         ...
 
     def check_standing(self) -> None:
-        """Raise a `LedgerError` unless the charge is in the book and nobody has settled it."""
+        """Raise a `LedgerError` unless the charge is in the ledger and not settled."""
         ...
 
     def settle(self, spent: Event | None = None) -> None:
@@ -29,7 +29,7 @@ class Reservation(Protocol):
 
 
 def check_standing(reservation: Reservation) -> None:
-    """Make sure, before anything is executed, that the charge is in the book and nobody has settled it."""
+    """Check, before anything is executed, that the charge is in the ledger and not settled."""
     try:
         reservation.check_standing()
     except RunSettled as error:

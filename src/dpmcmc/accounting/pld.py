@@ -33,7 +33,7 @@ from dpmcmc.errors import InvalidArgument
 
 Values: TypeAlias = NDArray[np.float64]
 
-_SUPPORTED = {Gaussian, AcceptBit, PoissonGaussian, FixedBatchGaussian, LogisticBit, BarkerTest, SphericalLaplace}
+SUPPORTED = {Gaussian, AcceptBit, PoissonGaussian, FixedBatchGaussian, LogisticBit, BarkerTest, SphericalLaplace}
 _CELLS_PER_DEVIATION = 20  # discretisation adds at most 1/1600 to the variance of the loss
 _COARSEST = 1e-3
 LARGEST_GRID = 2**20
@@ -61,7 +61,7 @@ class LossCurve:
 @lru_cache(maxsize=32)
 def curve(event: Event) -> LossCurve | None:
     """Return the curve of the composition; None if an event in it has no privacy loss distribution."""
-    if not event.held <= _SUPPORTED:
+    if not event.held <= SUPPORTED:
         return None
     parts = schedule.shortened(schedule.hidden_as_gaussian(counts(event)))
     if is_hopeless(parts):
@@ -81,14 +81,14 @@ def is_hopeless(parts: dict[Event, int]) -> bool:
 
 def interval_of(parts: dict[Event, int]) -> float:
     """Return the grid spacing: a fixed fraction of the smallest step's loss deviation, coarser if the grid is huge."""
-    deviations = {part: _deviation(part) for part in parts}
+    deviations = {part: deviation_of(part) for part in parts}
     finest = min(min(deviations.values()) / _CELLS_PER_DEVIATION, _COARSEST)
     spread = math.sqrt(sum(times * deviations[part] ** 2 for part, times in parts.items()))
     longest = max(reach_of(part) for part in parts)
     return max(finest, (spread**2 + 20 * spread) / LARGEST_GRID, longest / (LARGEST_GRID / 8))
 
 
-def _deviation(part: Event) -> float:
+def deviation_of(part: Event) -> float:
     """Return about the standard deviation of one step's privacy loss: rate * sqrt(chi-square), kept within reason."""
     full = _full_loss(part)
     if isinstance(part, LogisticBit):

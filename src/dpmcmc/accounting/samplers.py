@@ -1,7 +1,7 @@
-"""What one step of each sampler of the literature releases: for planning without tracing a program.
+"""The event of one step of each sampler of the literature: for planning without tracing a program.
 
-The price of a run is read off the traced program; these formulae answer "how many steps could I afford" beforehand, and
-tests hold the two against each other.
+The price of a run is derived from the traced program. These formulae answer "how many steps could I afford"
+beforehand; tests compare the two.
 """
 
 import math
@@ -23,7 +23,7 @@ from dpmcmc.accounting.event import (
 
 @dataclass(frozen=True)
 class Cost:
-    """What a sampler releases at every step of every chain, and once for each chain."""
+    """The events of a sampler: that of every step of every chain, and that of everything released once per chain."""
 
     per_step: Event
     once: Event

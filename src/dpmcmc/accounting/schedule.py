@@ -43,7 +43,7 @@ def _rounded(parts: Mapping[Event, int]) -> Counter[Event]:
     total = math.fsum(widths)
     least: dict[tuple[Event, int], float] = {}
     passed = 0.0
-    for (noise, part, times), width in zip(noisy, [*widths, 0.0], strict=True):
+    for (noise, part, times), width in zip(noisy, [*widths, 0.0], strict=False):  # none of either, perhaps
         cell = (_with_noise(part, 1.0), math.floor(_ROUNDED_TO * passed / total) if total else 0)
         rounded[_with_noise(part, least.setdefault(cell, noise))] += times
         passed += width

@@ -96,14 +96,14 @@ class Selected(Event):
 def repeat_and_select(candidates: Sequence[Event], mean: float, shape: float = 0.0) -> Event:
     """Return what repeat-and-select releases, with `mean` runs on average.
 
-    Samplers of noise that are within a total variation t of their ideal laws make the selection one that is within
-    mean * t: each run may differ with probability t, and the number of runs does not depend on the records. The same
-    holds for how far the drawn number of runs is from its law, for arithmetic rounds.
+    If the noise samplers of each run are within total variation t of their ideal distributions, the selection is within
+    mean * t: each run may differ with probability t, and the number of runs does not depend on the records. The
+    rounding error in the distribution of the number of runs is counted in the same way.
 
     Args:
-        candidates: what each run that may be drawn releases.
-        mean: how many runs there are on average.
-        shape: of the law of their number: zero is the logarithmic one, one the geometric one.
+        candidates: the event of one run of each candidate.
+        mean: the average number of runs.
+        shape: the shape of the distribution of the number of runs: 0 is logarithmic, 1 geometric.
     """
     parts = [counts(candidate) for candidate in candidates]
     slack = [

@@ -129,7 +129,7 @@ def _examined(model: Any, record: Any, bounds: Any) -> tuple[Any, list[Any]]:
         raise
     except Exception as error:  # it is the user's own code, which may raise anything
         said = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InvalidArgument(f"the model cannot be computed of a synthetic row, with its gradient: {said}") from error
+        raise InvalidArgument(f"the model and its gradient cannot be computed on a synthetic row: {said}") from error
     return rows, positions
 
 

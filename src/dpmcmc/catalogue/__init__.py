@@ -1,4 +1,4 @@
-"""The catalogue of samplers: a record for each, in a file of its own, which is found by being there.
+"""The catalogue of samplers: a record for each, in a file of its own that is found automatically.
 
 `fit`, the planner, the shell, citations and the documentation read it; none of them knows a sampler by name.
 """

@@ -51,7 +51,7 @@ class Sampler:
     Attributes:
         title: its name in text.
         kernel: the function that makes it.
-        asks: what it asks of the records, per step.
+        asks: what it releases per step.
         target: how near its draws come to the posterior.
         papers: BibTeX of where it comes from.
         page: the file under ``docs/algorithms``, without its ending.

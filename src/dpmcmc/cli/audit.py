@@ -27,13 +27,13 @@ def audit(
         str | None,
         typer.Option(help="Family of a formula: gaussian, poisson, ...; optional if the response implies it."),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="What one release claims.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="At which delta.")] = 1e-6,
-    runs: Annotated[int, typer.Option(help="Runs of each of the two tables.")] = 100_000,
-    output: Annotated[Path, typer.Option(help="The page to write.")] = Path("audit.html"),
+    epsilon: Annotated[float, typer.Option(help="Claimed epsilon of one release.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Claimed delta of one release.")] = 1e-6,
+    runs: Annotated[int, typer.Option(help="Number of runs on each of the two neighbouring tables.")] = 100_000,
+    output: Annotated[Path, typer.Option(help="HTML page to write.")] = Path("audit.html"),
     show: Open = False,
 ) -> None:
-    """Audit your own model on synthetic rows: which two rows are farthest apart, and what of them can be seen."""
+    """Audit your own model: attack its releases on synthetic rows and compare what is seen with the claimed epsilon."""
     if (model is None) == (formula is None):
         raise InvalidArgument("say what to audit: --model model.py:name, or --formula with --schema")
     stated = str(model if formula is None else formula)
@@ -98,6 +98,6 @@ def _show(found: "ModelAudit") -> None:
     columns = ["release", "runs", "claimed epsilon", "seen, no assumption", "seen, if Gaussian", "sensitivity used"]
     verdict = "MORE WAS SEEN THAN IS CLAIMED" if found.is_broken else "nothing exceeds the claim"
     if fixed := in_words(found.closures):
-        verdict += ", but for what the model closes over"
+        verdict += ", except for what the model closes over"
         typer.echo(f"warning: the model closes over {fixed}. They have to be public: no run varies them", err=True)
     print_table(f"Audit of {found.name}: {verdict}", columns, rows, f"Confidence 1 - {found.error:g} for all of it.")

@@ -36,7 +36,7 @@ def demo(
         "demo"
     ),
 ) -> None:
-    """Simulate a table, fit a model to it as `dpmcmc fit` does, and write the report. All demos share one budget."""
+    """Simulate a table, fit a model to it, and write the report. Repeated demos share one budget."""
     data, schema, ledger = output / "patients.csv", output / "patients.toml", f"sqlite:///{output / 'ledger.db'}"
     try:
         write_table(data, schema)

@@ -8,12 +8,18 @@ import typer
 
 from dpmcmc import accounting
 from dpmcmc.accounting import Adjacency, Event
+from dpmcmc.cli.documents import read_document
 from dpmcmc.cli.output import AsJson, print_json, print_table
-from dpmcmc.errors import InvalidArgument, UnsupportedEvent
+from dpmcmc.errors import UnsupportedEvent
 
-app = typer.Typer(help="What a sequence of releases costs, under every accountant.", no_args_is_help=True)
+app = typer.Typer(
+    help="Compute the privacy cost of a sequence of releases, under every accountant.", no_args_is_help=True
+)
 
-Steps: TypeAlias = Annotated[int, typer.Option(help="How often it is released, over all chains.", min=1)]
+LONGEST_EVENT = 4_000_000
+"""In characters, as long as the longest certificate."""
+
+Steps: TypeAlias = Annotated[int, typer.Option(help="Number of releases, over all chains.", min=1)]
 Delta: TypeAlias = Annotated[float, typer.Option(help="Strictly between 0 and 1.")]
 Relation: TypeAlias = Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")]
 NoiseMultiplier: TypeAlias = Annotated[float, typer.Option(help="Noise sd over the l2 sensitivity.")]
@@ -107,11 +113,7 @@ def event(
     json: AsJson = False,
 ) -> None:
     """Any event, from a JSON file."""
-    try:
-        document = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InvalidArgument(f"file={str(file)!r} cannot be read: {reason}") from error
+    document = sys.stdin.read() if str(file) == "-" else read_document(file, "an event", LONGEST_EVENT)
     _answer(Event.from_json(document), delta, adjacency, json)
 
 

@@ -33,33 +33,42 @@ def fit(
     ],
     schema: Annotated[Path, typer.Option(help="Schema file (TOML): bounds and categories (`dpmcmc schema new`).")],
     ledger: Annotated[str, typer.Option(help="Ledger to charge: a file, sqlite:///FILE or postgresql://...")],
-    epsilon: Annotated[float, typer.Option(help="Epsilon that this run may spend.")],
+    epsilon: Annotated[float, typer.Option(help="Epsilon of this run; it is charged to the ledger.")],
     delta: Annotated[float | None, typer.Option(help="Delta (default: that of the budget).")] = None,
     family: Annotated[
         str | None, typer.Option(help="Family of a formula: gaussian, gamma, poisson, ... (docs/formulas.md).")
     ] = None,
-    prior: Annotated[list[str] | None, typer.Option(help='For formulas: "age=normal(0, 1)"; may be repeated.')] = None,
-    sampler: Annotated[str, typer.Option(help="auto, or a sampler by its name (`dpmcmc plan samplers`).")] = "auto",
-    chains: Annotated[int, typer.Option(help="Chains; each is charged.")] = 2,
+    prior: Annotated[
+        list[str] | None, typer.Option(help='For formulas: the prior of a term, "age=normal(0, 1)"; may be repeated.')
+    ] = None,
+    sampler: Annotated[str, typer.Option(help="auto, or the name of a sampler (`dpmcmc plan samplers`).")] = "auto",
+    chains: Annotated[int, typer.Option(help="Number of chains; each is charged.")] = 2,
     steps: Annotated[int | None, typer.Option(help="Steps per chain (default: depends on the sampler).")] = None,
     passes: Annotated[
         int | None, typer.Option(help="For formulas: the largest number of passes over all rows.")
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="A Dask scheduler whose workers hold the rows: tcp://HOST:PORT or tls://...")
+        str | None,
+        typer.Option(help="Address of a Dask scheduler whose workers hold the rows: tcp://HOST:PORT or tls://..."),
     ] = None,
     scratch: Annotated[
         Path | None,
-        typer.Option(help="A folder on a disk, for rows that are not to be held in memory: private scratch."),
+        typer.Option(help="Folder for private temporary files, for tables that do not fit into memory."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="The run folder to write, which must be new.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger, if not the file's.")] = None,
-    grant_epsilon: Annotated[float | None, typer.Option(help="Grant the table this budget if it has none.")] = None,
-    grant_delta: Annotated[float | None, typer.Option(help="The delta of that budget.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Run folder to write; it must not exist.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Name of the table in the ledger (default: that of the file).")
+    ] = None,
+    grant_epsilon: Annotated[
+        float | None, typer.Option(help="Grant the table a budget with this epsilon if it has none.")
+    ] = None,
+    grant_delta: Annotated[float | None, typer.Option(help="Delta of that budget.")] = None,
     adjacency: Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")] = Adjacency.REPLACE_ONE,
     capacity: Annotated[
         int | None,
-        typer.Option(help="Under add_or_remove_one: a stated number of rows, never below the true one."),
+        typer.Option(
+            help="Required under add_or_remove_one: an upper bound on the number of records, known without the data."
+        ),
     ] = None,
     rows_keep_place: Annotated[
         bool,
@@ -72,8 +81,8 @@ def fit(
         bool, typer.Option("--even-if-useless", help="Run even if the expected error is above 1 posterior SD.")
     ] = False,
     purpose: Annotated[str, typer.Option(help="What the result is for; published with the run.")] = "",
-    contact: Annotated[str, typer.Option(help="Whom readers of the report may ask; published with the run.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Spend without asking (only a terminal is asked).")] = False,
+    contact: Annotated[str, typer.Option(help="Contact for readers of the report; published with the run.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation at a terminal.")] = False,
     json: AsJson = False,
 ) -> None:
     """Fit a model to private rows under a budget, and write a run folder that may be published.

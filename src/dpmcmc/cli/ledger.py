@@ -23,20 +23,20 @@ OneDataset: TypeAlias = Annotated[str | None, typer.Option("--dataset", help="Sh
 @app.command()
 def init(
     url: Url,
-    dataset: Annotated[str | None, typer.Option(help="Register a dataset of this name as well.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The dataset's epsilon, for all time.")] = None,
-    delta: Annotated[float | None, typer.Option(help="The dataset's delta, for all time.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Also register a dataset of this name.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Total epsilon of the dataset, for all runs.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Total delta of the dataset, for all runs.")] = None,
     adjacency: Annotated[
         Adjacency | None, typer.Option(help="Which data sets count as neighbours (default: replace_one).")
     ] = None,
     adaptive: Annotated[
-        bool, typer.Option("--adaptive", help="Use a privacy filter: the total holds however runs are chosen.")
+        bool, typer.Option("--adaptive", help="Use a privacy filter: the total holds for adaptively chosen runs.")
     ] = False,
     part_of: Annotated[
         str | None,
         typer.Option(
-            help="The dataset is a part of this registered one and shares its budget: a statement of yours that nobody "
-            "is in two parts. What is charged to two parts does not add up."
+            help="State that the dataset is a part of this registered one, and that nobody is in two parts. Parts "
+            "share the budget; charges of different parts do not add up."
         ),
     ] = None,
     json: AsJson = False,
@@ -57,13 +57,13 @@ def init(
 
 @app.command()
 def show(url: Url, dataset: OneDataset = None, json: AsJson = False) -> None:
-    """What each dataset may spend, what is spent, and how large one more run may be."""
+    """Show the budget of each dataset, what is spent, and the largest possible further run."""
     _show(accounting.Ledger(url), dataset, json)
 
 
 @app.command()
 def history(url: Url, dataset: OneDataset = None, json: AsJson = False) -> None:
-    """Every entry in one line: when, who, what, its epsilon, and what was spent in all after it."""
+    """Show every entry in one line: time, user, description, epsilon, and the total spent after it."""
     book = accounting.Ledger(url)
     entries = book.history(dataset)
     if json:

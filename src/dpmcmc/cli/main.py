@@ -1,5 +1,6 @@
 """Entry point of the ``dpmcmc`` command."""
 
+import errno
 import sys
 from importlib.metadata import version
 from typing import Annotated
@@ -51,3 +52,8 @@ def run() -> None:
     except DpmcmcError as error:
         typer.echo(f"dpmcmc: {error}", err=True)
         sys.exit(exit_code(error))
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        typer.echo(f"dpmcmc: {error.filename!r} cannot be a file: {error.strerror}", err=True)
+        sys.exit(2)

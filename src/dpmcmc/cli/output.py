@@ -22,16 +22,14 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     """Print a table with its last columns aligned to the right; nothing is cut off, however narrow the terminal."""
     typer.echo(title)
     console = Console(highlight=False, soft_wrap=False)
-    table = Table(
-        caption=caption or None,
-        caption_justify="left",
-        padding=(0, 1 if _has_room(columns, rows, console.width) else 0),
-    )
+    table = Table(padding=(0, 1 if _has_room(columns, rows, console.width) else 0))
     for position, column in enumerate(columns):
         table.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))  # "ward[south]" is a name, not a style
     console.print(table)
+    if caption:
+        typer.echo(caption)  # not the table's own, which is as narrow as the table
 
 
 def _has_room(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:

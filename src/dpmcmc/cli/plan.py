@@ -15,7 +15,7 @@ from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.cli.report import Open, open_page
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument, UnsupportedEvent
 
-app = typer.Typer(help="What a budget buys: how many steps, how much noise, how good a posterior.")
+app = typer.Typer(help="Plan a budget: number of steps, noise, expected error of the posterior.")
 
 Epsilon: TypeAlias = Annotated[float, typer.Option(help="At least 0.")]
 Delta: TypeAlias = Annotated[float, typer.Option(help="Strictly between 0 and 1.")]
@@ -32,10 +32,10 @@ def page(
     context: typer.Context,
     show: Open = False,
     output: Annotated[
-        Path | None, typer.Option(help="Write a page to try budgets on (with --open: plan.html, unless stated).")
+        Path | None, typer.Option(help="Interactive page to write (with --open, plan.html by default).")
     ] = None,
 ) -> None:
-    """What a budget buys: how many steps, how much noise, how good a posterior. With --open, a page to try it on."""
+    """Plan a budget: number of steps, noise, expected error of the posterior. --open shows an interactive page."""
     if context.invoked_subcommand is not None:
         return
     if not show and output is None:
@@ -57,13 +57,13 @@ def fit(
     delta: Delta,
     records: Annotated[int, typer.Option(help="Records, or persons.", min=1)],
     parameters: Annotated[int, typer.Option(help="Parameters of the model.", min=1)],
-    sampler: Annotated[str, typer.Option(help="A sampler by its name (`dpmcmc plan samplers`).")] = "private_laplace",
+    sampler: Annotated[str, typer.Option(help="Name of a sampler (`dpmcmc plan samplers`).")] = "private_laplace",
     chains: Chains = 2,
     adjacency: Relation = Adjacency.REPLACE_ONE,
     passes: Annotated[int | None, typer.Option(help="Largest number of passes over all rows.", min=1)] = None,
     json: AsJson = False,
 ) -> None:
-    """What `dpmcmc fit` would do with a budget, from the numbers of records and parameters alone."""
+    """Show what `dpmcmc fit` would do with a budget, given only the numbers of records and parameters."""
     from dpmcmc.planner import plan_fit  # JAX takes a second to load; the other commands do without
 
     answer = plan_fit(
@@ -98,16 +98,22 @@ def formula(
     formula: Annotated[str, typer.Argument(help='As for `dpmcmc fit`: "y ~ a + b".')],
     schema: Annotated[Path, typer.Option(help="Schema file (TOML): bounds and categories (`dpmcmc schema new`).")],
     records: Annotated[int, typer.Option(help="Records, or persons.", min=1)],
-    epsilon: Annotated[list[float] | None, typer.Option(help="May be repeated; 0.5 to 8 if left out.")] = None,
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="Epsilon to plan for; may be repeated (default: 0.5 to 8).")
+    ] = None,
     delta: Annotated[float | None, typer.Option(help="Strictly between 0 and 1; or --ledger.")] = None,
-    ledger: Annotated[str | None, typer.Option(help="Plan with what is left there, with --dataset.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger.")] = None,
-    family: Annotated[str | None, typer.Option(help="Optional if the response implies it.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="Plan with the rest of the budget in this ledger; needs --dataset.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Name of the table in the ledger.")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="Family of the formula; optional if the response implies it.")
+    ] = None,
     adjacency: Relation = Adjacency.REPLACE_ONE,
     passes: Annotated[int | None, typer.Option(help="Largest number of passes over all rows.", min=1)] = None,
     json: AsJson = False,
 ) -> None:
-    """Is a table large enough for a formula, at which epsilon? No row is read, and nothing is charged."""
+    """Estimate the error of a formula's fit at several epsilons. No row is read, and nothing is charged."""
     if (ledger is None) != (dataset is None):
         raise InvalidArgument("--ledger and --dataset go together: the account of a table in a ledger")
     if ledger is not None and dataset is not None:
@@ -149,7 +155,7 @@ def _records(number: int | None) -> str:
 
 @app.command(name="samplers")
 def list_samplers(json: AsJson = False) -> None:
-    """The samplers of the catalogue: what each asks of the records, and how near its draws come to the posterior."""
+    """List the samplers: what each queries, and how close its draws come to the posterior."""
     from dpmcmc.catalogue import SAMPLERS  # JAX takes a second to load; the other commands do without
 
     if json:
@@ -157,7 +163,7 @@ def list_samplers(json: AsJson = False) -> None:
         print_json({name: {fact: getattr(one, fact) for fact in facts} for name, one in SAMPLERS.items()})
         return
     rows = [[name, one.asks, one.target, "yes" if one.recipe else "no"] for name, one in SAMPLERS.items()]
-    print_table("Samplers", ["name", "asks of the records, per step", "target", "in fit"], rows)
+    print_table("Samplers", ["name", "releases per step", "target", "in fit"], rows)
 
 
 @app.command()
@@ -170,7 +176,7 @@ def dp_penalty(
     adjacency: Relation = Adjacency.REPLACE_ONE,
     json: AsJson = False,
 ) -> None:
-    """DP-penalty, with one-component updates and guided walks or without: the price is the same."""
+    """DP-penalty; one-component updates and guided walks have the same price."""
     _answer("dp-penalty", samplers.dp_penalty(noise_ratio, hide_ratio), epsilon, delta, chains, adjacency, json)
 
 

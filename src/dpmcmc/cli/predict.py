@@ -7,14 +7,12 @@ import typer
 
 
 def predict(
-    folder: Annotated[Path, typer.Argument(help="The run folder, as `dpmcmc fit --output` wrote it.")],
-    data: Annotated[Path, typer.Option(help="The new rows, CSV or Parquet: public ones, or yours.")],
-    kind: Annotated[
-        str, typer.Option(help="mean, the expected response; or response, what a record would show.")
-    ] = "mean",
-    prob: Annotated[float, typer.Option(help="Probability that the intervals hold.")] = 0.9,
+    folder: Annotated[Path, typer.Argument(help="Run folder, --output of `dpmcmc fit`.")],
+    data: Annotated[Path, typer.Option(help="New rows, CSV or Parquet; they must be public, or yours.")],
+    kind: Annotated[str, typer.Option(help="mean (the expected response) or response (a new observation).")] = "mean",
+    prob: Annotated[float, typer.Option(help="Probability of the intervals.")] = 0.9,
     output: Annotated[
-        Path | None, typer.Option(help="A CSV or Parquet file for the rows with their predictions.")
+        Path | None, typer.Option(help="CSV or Parquet file to write the rows and their predictions to.")
     ] = None,
 ) -> None:
     """Predict the response of new rows from a saved run. Nothing is charged, and no private record is read."""

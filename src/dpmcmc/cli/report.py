@@ -11,10 +11,12 @@ Open: TypeAlias = Annotated[bool, typer.Option("--open", help="Show it in a brow
 
 def report(
     folder: Annotated[Path, typer.Argument(help="The run folder, as `dpmcmc fit --output` wrote it.")],
-    output: Annotated[Path | None, typer.Option(help="The page to write; default: report.html in the folder.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="HTML page to write (default: report.html in the folder).")
+    ] = None,
     show: Open = False,
 ) -> None:
-    """Write the page of a run: everything on it comes from the run folder, and may be published with it."""
+    """Write the report of a run as an HTML page, from its run folder alone; it may be published."""
     from dpmcmc.posterior import Posterior  # JAX and the rest take a second to load; the other commands do without
 
     page = Posterior.load(folder).report(folder / "report.html" if output is None else output)

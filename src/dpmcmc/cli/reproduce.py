@@ -13,21 +13,23 @@ from dpmcmc.errors import InvalidArgument
 
 
 def reproduce(
-    targets: Annotated[list[str] | None, typer.Argument(help="A figure, dp-hmc/figure-1, or a paper, dp-hmc.")] = None,
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="Figures, such as dp-hmc/figure-1, or papers, such as dp-hmc.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All figures and tables of all papers.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Run at reduced size, into a separate folder, to see that it works.")
+        bool, typer.Option("--quick", help="Run at reduced size, into a separate folder, as a test.")
     ] = False,
     show: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what an earlier run has finished.")] = False,
-    finished: Annotated[bool, typer.Option("--finished", help="Run nothing: show what is finished so far.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Repeat finished runs.")] = False,
+    finished: Annotated[bool, typer.Option("--finished", help="Run nothing; show the results so far.")] = False,
     workers: Annotated[int | None, typer.Option(help="Processes (default: one per core).", min=1)] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after this many minutes.", min=0.0)] = None,
     together: Annotated[
-        int, typer.Option(help="Repeats of one setting that go into one program: for an accelerator.", min=1)
+        int, typer.Option(help="Number of repeats that one program computes at once, for accelerators.", min=1)
     ] = 1,
 ) -> None:
-    """Reproduce figures and tables of the literature: runs, resumes where it was stopped, and writes what it found."""
+    """Reproduce figures and tables of the literature; an interrupted reproduction is resumed."""
     catalogue = _machinery("catalogue")
     if show:
         rows = [[f"{paper.name}/{target.name}", target.title] for paper, target in _every(catalogue)]

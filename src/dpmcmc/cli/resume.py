@@ -13,7 +13,7 @@ from dpmcmc.errors import InvalidArgument, ResumeRefused
 def resume(
     folder: Annotated[Path, typer.Argument(help="The run folder, --output of `dpmcmc fit`.")],
     stop: Annotated[
-        bool, typer.Option("--stop", help="Finish now: keep what was drawn, refund what was not used.")
+        bool, typer.Option("--stop", help="Finish now: keep the draws so far and refund the unused budget.")
     ] = False,
     scheduler: Annotated[
         str | None, typer.Option(help="The Dask scheduler, if its address has changed since the run began.")

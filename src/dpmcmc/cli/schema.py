@@ -1,5 +1,6 @@
 """``dpmcmc schema``: what the owner of a table states about its columns."""
 
+from collections.abc import Sized
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -21,12 +22,14 @@ app = typer.Typer(help="Schemas: bounds and categories of a table's columns, in 
 app.command(name="audit")(schema_audit.audit)
 
 Output: TypeAlias = Annotated[
-    Path | None, typer.Option(help="The TOML file to write; existing files are not overwritten. Printed if left out.")
+    Path | None, typer.Option(help="TOML file to write (default: print it); existing files are not overwritten.")
 ]
 Person: TypeAlias = Annotated[str | None, typer.Option(help="The column that names the person a row belongs to.")]
-MaxRows: TypeAlias = Annotated[int, typer.Option("--max-rows-per-person", help="Rows of one person that count.", min=1)]
-Delimiter: TypeAlias = Annotated[str, typer.Option(help="What separates the fields of a CSV file, if not a comma.")]
-Decimal: TypeAlias = Annotated[str, typer.Option(help="The decimal mark of numbers in texts, if not a point.")]
+MaxRows: TypeAlias = Annotated[
+    int, typer.Option("--max-rows-per-person", help="Maximum number of rows that are used per person.", min=1)
+]
+Delimiter: TypeAlias = Annotated[str, typer.Option(help="Field separator of a CSV file (default: a comma).")]
+Decimal: TypeAlias = Annotated[str, typer.Option(help="Decimal mark of numbers in text files (default: a point).")]
 
 STATED = """\
 # What is stated about the columns of a table. These are public facts, known without the data: change them as you know
@@ -49,13 +52,13 @@ def new(
     columns: Annotated[
         str | None,
         typer.Option(
-            help="name:number:LOWER:UPPER, name:integer:LOWER:UPPER, name:date:FIRST:LAST, name:boolean or "
-            "name:category:A|B|C, with commas between; further facts as :missing=indicator:fill=25:unit=kg, "
+            help="NAME:KIND with commas between, where KIND is number:LOWER:UPPER, integer:LOWER:UPPER, "
+            "date:FIRST:LAST, boolean or category:A|B|C. Further facts follow as :missing=indicator:fill=25:unit=kg, "
             ":true=ja:false=nein or :format=%d/%m/%Y."
         ),
     ] = None,
     from_header: Annotated[
-        Path | None, typer.Option(help="Instead: a file whose column names, and no rows, become a schema to fill in.")
+        Path | None, typer.Option(help="Instead of --columns: a file from which only the column names are read.")
     ] = None,
     output: Output = None,
     person: Person = None,
@@ -63,7 +66,7 @@ def new(
     delimiter: Delimiter = "",
     decimal: Decimal = "",
 ) -> None:
-    """Write a schema from a data dictionary, without opening data; or one to fill in, from the names of a file."""
+    """Write a schema from a data dictionary, or a template to fill in from the column names of a file."""
     if (columns is None) == (from_header is None):
         raise InvalidArgument("say what the columns are: --columns, or --from-header FILE for a schema to fill in")
     about = {"person": person, "max_rows_per_person": max_rows, "delimiter": delimiter, "decimal": decimal}
@@ -72,6 +75,8 @@ def new(
         return
     stated = [_column(each) for each in str(columns).split(",") if each.strip()]
     names = [name for name, _ in stated]
+    if not names:
+        raise InvalidArgument("--columns is empty; expected at least one")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidArgument(f"--columns names {', '.join(twice)} more than once; expected each once")
@@ -83,11 +88,12 @@ def new(
 def check(
     file: Annotated[Path, typer.Argument(help="The TOML file.")],
     data: Annotated[
-        Path | None, typer.Option(help="A table to compare with, by the names and types of its columns; costs nothing.")
+        Path | None,
+        typer.Option(help="Table whose column names and types are compared with the schema; costs nothing."),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Read a schema, show what it states and, with --data, whether the table has these columns."""
+    """Check a schema and show its columns; with --data, compare them with those of a table."""
     schema = Schema.read(file)
     compared = None if data is None else _compare(data, schema)
     if json:
@@ -113,7 +119,7 @@ def _show(file: Path, schema: Schema) -> None:
         if schema.person is not None
         else "A record is a row."
     )
-    print_table(f"{file}: {len(rows)} columns", ["column", "kind", "values", "missing values", "unit"], rows, persons)
+    print_table(f"{file}: {_counted(rows)}", ["column", "kind", "values", "missing becomes", "unit"], rows, persons)
 
 
 def _compare(data: Path, schema: Schema) -> "Comparison":
@@ -152,15 +158,15 @@ def _show_comparison(data: str, schema: Schema, compared: "Comparison") -> None:
 
 @app.command()
 def infer(
-    file: Annotated[Path | None, typer.Argument(help="Not read: a public file is given by --public-data.")] = None,
-    public_data: Annotated[Path | None, typer.Option(help="A file that you declare public.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Not read; give a public file with --public-data.")] = None,
+    public_data: Annotated[Path | None, typer.Option(help="File that you declare public.")] = None,
     output: Output = None,
     person: Person = None,
     max_rows: MaxRows = 1,
     delimiter: Delimiter = "",
     decimal: Decimal = "",
 ) -> None:
-    """Guess a schema from a file that is public."""
+    """Infer a schema from a public file."""
     if public_data is None or file is not None:
         raise InvalidArgument(WHY_NOT)
     _refuse_to_overwrite(output)
@@ -229,7 +235,7 @@ def _write(schema: Schema, output: Path | None, header: str) -> None:
         typer.echo(text, nl=False)
         return
     _write_new(output, text)
-    typer.echo(f"wrote {output}: {len(schema.columns)} columns")
+    typer.echo(f"wrote {output}: {_counted(schema.columns)}")
 
 
 def _write_new(output: Path, text: str) -> None:
@@ -247,6 +253,14 @@ def _write_skeleton(text: str, output: Path | None) -> None:
         return
     _write_new(output, text)
     typer.echo(f"wrote {output}: fill it in, then `dpmcmc schema check {output}`. No row was read.")
+
+
+_HOW_MISSING = {"none": " (none expected)", "indicator": ", and marked"}
+"""What is said beside the value that stands for a missing one."""
+
+
+def _counted(columns: Sized) -> str:
+    return f"{len(columns)} column" + ("" if len(columns) == 1 else "s")
 
 
 def _facts(column: Column) -> dict[str, Any]:
@@ -273,10 +287,11 @@ def _missing(column: Column) -> str:
     if column.missing == "integrate":
         law = f"normal({column.mean:g}, {column.sd:g})" if column.sd is not None else ""
         shares = column.probabilities or (() if column.mean is None else (1 - column.mean, column.mean))
-        return f"integrate: {law or ', '.join(f'{share:g}' for share in shares)}"
+        return f"average over {law or ', '.join(f'{share:g}' for share in shares)}"
     if column.kind == "category":
-        return f"{column.missing}: {column.levels[int(column.stand_in)]}"
-    stand_in = (
-        {0.0: "false", 1.0: "true"}[column.stand_in] if column.kind == "boolean" else column.in_words(column.stand_in)
-    )
-    return f"{column.missing}: {stand_in}"
+        stand_in = column.levels[int(column.stand_in)]
+    elif column.kind == "boolean":
+        stand_in = "true" if column.stand_in else "false"
+    else:
+        stand_in = column.in_words(column.stand_in)
+    return f"{stand_in}{_HOW_MISSING.get(column.missing, '')}"

@@ -19,18 +19,25 @@ def audit(
     schema: Annotated[Path, typer.Argument(help="The TOML file.")],
     data: Annotated[Path, typer.Option(help="The table: CSV, Parquet, Arrow, or a folder of Parquet.")],
     ledger: Annotated[str, typer.Option(help="Ledger to charge: a file, sqlite:///FILE or postgresql://...")],
-    epsilon: Annotated[float, typer.Option(help="What the audit may spend; 0.1 is enough for most tables.")],
+    epsilon: Annotated[float, typer.Option(help="Epsilon of the audit; 0.1 is enough for most tables.")],
     delta: Annotated[float | None, typer.Option(help="Delta (default: that of the budget).")] = None,
-    dataset: Annotated[str | None, typer.Option(help="The table's name in the ledger, if not the file's.")] = None,
-    grant_epsilon: Annotated[float | None, typer.Option(help="Grant the table this budget if it has none.")] = None,
-    grant_delta: Annotated[float | None, typer.Option(help="The delta of that budget.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Name of the table in the ledger (default: that of the file).")
+    ] = None,
+    grant_epsilon: Annotated[
+        float | None, typer.Option(help="Grant the table a budget with this epsilon if it has none.")
+    ] = None,
+    grant_delta: Annotated[float | None, typer.Option(help="Delta of that budget.")] = None,
     adjacency: Annotated[Adjacency, typer.Option(help="Which data sets count as neighbours.")] = Adjacency.REPLACE_ONE,
     capacity: Annotated[
-        int | None, typer.Option(help="Under add_or_remove_one: a stated number of rows, never below the true one.")
+        int | None,
+        typer.Option(
+            help="Required under add_or_remove_one: an upper bound on the number of records, known without the data."
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Count the cells of a private table that do not fit a schema: missing, unknown or clamped ones, with noise."""
+    """Count with noise the missing, unknown and clamped cells of a private table; the ledger is charged."""
     grant = granted(grant_epsilon, grant_delta)
     from dpmcmc.schema_audit import audit_schema  # JAX and the rest take a second to load
 

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpmcmc import accounting
+from dpmcmc.cli.documents import read_document
 from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from dpmcmc.verification import Booked, Figure, Verified
+
+LONGEST_SETTINGS = 4_000_000
+"""In characters; those of a fit have some thousands."""
 
 
 def verify(
@@ -28,11 +32,7 @@ def verify(
     from dpmcmc import verification  # loads Arb, for which the other commands do not wait
 
     file = certificate / "certificate.json" if certificate.is_dir() else certificate
-    try:
-        document = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"{str(file)!r} cannot be read as a certificate: {error}") from error
-    found = verification.verify(document)
+    found = verification.verify(read_document(file, "a certificate", verification.MOST_CHARACTERS))
     booked = None
     if ledger is not None:
         named = run if run is not None else _run_beside(file)
@@ -49,9 +49,9 @@ def _run_beside(file: Path) -> str | None:
     if not settings.is_file():
         return None
     try:
-        entry = tomllib.loads(settings.read_text(encoding="utf-8")).get("ledger", {})
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"{str(settings)!r} cannot be read: {error}; name the run with --run") from error
+        entry = tomllib.loads(read_document(settings, "settings", LONGEST_SETTINGS)).get("ledger", {})
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{str(settings)!r} names no run: {error}; name the run with --run") from error
     if not isinstance(entry, dict) or not isinstance(entry.get("run", ""), str):  # pyright: ignore[reportUnknownMemberType]
         raise InvalidArgument(f"{str(settings)!r} has no table [ledger] with the name of a run; name it with --run")
     return entry.get("run")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -67,7 +67,7 @@ def _show(file: Path, found: "Verified", booked: "Booked | None") -> None:
             f"ledger: entry {entry.number}, run {entry.run}, {entry.dataset!r}, settled {entry.when}: same event, "
             "adjacency and version"
         )
-        typer.echo(f"the ledger does not hold, and so does not confirm: {', '.join(booked.unconfirmed)}")
+        typer.echo(f"not recorded in the ledger, and so not confirmed: {', '.join(booked.unconfirmed)}")
     typer.echo(found.certificate.statement)
     if found.certificate.advisory:
         typer.echo(f"Advisory: {found.certificate.advisory}")

@@ -15,6 +15,9 @@ GRADES = ("good", "fair", "bad")
 FAIR_ERROR, BAD_ERROR = 0.5, 1.0
 """Predicted errors, in standard deviations of the posterior without privacy, from which a result is fair or bad."""
 
+SAME_WORDS = 4
+"""Reasons that begin with as many words alike say the same: that the prior makes up most, of one or of several."""
+
 
 @dataclass(frozen=True)
 class Grade:
@@ -84,9 +87,9 @@ class Quality:
         return "\n".join([f"Quality: {self.verdict}.", *self.reasons, *lines])
 
     def _says(self, reason: str, names: Sequence[str]) -> bool:
-        """Say whether the reasons of the whole have that of some parameters already: "Not identified ...: age, bmi"."""
-        head, colon, _ = reason.partition(":")
-        return bool(colon) and any(one.startswith(head + colon) and all(map(one.count, names)) for one in self.reasons)
+        """Say whether a reason of the whole begins like that of some parameters, and names them."""
+        head = " ".join(reason.split()[:SAME_WORDS])
+        return any(one.startswith(head) and all(map(one.count, names)) for one in self.reasons)
 
     def __repr__(self) -> str:
         return self.words
@@ -121,14 +124,14 @@ def judge_chains(draws: Mapping[str, np.ndarray]) -> Quality:
     if stuck:
         return Quality("bad", (f"The chains never moved: {', '.join(stuck)}.",), {name: Grade("bad") for name in stuck})
     if chains < 2 or length < MINIMUM_DRAWS:
-        return Quality("fair", ("One chain, or this few draws, cannot show whether it has converged.",))
+        return Quality("fair", ("One chain, or so few draws, cannot show whether they have converged.",))
     values = {name: float(value) for name, value in rhat(columns).items()}
     grades = {name: _met(value) for name, value in values.items()}
     verdict = worst(grade.verdict for grade in grades.values())
     if verdict == "good":
         return Quality("good", (), grades)
     name, value = max(values.items(), key=lambda each: each[1])
-    return Quality(verdict, (f"The chains have not met: R-hat of {name} is {value:.2f}.",), grades)
+    return Quality(verdict, (f"The chains have not converged: R-hat of {name} is {value:.2f}.",), grades)
 
 
 def _met(r_hat: float) -> Grade:

@@ -1,4 +1,4 @@
-"""`PrivateData`: the vault with what people do around it, tables, runs that can be resumed, selections, and words."""
+"""`PrivateData`: the vault, with tables, resumable runs, selection of runs, and descriptions in words."""
 
 import os
 from collections.abc import Generator, Sequence
@@ -43,23 +43,24 @@ class PrivateData(Vault):
     """Private records, their public metadata, and the privacy budget that every query is charged to.
 
     Args:
-        records: a pytree of arrays with one row per record, or a table with one.
-        bounds: lower and upper bound of each leaf, by name; stated by the owner, never read off the data.
-        adjacency: which data sets are neighbours; ``replace_one`` makes the number of records public.
-        capacity: the stated number of slots, required under ``add_or_remove_one``, where the true number is private: at
-            least as many as there are records, whatever happens. Time and memory follow from it.
-        ledger: the ledger that is charged, with the name of the `dataset` in it.
-        dataset: the name under which the ledger knows these records.
+        records: a pytree of arrays with one row per record, or a DataFrame or table with such columns.
+        bounds: the lower and upper bound of each leaf, by name; stated by the owner, never computed from the data.
+        adjacency: which data sets count as neighbours; ``replace_one`` makes the number of records public.
+        capacity: an upper bound on the number of records, known without the data. It is required under
+            ``add_or_remove_one``, where the true number is private. Time and memory grow with it, noise does not.
+        ledger: the ledger to charge; needs `dataset`.
+        dataset: the name of these records in the ledger.
         budget: instead of a ledger, a budget that lives as long as this object.
-        chunk_size: the most records that a mechanism holds at once. Changes speed and memory, and results by no
-            more than how XLA rounds what one record adds: without a linear predictor the chunk's shape may matter.
-        noise: how noise is drawn: ``exact``; or ``float``, for tests, with no guarantee and no charge.
-        devices: devices over which the slots are spread; one, where JAX puts them, unless stated. Changes no release.
-        accelerate: whether faster summation paths may be used, which certificates name; else the reference path.
-        extra_mechanisms: mechanism classes that this library has no proof of and the owner accepts; for tests.
+        chunk_size: the largest number of records that a mechanism holds in memory at once. It affects speed and
+            memory; results change at most by the rounding of one record's contribution.
+        noise: how noise is drawn: ``exact``; or ``float``, for tests, without a guarantee and without a charge.
+        devices: the devices over which the records are spread (default: one, chosen by JAX); no release depends on it.
+        accelerate: whether faster summation paths may be used (certificates name them), or the reference path alone.
+        extra_mechanisms: mechanism classes without a proof in this library that the owner accepts; for tests.
         schema: the owner's statements about the columns, if the records come from a table (`from_table`).
-        rows_keep_place: for records that are read chunk by chunk, the owner's statement that no value of a row decides
-            where rows stand: one that is replaced leaves all others in place. Shards of such records need it.
+        rows_keep_place: for records that are read chunk by chunk, the owner's statement that the position of a row does
+            not depend on the values of any row: replacing one row leaves all others in place. Shards of such records
+            need it.
     """
 
     __slots__ = ()
@@ -81,7 +82,7 @@ class PrivateData(Vault):
         client: Any = None,
         rows_keep_place: bool = False,
     ) -> "PrivateData":
-        """Put a table into a vault. The budget is resolved, or the call refused, before a row is read.
+        """Load a table as private data. The budget is checked before a row is read.
 
         Args:
             source: the path of a CSV, Parquet or Arrow file or of a folder of Parquet, a pattern such as
@@ -89,20 +90,22 @@ class PrivateData(Vault):
                 DuckDB connection and a query.
             schema: the owner's statements about the columns: a `Schema`, a dictionary for one, or a TOML file.
             ledger: the ledger to charge, or its URL.
-            dataset: the name of the table in the ledger; for a file, if left out, its name without the ending.
-            budget: without a ledger, a budget that lives as long as the vault; with one, the budget that it grants the
-                table; the ledger is then created if it does not exist.
+            dataset: the name of the table in the ledger (default: for a file, its name without the extension).
+            budget: without a ledger, a budget that lives as long as this object; with one, the budget that the ledger
+                grants the table. The ledger is then created if it does not exist.
             adjacency: which data sets are neighbours: of rows or, where the schema names persons, of persons.
-            capacity: the stated number of slots for records, required under ``add_or_remove_one``.
-            chunk_size: the largest number of records that a mechanism holds at once.
+            capacity: an upper bound on the number of records, known without the data; required under
+                ``add_or_remove_one``.
+            chunk_size: the largest number of records that a mechanism holds in memory at once.
             in_memory: whether all rows are held in memory, or read chunk by chunk in every pass. If None, files that
                 would take more than a part of the machine's memory are read chunk by chunk; docs/scale.md says more.
             scratch: a folder in which rows that are read chunk by chunk are staged once, in private.
-            client: a `dask.distributed.Client`: the workers of its cluster read the files, hold the rows and add up.
-            rows_keep_place: the owner's statement that no value of a row decides where rows stand in the source: one
-                that is replaced leaves all others in place. This is true if rows are appended as they come, and false
-                if they are sorted by age or by name. Shards of rows that are read chunk by chunk need it; rows in
-                memory are shuffled.
+            client: a `dask.distributed.Client`; the workers of its cluster read the files, hold the rows and compute
+                sums.
+            rows_keep_place: the owner's statement that the position of a row in the source does not depend on the
+                values of any row: replacing one row leaves all others in place. This is true if rows are appended as
+                they arrive, and false if they are sorted by age or by name. Shards of rows that are read chunk by chunk
+                need it; rows in memory are shuffled.
         """
         from dpmcmc.enclave.tables.vault import from_table
 
@@ -127,16 +130,16 @@ class PrivateData(Vault):
         return self._schema
 
     def partition(self, cuts: Sequence[int]) -> Partition:
-        """Return cells of the places that the records stand in; see `Oracle.partition`.
+        """Return a public partition of the places of the records into cells; see `Oracle.partition`.
 
         Args:
-            cuts: where one cell ends and the next begins, ascending numbers of places.
+            cuts: the places at which a new cell begins, in ascending order.
         """
         return Oracle(self._facts, None).partition(cuts)
 
     @property
     def held(self) -> str:
-        """Where the records are, in words, if not in memory."""
+        """Where the records are kept, in words, if not in memory."""
         if self.is_in_memory:
             return ""
         where = "" if self._placement.seed is None else "stand in secret slots of a private file and "
@@ -144,7 +147,7 @@ class PrivateData(Vault):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the events of these records rest on beside the proofs, in words: for certificates."""
+        """Assumptions of the guarantee beside those of the proofs, in words: for certificates."""
         facts, stated = self._facts, list[str]()
         if facts.adjacency is Adjacency.ADD_OR_REMOVE_ONE:
             stated.append(f"the table has at most {facts.size} records, whatever happens")
@@ -156,10 +159,10 @@ class PrivateData(Vault):
         return (*stated, *statements(self._payer, self._dataset))
 
     def certificate(self, spent: Event, delta: float, paths: tuple[str, ...] = ()) -> "Certificate":
-        """Return the certificate of what was released about these records, and of how it was computed.
+        """Return the certificate of a release about these records.
 
         Args:
-            spent: what was released.
+            spent: the event of what was released.
             delta: the delta at which the certificate states epsilon.
             paths: how sums were computed, in words.
         """
@@ -172,26 +175,25 @@ class PrivateData(Vault):
 
     @property
     def dataset(self) -> str:
-        """The name under which the ledger knows the records."""
+        """The name of the records in the ledger."""
         return self._dataset
 
     @property
     def account(self) -> "DatasetAccount | None":
-        """What the ledger grants these records and how much is spent, if a ledger is charged."""
-        from dpmcmc.accounting.ledger import Ledger
-
-        return self._payer.account(self._dataset) if isinstance(self._payer, Ledger) else None
+        """The account of these records in the ledger: budget and spending; None without a ledger."""
+        read = getattr(self._payer, "account", None)
+        return None if read is None else read(self._dataset)
 
     @property
     def budget(self) -> Budget | None:
-        """The budget that the ledger grants these records, if a ledger is charged."""
+        """The budget of these records in the ledger; None without a ledger."""
         account = self.account
         return None if account is None else account.budget
 
     def compile_for(self, event: Event) -> None:
-        """Compile side by side what was priced and can be paid from `event`: before anybody pays, and in less time.
+        """Compile in parallel the programs that were priced and fit into `event`, before anything is charged.
 
-        They are translated for XLA here, where the caller's settings of JAX hold, and only compiled elsewhere.
+        They are lowered in this thread, where the caller's settings of JAX hold, and compiled in others.
         """
         paid = counts(event)
         priced = [
@@ -210,13 +212,13 @@ class PrivateData(Vault):
 
     @contextmanager
     def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[Session]:
-        """Begin a run that may be resumed, or go on with it: `reserve`, but a run that raises is not settled.
+        """Start or resume a resumable run: like `reserve`, but a run that raises is not settled.
 
-        Its charge then stands, and whoever takes it up again with the same journal pays nothing. journal.md has the
-        proof that nothing is released twice. What fails before anything was executed costs nothing and is over.
+        Its charge then stays, and resuming it with the same journal costs nothing. journal.md has the proof that
+        nothing is released twice. A run that fails before anything was executed costs nothing and cannot be resumed.
 
         Args:
-            event: what the run may release at most.
+            event: the event of everything that the run may release.
             journal: the journal of the run.
             what: the run in a few words, for the ledger.
         """
@@ -254,13 +256,13 @@ class PrivateData(Vault):
     ) -> Best:
         """Run attempts a secret random number of times, `mean` on average, and return only the best run.
 
-        The price does not depend on how many runs there are, and all of it stays charged: what of it was used is
+        The price does not depend on the number of runs, and all of it stays charged: how much of it was used is
         secret. select.md has the proof.
 
         Args:
-            attempts: the runs that may be drawn.
-            mean: how many runs there are on average.
-            shape: of the law of their number: zero is the logarithmic one, one the geometric one.
+            attempts: the candidate runs.
+            mean: the average number of runs.
+            shape: the shape of the distribution of their number: 0 is logarithmic, 1 geometric.
             what: the selection in a few words, for the ledger.
             insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
         """

@@ -1,7 +1,7 @@
-"""What a kernel may ask of the data.
+"""The oracle: the private queries that a kernel can make.
 
-An oracle turns a question into a release and adds what is public, exactly and for free: the prior, which no record
-enters. It returns no more than the release paid for: a noisy value with the variance of its noise, or a bare decision.
+An oracle turns a query into a release and adds the public prior exactly, at no cost. It returns nothing but the
+release: a noisy value with the variance of its noise, or a bare decision.
 It takes no noise key: the enclave draws a fresh one for every release (see `release`).
 """
 
@@ -32,7 +32,7 @@ class Noisy(NamedTuple):
 
 
 class LogDensity(Protocol):
-    """The model as the oracle sees it: public code, never data."""
+    """The interface of a model that the oracle needs: public code, never data."""
 
     @property
     def temperature(self) -> float:
@@ -69,7 +69,7 @@ class Decision(Mechanism, Protocol):
 
 
 class Oracle:
-    """Answers questions about one data set under one model; `PrivateData.run` hands it to the program."""
+    """Private queries of one data set under one model; `PrivateData.run` passes it to the program."""
 
     __slots__ = ("_cells", "_model", "facts")
 
@@ -87,7 +87,7 @@ class Oracle:
 
     @property
     def size(self) -> int:
-        """How many records are asked, or, where that is private, how many slots: public."""
+        """The number of records that are queried or, if that is private, of slots: a public number."""
         return facts_of(self.facts, self._cells).size
 
     def partition(self, cuts: Sequence[int]) -> Partition:
@@ -101,10 +101,10 @@ class Oracle:
         return Partition((0, *cuts, self.facts.size), self.facts.places)
 
     def shard(self, partition: Partition, cell: int | Sequence[int]) -> "Oracle":
-        """Return an oracle of the records of one cell, or of several: the same questions, and the whole prior.
+        """Return an oracle for the records of one cell, or of several: the same queries, with the whole prior.
 
-        What it releases costs `Parallel`: a neighbour is in one cell, and of what disjoint cells were asked the
-        dearest counts. So each may be asked at the whole budget.
+        Its releases compose in parallel (`Parallel`): neighbours differ in one cell, and over disjoint cells the
+        largest cost counts. So each cell can be queried with the whole budget.
         """
         if self._cells is not None:
             raise InvalidArgument("this oracle is that of a shard; cut all places once, and ask for the cells of these")
@@ -115,8 +115,8 @@ class Oracle:
     def force(self, mechanism: NoisySum, position: Any, factor: Any = None) -> Noisy:
         """Return the noisy gradient of the log-posterior, shaped like `position` (Räisä et al. 2021, Section 3.1).
 
-        With a factor, which has a row for each coordinate, it is the gradient of position + factor z by z, at z = 0,
-        as a vector; clip and noise are those of z.
+        With a factor, which has a row for each coordinate, it is the gradient with respect to z of position + factor z,
+        at z = 0, as a vector; clip and noise refer to z.
         """
         if factor is not None:
             return self._force_along(mechanism, position, factor)
@@ -129,7 +129,7 @@ class Oracle:
     def curvature(self, mechanism: CurvatureSum, position: Any, factor: Any) -> Noisy:
         """Return the noisy -Hessian of the log-posterior at `position`, in the coordinates z of position + factor z.
 
-        The variance is that of entries of the diagonal; off it it is half as large.
+        The variance is that of diagonal entries; for the others it is half as large.
         """
         queries, structure = self._flat("position", position)
         factor = _factor(factor, queries)
@@ -151,9 +151,9 @@ class Oracle:
         return Noisy(ratio, self._variance(mechanism, term, queries))
 
     def accept(self, mechanism: Decision, current: Any, proposed: Any, log_correction: Any = 0.0) -> jax.Array:
-        """Return the bare decision of a test of `proposed` against `current`; its uniform stays in the enclave.
+        """Return the bare decision of a test of `proposed` against `current`; its uniform draw stays in the enclave.
 
-        `log_correction` is the public rest of the log acceptance ratio: the momenta of HMC, an asymmetric proposal. A
+        `log_correction` is the public part of the log acceptance ratio: momenta of HMC, an asymmetric proposal. A
         proposal at which the prior is zero or not a number is rejected.
         """
         queries, term = self._pair(current, proposed)
@@ -162,7 +162,7 @@ class Oracle:
         return decision
 
     def sum(self, mechanism: NoisySum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
-        """Return the noisy sum of ``statistic(*arguments, record)`` over the records, each one clipped, flat."""
+        """Return the noisy sum over records of the clipped vectors ``statistic(*arguments, record)``, flat."""
         queries, structure = jax.tree.flatten(arguments)
         queries = [_public(f"arguments[{index}]", query) for index, query in enumerate(queries)]
         term = Term(Statistic(statistic), structure)

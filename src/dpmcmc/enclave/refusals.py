@@ -104,8 +104,8 @@ def not_in_programs(path: Sequence[JaxprEqn]) -> OperationRefused:
 def not_certified(mechanism: object, line: str) -> ReleaseRefused:
     """Return the refusal of a mechanism that nobody proved."""
     return ReleaseRefused(
-        f"dp_release at {line} uses {type(mechanism).__name__}, which is no certified mechanism: nobody proved what it "
-        "says of itself; use one of dpmcmc.enclave.mechanisms"
+        f"dp_release at {line} uses {type(mechanism).__name__}, which is not a certified mechanism: nobody proved "
+        "what it claims; use one of dpmcmc.enclave.mechanisms"
     )
 
 
@@ -168,7 +168,7 @@ def other_places(size: int) -> InvalidArgument:
 def rows_may_move() -> InvalidArgument:
     """Return the refusal of cells of rows that are read in an order of which nothing is stated."""
     return InvalidArgument(
-        "cells of rows that are read chunk by chunk are asked, and nobody has stated that rows keep their place: in a "
+        "cells of rows that are read chunk by chunk are asked, and it is not stated that rows keep their place: in a "
         "table that is sorted by a value, a row that is replaced moves all others across the cuts. If no value decides "
         "where rows stand, open the table with rows_keep_place=True; else ask all rows, or read them into memory, "
         "where they are shuffled: in_memory=True"
@@ -251,7 +251,7 @@ def small_capacity(stated: int) -> InvalidArgument:
     """Return the refusal of a capacity that does not hold."""
     return InvalidArgument(
         f"capacity={stated} is less than the number of records, which is private under add_or_remove_one; "
-        "state one that holds whatever table there may be"
+        "state one that suffices for any possible table"
     )
 
 

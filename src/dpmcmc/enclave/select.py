@@ -57,8 +57,8 @@ def best_of(
             best, said = Best(index, *found, price), heard
     if best is None:
         raise SelectionFailed(
-            "every run failed, and why is not said, for it may tell of releases that are not shown; the charge stands. "
-            "Run the candidates one by one on synthetic records to find out"
+            "every run failed; the reasons are withheld, since they may depend on releases that are not "
+            "shown; the charge stands. Run the candidates one by one on synthetic records to find out"
         )
     for one in said:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)

@@ -1,4 +1,4 @@
-"""From a model and a budget to a private posterior, without a knob."""
+"""From a model and a budget to a private posterior, without tuning."""
 
 from dpmcmc.fitting.fit import fit
 from dpmcmc.fitting.prepare import PreparedFit, prepare_fit

@@ -1,8 +1,9 @@
-"""How a budget is divided between the pilot and the sampler, and whether it is enough for either."""
+"""The division of a budget between pilot and sampler, and the refusal of budgets that are too small."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,35 +24,70 @@ from dpmcmc.run.program import Layout
 
 APPROACH_STEPS, REFINE_STEPS = 6, 4
 APPROACH_SHARES, REFINE_SHARES = (0.03, 0.05), (0.05, 0.11)
-"""What of the budget, in mean privacy loss, the pilot takes: for gradients and for Hessians."""
+"""Shares of the budget (mean privacy loss) of the pilot's two phases: for gradients and for Hessians."""
 
 HISTOGRAM_SHARE = 0.04
 REFINEMENT_SHARE = 0.08
-"""What the last gradients before a chain take; where the draws cost nothing they take all that is left."""
+"""Share of the last gradients before a chain; if draws are free they get the whole rest."""
 
 LEFT = 1 - sum(APPROACH_SHARES) - sum(REFINE_SHARES) - HISTOGRAM_SHARE
 
 USUAL_CLIP_SCALE = 1.4
-"""What the pilot lengthens the clips by on most tables; by more where tails are heavy, which nobody knows before."""
+"""Typical clip scale found by the pilot; heavy-tailed data need a larger one. For planning only."""
 
 MARGIN = 5e-4
-"""What of epsilon is left for the distance of the samplers of noise from their ideal laws."""
+"""Share of epsilon reserved for the errors of the noise samplers."""
+
+UNSEEN = 9.9
+"""What is said of the error of a run that would not see the slopes of its likelihood, or any larger one."""
+
+
+USUAL_DISTANCE, LARGE_STEP = 1e-18, 1.0
+"""The distance of all noise samplers of a fit from a Gaussian, in total variation, if it is large: from epsilon =
+log(delta / distance) on it may matter. And by how much epsilon is reduced until it does not."""
+
+
+class Priced(Protocol):
+    """What has an event."""
+
+    @property
+    def event(self) -> Event:
+        """The event of everything that is released."""
+        ...
+
+
+Plan = TypeVar("Plan", bound=Priced)
+
+
+def affordable(budget: Budget, plan: Callable[[Budget], Plan]) -> tuple[Plan, Budget]:
+    """Return a plan that a budget pays for, and the budget for which it was made.
+
+    They differ only if epsilon is very large: e^epsilon times the distance of the noise samplers from a Gaussian is
+    part of delta, and with less noise alone no plan would keep to it.
+    """
+    planned, made = budget, plan(budget)
+    largest = math.log(budget.delta / USUAL_DISTANCE)
+    least = max(largest - 10, LARGE_STEP)
+    while planned.epsilon > least and not accountants.epsilon(made.event, budget.delta) <= budget.epsilon:
+        planned = Budget(max(min(planned.epsilon, largest + 10) - LARGE_STEP, LARGE_STEP), budget.delta)
+        made = plan(planned)
+    return made, planned
 
 
 def mean_loss(budget: Budget) -> float:
-    """Return the mean privacy loss that a budget allows."""
+    """Return the mean privacy loss (the rho of zCDP) that a budget allows."""
     return gaussian.mean_for(budget.epsilon * (1 - MARGIN), budget.delta)
 
 
 def noise_of_share(share: float, num_releases: int, budget: Budget) -> float:
-    """Return the noise multiplier with which so many releases take a share of the budget."""
+    """Return the noise multiplier at which a number of releases spends a share of the budget."""
     return math.sqrt(num_releases / (2 * share * mean_loss(budget)))
 
 
 def make_pilot(
     model: Model, data: PrivateData, facts: ProblemSize, layout: Layout, begin: Begin, budget: Budget, key: jax.Array
 ) -> Pilot:
-    """Return the pilot, whose shares of the budget fix its noise; Hessians that are public take none of it."""
+    """Return the pilot, whose noise follows from its shares of the budget; public Hessians cost nothing."""
     public = public_curvature(model, layout, data)
 
     def newton(clips: tuple[float, float], shares: tuple[float, float], num_steps: int, adapts: bool) -> Newton:
@@ -73,20 +109,20 @@ def make_pilot(
 
 
 def pilot_event(budget: Budget) -> Event:
-    """Return what the pilot releases, for planning: the distances of its noise from the ideal law are left out."""
+    """Return the event of the pilot for planning: without the error of its noise sampler."""
     parts = [(share, APPROACH_STEPS) for share in APPROACH_SHARES] + [(share, REFINE_STEPS) for share in REFINE_SHARES]
     return compose(Gaussian(noise_of_share(share, n, budget)) * n for share, n in [*parts, (HISTOGRAM_SHARE, 1)])
 
 
 class Noise(NamedTuple):
-    """Noise multipliers after the pilot: of the gradients that refinement its centre, and of the sampler."""
+    """Noise multipliers after the pilot: of the gradients that refine its centre, and of the sampler."""
 
     refinement: float
     sampler: float
 
 
 def noise_after(recipe: Recipe, facts: ProblemSize, num_chains: int, budget: Budget, pilot: Event) -> Noise:
-    """Return the noise with which refinement and sampler spend what the pilot leaves."""
+    """Return the noise multipliers at which refinement and sampler spend the rest of the budget."""
     refinement = noise_of_share(REFINEMENT_SHARE, 1, budget)
 
     def noise(multiplier: float) -> Noise:
@@ -103,7 +139,7 @@ def noise_after(recipe: Recipe, facts: ProblemSize, num_chains: int, budget: Bud
 
 
 def event_after(recipe: Recipe, facts: ProblemSize, num_chains: int, noise: Noise) -> Event:
-    """Return what refinement and sampler release, for planning; independent draws need the refinement alone."""
+    """Return the event of refinement and sampler for planning; independent draws need the refinement alone."""
     cost = recipe.cost(facts, noise.sampler)
     if recipe.is_iid:
         return cost.once
@@ -112,17 +148,17 @@ def event_after(recipe: Recipe, facts: ProblemSize, num_chains: int, noise: Nois
 
 
 def usual(facts: ProblemSize) -> ProblemSize:
-    """Return the facts with clips as long as the pilot makes them on most tables."""
+    """Return the problem size with the clip scale that the pilot finds on most tables."""
     return replace(facts, clip_scale=USUAL_CLIP_SCALE)
 
 
 def least_error(facts: ProblemSize, budget: Budget) -> float:
-    """Return by how many of its standard deviations the posterior would be off, at best: 2 R / (sqrt(n) mu)."""
+    """Return a lower bound on the error, in posterior standard deviations: 2 R / (sqrt(n) mu)."""
     return facts.clips_moved * usual(facts).gradient_clip / math.sqrt(2 * LEFT * mean_loss(budget))
 
 
 def remedy(facts: ProblemSize, budget: Budget) -> str:
-    """Say what would make a run useful whose posterior would be off by more than its own width."""
+    """Say what would help a run whose expected error is above one posterior standard deviation."""
     least = least_error(facts, budget)
     if least <= 1:
         return f"sampler='auto' would make it about {least:.2g}"
@@ -135,11 +171,16 @@ def remedy(facts: ProblemSize, budget: Budget) -> str:
 
 
 def refuse_useless(dimension: int, num_records: int, budget: Budget, sampler: str, error: float, remedy: str) -> None:
-    """Refuse a run whose posterior would be off by more than its own width, and say what would do."""
+    """Refuse a run whose expected error is above one posterior standard deviation, and say what would help."""
     if error <= 1:
         return
+    off = (
+        "noise would hide what the records say"
+        if error >= UNSEEN
+        else f"the posterior would be off by about {error:.1f} of its own standard deviations"
+    )
     raise BudgetUnreachable(
-        f"{budget} is too little for {counted(dimension, 'parameter')} and {num_records} records: with {sampler} the "
-        f"posterior would be off by about {error:.1f} of its own standard deviations. {remedy}; nothing was spent. "
-        "even_if_useless=True runs it all the same"
+        f"{budget} is too little for {counted(dimension, 'parameter')} and {num_records:,} records: with {sampler} "
+        f"{off}. {remedy}; nothing was spent. "
+        "even_if_useless=True runs it anyway"
     )

@@ -1,4 +1,4 @@
-"""Which sampler to take, and how far off it would be: from public facts, by trying them on synthetic posteriors."""
+"""The choice of a sampler and its expected error: from public facts, by simulation on synthetic posteriors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,35 +12,34 @@ from dpmcmc.fitting.simulation import CANDIDATES, SIMULABLE, SimulatedError, sim
 
 @dataclass(frozen=True)
 class Choice:
-    """A sampler with all that it needs, and what was tried before it was chosen."""
+    """The chosen sampler with its settings, and the candidates that were simulated."""
 
     name: str
     recipe: Recipe
     noise: Noise
     tried: Mapping[str, SimulatedError]
     expected_error: float
-    """By how many of its own standard deviations the posterior would be off, about; for samplers that cannot be tried,
-    at best."""
+    """Expected error in posterior standard deviations; a lower bound for samplers that cannot be simulated."""
 
     @property
     def words(self) -> str:
-        """How it was chosen."""
+        """A description of the choice."""
         if len(self.tried) > 1:
             off = ", ".join(f"{name} {practice.error:.2g}" for name, practice in self.tried.items())
-            return f"{self.name} was chosen by simulation; off in standard deviations, mean and width together: {off}."
+            return f"{self.name} was chosen by simulation; simulated errors in posterior standard deviations: {off}."
         found = self.tried.get(self.name)
         if found is None:
-            return f"{self.name} was asked for."
+            return f"{self.name} was requested."
         return (
-            f"{self.name} was asked for; in a simulation it was off by {found.error:.2g} standard deviations, mean and "
-            "width together."
+            f"{self.name} was requested; its simulated error is {found.error:.2g} posterior standard deviations, of "
+            "mean and width together."
         )
 
 
 def choose(
     sampler: str, facts: ProblemSize, num_steps: int | None, num_chains: int, budget: Budget, pilot: Event
 ) -> Choice:
-    """Return the sampler that was asked for, or for ``auto`` the one that does best in simulation."""
+    """Return the requested sampler, or for ``auto`` the one with the smallest simulated error."""
 
     def recipe(name: str) -> Recipe:
         return RECIPES[name] if num_steps is None else replace(RECIPES[name], num_steps=num_steps)

@@ -1,4 +1,4 @@
-"""Hessians that are the same for all records, such as those of the mean of a normal law: they are public."""
+"""Hessians that are the same for all records, such as that of the mean of a normal distribution: they are public."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +14,12 @@ from dpmcmc.model.reads import sources_of
 from dpmcmc.run.program import Layout, log_likelihood
 
 FLATTEST = 1e-6
-"""The least precision in any direction, as a share of the largest: where there is less it is no hill."""
+"""Eigenvalues are raised to at least this, relative to the largest one."""
 
 
 @dataclass(frozen=True, eq=False)
 class PublicCurvature:
-    """Minus the Hessian of the log-posterior of so many records, whatever they are: ``curvature(vector)``."""
+    """The negative Hessian of the log-posterior of any data set of a given size: ``curvature(vector)``."""
 
     model: Model
     layout: Layout
@@ -28,11 +28,11 @@ class PublicCurvature:
     num_records: int
 
     def __repr__(self) -> str:
-        """Return what the settings of a run say of it."""
+        """Return its entry in the settings of a run."""
         return "public"
 
     def approximation(self, vector: jax.Array) -> GaussianApproximation:
-        """Return a position as a approximation, as wide as the posterior is there."""
+        """Return the Gaussian approximation with this centre and the inverse of this curvature as covariance."""
         values, vectors = jnp.linalg.eigh(self(vector))
         return GaussianApproximation(vector, vectors / jnp.sqrt(jnp.maximum(values, FLATTEST * values[-1])))
 

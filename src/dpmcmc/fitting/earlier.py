@@ -13,7 +13,7 @@ from dpmcmc.posterior.combine import check_draws, check_guarantees, check_models
 def check_earlier(
     prepared: PreparedFit, earlier: Posterior, num_chains: int, output: str | os.PathLike[str] | None
 ) -> None:
-    """Refuse, before anything is charged, an earlier posterior that cannot be combined with what the fit would give."""
+    """Refuse, before anything is charged, an earlier posterior that cannot be combined with the result of the fit."""
     if output is not None:
         raise InvalidArgument(
             "prior= and output= cannot be combined: a run folder is for one run; save what is returned"
@@ -21,7 +21,7 @@ def check_earlier(
     if not isinstance(prepared.model, FormulaModel):
         raise InvalidArgument("prior= is for formulas; a model has its own prior")
     if prepared.model.temperature != 1:
-        raise InvalidArgument("prior= is for posteriors; one at another temperature counts its records otherwise")
+        raise InvalidArgument("prior= is for posteriors; a tempered one weights its records differently")
     check_models(prepared.model, earlier.fitted.model)
     data = prepared.data
     check_guarantees(data.facts.adjacency, data.unit, earlier.certificate)
@@ -31,10 +31,10 @@ def check_earlier(
 
 
 def with_earlier(posterior: Posterior, earlier: Posterior) -> Posterior:
-    """Combine the two. What was paid for is returned as it is if that cannot be done, with a warning."""
+    """Combine the two posteriors. If that fails, return the new one, which was charged, with a warning."""
     try:
         return posterior.combine(earlier)
-    except Exception as error:  # whatever it is: draws that were paid for are not lost for it
+    except Exception as error:  # whatever it is: draws that were charged must not be lost
         said = f"the earlier posterior could not be combined with this one, which is returned alone: {error}"
-        warnings.warn(said, RuntimeWarning, stacklevel=3)
+        warnings.warn(said, RuntimeWarning, stacklevel=4)
         return posterior

@@ -1,4 +1,4 @@
-"""Whatever a user calls a model, as a `Model`."""
+"""Conversion of formulas and NumPyro models to a `Model`."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ _TAKEN_APART: dict[Any, Model] = {}
 
 @lru_cache(maxsize=MODELS_KEPT)
 def _of_formula(formula: str, schema: str, family: str | None, priors: tuple[tuple[str, str], ...] | None) -> Model:
-    """Return the model of a formula: the same one to whoever asks again, so that what is compiled for it is found."""
+    """Return the model of a formula; cached, so that functions compiled for it are reused."""
     read = Schema.from_dict(tomllib.loads(schema))
     return from_formula(formula, read, family=family, priors=None if priors is None else dict(priors))
 
@@ -30,7 +30,7 @@ def _of_function(model: Callable[..., Any], data: PrivateData) -> Model:
     kind = structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves), tuple(sorted(data.facts.bounds.items()))
     try:
         known = _TAKEN_APART.get((model, kind))
-    except TypeError:  # what cannot be hashed is taken apart every time
+    except TypeError:  # arguments that cannot be hashed are not cached
         return from_numpyro(model, data)
     made = from_numpyro(model, data) if known is None else known
     _TAKEN_APART[model, kind] = made
@@ -61,7 +61,7 @@ def as_model(
         made = model
     elif schema is not None and schema.person is not None:
         raise InvalidArgument(
-            "a NumPyro model of a table in which a person has several rows cannot be taken apart by itself; make it "
+            "a NumPyro model of a table in which a person has several rows cannot be split automatically; make it "
             "with from_numpyro and the record of one row, and pass that"
         )
     else:

@@ -1,7 +1,7 @@
-"""The pilot: private steps that find where the posterior is, how wide it is, and how long the records' scores are.
+"""The pilot: private steps that estimate the posterior's mode and covariance, and the norms of the records' scores.
 
-Everything it asks is paid for. What follows from the answers is post-processing, and lets every sampler work in
-coordinates in which the posterior is round, with clips that suit the records.
+All its releases are charged. Everything computed from them is post-processing: it lets every sampler work in whitened
+coordinates, with clips that suit the records.
 """
 
 import math
@@ -22,23 +22,23 @@ from dpmcmc.model import Model
 from dpmcmc.run.program import Layout, score
 
 LONGEST_STEP, LONGEST_CAREFUL_STEP = 1.0, 0.5
-"""How far one Newton step may go, in units of the prior's scales: neither noise nor a bend may throw the pilot off.
-Less far from where on a Hessian was no hill, and near the approximation."""
+"""Trust-region radii of a Newton step, in units of the prior's scales. The smaller one applies after the first
+indefinite Hessian, and in whitened coordinates."""
 
 DAMPINGS = np.append(0.0, 0.02 * 2.0 ** np.arange(9)).astype(np.float32)
-"""What is added to a Hessian that leads too far, or that is no hill: so much of the sums of its rows' sizes."""
+"""Dampings to choose from for a Hessian whose step is too long or that is indefinite, relative to its row sums."""
 
 FLATTEST = 0.1
-"""The least precision of the posterior that is believed, in coordinates in which it was thought to be one."""
+"""Eigenvalues of the precision are raised to at least this, in coordinates in which the last estimate was one."""
 
 
 @dataclass(frozen=True)
 class Newton:
     """Private Newton steps: ``newton(oracle, approximation)``.
 
-    Gradients and Hessians are clipped in the coordinates of the approximation that they start from. If `adapts` is
-    set, every step changes to the whitened coordinates that it found: there a clip that suits the records is known
-    (`recipes`), and directions in which the posterior is wide are not drowned in noise.
+    Gradients and Hessians are clipped in the coordinates of the initial approximation. If `adapts` is set, every step
+    changes to the whitened coordinates of its own estimate: there a suitable clip is known (`recipes`), and the noise
+    does not dominate directions in which the posterior is wide.
     """
 
     model: Model
@@ -48,10 +48,10 @@ class Newton:
     num_steps: int
     adapts: bool
     scales: jax.Array
-    """Of the prior, in every coordinate."""
+    """Scales of the prior, in every coordinate."""
 
     def __call__(self, oracle: Oracle, start: GaussianApproximation) -> GaussianApproximation:
-        """Return the approximation that the steps lead to."""
+        """Return the Gaussian approximation after all steps."""
 
         def log_prior(vector: jax.Array) -> jax.Array:
             return self.model.log_prior(self.layout.unravel(vector))
@@ -73,7 +73,7 @@ class Newton:
             new, precision = GaussianApproximation(centre, found if self.adapts else at.factor), _precision(found)
             numbers = [*new, precision, log_prior(centre), jax.grad(log_prior)(centre)]
             is_sound = jnp.all(jnp.array([jnp.all(jnp.isfinite(number)) for number in numbers]))
-            # lost in the wild, it stays where it was: what was paid for ends in draws, and in a verdict
+            # a step to non-finite numbers is not taken: a charged run ends in draws with a verdict
             kept = jax.tree.map(
                 lambda one, other: jnp.where(is_sound, one, other), (new, precision), (at, _precision(at.factor))
             )
@@ -81,12 +81,12 @@ class Newton:
 
         longest = jnp.asarray(LONGEST_CAREFUL_STEP if self.adapts else LONGEST_STEP)
         (last, _), precisions = jax.lax.scan(step, (start, longest), None, length=self.num_steps)
-        # the last two Hessians were taken near the approximation: their mean has less noise than either
+        # the last two Hessians were taken close to each other: their mean has less noise than either
         values, vectors = jnp.linalg.eigh(jnp.mean(precisions[-2:], axis=0))
         return GaussianApproximation(last.centre, vectors / jnp.sqrt(jnp.maximum(values, 1e-7 * values[-1])))
 
     def _curvature(self, oracle: Oracle, at: GaussianApproximation) -> tuple[jax.Array, jax.Array]:
-        """Return minus the Hessian of the log-posterior, and what of its eigenvalues may be noise alone."""
+        """Return minus the Hessian of the log-posterior, and the size of eigenvalues that may be noise alone."""
         if isinstance(self.curvature, PublicCurvature):
             return at.factor.T @ self.curvature(at.centre) @ at.factor, jnp.zeros(())
         matrix, variance = oracle.curvature(self.curvature, self.layout.unravel(at.centre), at.factor)
@@ -103,10 +103,10 @@ def _precision(factor: jax.Array) -> jax.Array:
 def trusted_move(
     matrix: jax.Array, factor: jax.Array, force: jax.Array, lowest: jax.Array, longest: jax.Array
 ) -> jax.Array:
-    """Return the step of a Hessian that is damped as little as keeps it within `longest`.
+    """Return the Newton step with the smallest damping that keeps it within the trust region `longest`.
 
-    Far from the mode a Hessian may be indefinite: that of a mean and its scale is, where the mean is off. Newton's step
-    along upward directions leads away, at any length; damped by its rows it leads uphill in all of them.
+    Far from the mode a Hessian may be indefinite, as that of a mean and its scale. An undamped Newton step along
+    directions of positive curvature moves away from the mode; with damping it moves uphill in all directions.
     """
     sizes = jnp.diag(jnp.sum(jnp.abs(matrix), axis=1))
 
@@ -123,9 +123,9 @@ def trusted_move(
 class Refinement:
     """Gradient steps in whitened coordinates: ``refinement(oracle, start)``.
 
-    The noise multiplier is that of one release which would cost as much as all of them. With gains as large as the
-    share of a step in those so far, the mode of a Gaussian is met with the mean of all noises, weighted so that it is
-    the noise of that one release; what clipping leaves of the way to it is little, since the first gains are large.
+    The noise multiplier is that of a single release with the same cost as all steps. The gain of a step is its share of
+    the budget so far, so that for a Gaussian posterior the final error is a weighted mean of all noises, with the
+    variance of that single release. The bias from clipping is small, since the first gains are large.
     """
 
     clip: float
@@ -133,18 +133,18 @@ class Refinement:
 
     @property
     def gradients(self) -> tuple[GradientSum, ...]:
-        """What the steps release, one after the other."""
+        """The gradient mechanisms of the steps, in order."""
         return tuple(GradientSum(self.clip, self.noise_multiplier / math.sqrt(share)) for share in POLISH_SHARES)
 
     @property
     def event(self) -> Event:
-        """What it costs, for planning: the distances of its noise from the ideal law are left out."""
+        """The event for planning: without the error of the noise sampler."""
         return compose(Gaussian(gradient.noise_multiplier) for gradient in self.gradients)
 
     def __call__(self, oracle: Oracle, start: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return where the steps lead, and how far from zero the last gradient was, in variances of its noise.
+        """Return the final position, and the squared norm of the last gradient in variances of its noise.
 
-        At the mode the last gradient is what the noise of the steps before left, and its own noise: the second number
+        At the mode the last gradient consists of its own noise and of the noise of earlier steps. The second number
         is then chi-square with as many degrees of freedom as there are coordinates.
         """
         position, missed = start, jnp.zeros(())
@@ -157,34 +157,34 @@ class Refinement:
 
 
 LOST = "The pilot did not find the posterior: scores of many records are too long for any clip."
-"""What is said where only paid releases can tell that what was found is not near the posterior."""
+"""The reason of a bad verdict if releases show that the pilot did not reach the posterior."""
 
 
 class Found(NamedTuple):
-    """What a pilot finds."""
+    """The estimates of a pilot."""
 
     approximation: GaussianApproximation
     clip_scale: float
-    """How much longer than usual clips should be."""
+    """Factor by which the usual clips are multiplied."""
     is_lost: bool
     bias: float
-    """How far such clips move the posterior, in its standard deviations, as far as the score histogram tells."""
+    """Bias from clipping, in posterior standard deviations, estimated from the score histogram."""
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """Newton steps with clips from synthetic records, more in whitened coordinates, and a look at the scores."""
+    """Newton steps with clips from synthetic records, further steps in whitened coordinates, and a score histogram."""
 
     approach: Newton
     refine: Newton
     reach: ScoreHistogram
     start: GaussianApproximation
     share: float
-    """What of the budget it takes, in mean privacy loss."""
+    """Share of the budget (mean privacy loss)."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """How it is made, in plain values."""
+        """The settings of the pilot, as plain values."""
         phases = {"approach": self.approach, "refine": self.refine}
         steps = {
             f"{name}_{what}": value
@@ -198,14 +198,14 @@ class Pilot:
         return {**steps, "reach": repr(self.reach.sums)}
 
     def price(self, data: PrivateData) -> Event:
-        """Return what all parts release."""
+        """Return the event of all parts."""
         somewhere = placeholder(self.approach.layout.dimension)
         parts = (self.approach, self.refine, self.reach)
         prices = [data.price(part, somewhere, model=self.approach.model) for part in parts]
         return sum(prices[1:], start=prices[0])
 
     def run(self, paid: Session, left: float) -> Found:
-        """Return what it finds. Gradients may still cost `left`."""
+        """Run the pilot and return its estimates; `left` is the rest of the budget, for the gradients after it."""
         model = self.approach.model
         approximation = paid.run(self.refine, paid.run(self.approach, self.start, model=model), model=model)  # line 1
         long = paid.run(self.reach, approximation, model=model)

@@ -1,4 +1,4 @@
-"""A fit before it starts: everything about it is public, it has its price, and nothing is charged yet."""
+"""A fit before it starts: checked, planned and priced from public facts alone; nothing is charged yet."""
 
 import secrets
 import tomllib
@@ -13,8 +13,9 @@ from dpmcmc.accounting import Budget, Event, accountants
 from dpmcmc.collector import not_collecting
 from dpmcmc.diagnostics.quality import Quality, both, judge_chains
 from dpmcmc.enclave import PrivateData, Session
-from dpmcmc.fitting.budget_split import refuse_useless
+from dpmcmc.fitting.budget_split import affordable, refuse_useless
 from dpmcmc.fitting.models import as_model
+from dpmcmc.fitting.numpy_errors import as_by_default
 from dpmcmc.fitting.reading import Reading
 from dpmcmc.fitting.recipes import RECIPES, SKETCH
 from dpmcmc.fitting.strategies.fallback import quiet_numbers
@@ -33,18 +34,20 @@ from dpmcmc.run.sampling import delta_of, price_in_words
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PreparedFit:
-    """A fit that was checked and priced: `describe` says what it would do, `run` pays and does it."""
+    """A fit that was checked and priced. `describe` explains it; `run` charges the budget and runs it."""
 
     model: Model
     data: PrivateData
     budget: Budget
+    planned: Budget
+    """The budget that determines the noise: smaller than `budget` only if epsilon is very large."""
     strategy: Strategy
     seed: int
     insecure_seed: int | None
     arguments: Mapping[str, Any]
-    """What it was prepared from, in plain values; of models, formulas alone."""
+    """The arguments of `prepare_fit` as plain values; the model only if it is a formula."""
     progress: bool = True
-    """Whether `run` shows a progress bar unless it is told."""
+    """Whether `run` shows a progress bar by default."""
 
     def __repr__(self) -> str:
         rows = dict(self._rows())
@@ -67,31 +70,31 @@ class PreparedFit:
 
     @cached_property
     def event(self) -> Event:
-        """What the run releases, and so what it is charged."""
+        """The event of the run, which determines its charge."""
         return self.strategy.event
 
     @property
     def sampler(self) -> str:
-        """The sampler that was asked for or chosen."""
+        """The name of the requested or chosen sampler."""
         return self.strategy.name
 
     @property
     def num_steps(self) -> int:
-        """How many steps each chain takes."""
+        """The number of steps of each chain."""
         return self.strategy.num_steps
 
     @property
     def expected_error(self) -> float:
-        """By how many of its own standard deviations the noise moves the posterior, about."""
+        """The expected error from the privacy noise, in posterior standard deviations."""
         return self.strategy.expected_error
 
     def describe(self) -> str:
-        """Say in words what would be done, and what it costs."""
+        """Return a description of the model, the run and its cost."""
         return "\n".join(self._lines())
 
     @property
     def caution(self) -> str:
-        """What should give pause about a run that may be made all the same; nothing in most cases."""
+        """A warning about the run, if there is one; usually empty."""
         delta, size = self.budget.delta, self.data.facts.size
         if delta * size < 1:
             return ""
@@ -99,11 +102,16 @@ class PreparedFit:
 
     @property
     def what(self) -> str:
-        """The run in a few words, for the ledger."""
+        """A short description of the run for the ledger."""
         return self.strategy.what
 
+    @as_by_default()
     def run(self, *, progress: bool | None = None) -> Posterior:
-        """Set the price aside, run, and settle."""
+        """Reserve the price in the ledger, run, and settle.
+
+        Args:
+            progress: whether to show a progress bar (default: as stated to `prepare_fit`).
+        """
         progress = self.progress if progress is None else progress
         self.compile()
         with (
@@ -114,17 +122,17 @@ class PreparedFit:
             return self.draw(paid, watcher, is_interrupted)
 
     def compile(self) -> None:
-        """Compile what will be asked, side by side, if it is asked as it was priced; others compile as they go."""
+        """Compile the programs of private Laplace in parallel, as priced; other strategies compile when they run."""
         if isinstance(self.strategy, PrivateLaplace):
             with not_collecting():
                 self.data.compile_for(self.event)
 
     def watched(self, progress: bool) -> AbstractContextManager[Watcher]:
-        """Return what shows the progress of the run."""
+        """Return the progress display of the run."""
         return watch(self.what, self.num_steps, price_in_words(self.event, self.budget.delta), progress)
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
-        """Run, or as much of it as there is time for."""
+        """Run until the end or an interrupt, and return the posterior."""
         with quiet_numbers():
             drawn = self.strategy.draw(paid, watcher, is_interrupted, self.seed)
         return Posterior(
@@ -143,7 +151,7 @@ class PreparedFit:
         )
 
     def _quality(self, drawn: Drawn) -> Quality:
-        """Return the verdict: of the strategy alone where draws are independent, else of the chains as well."""
+        """Return the verdict: the strategy's, combined with that of the chains unless draws are independent."""
         if drawn.num_warmup == 0:
             return drawn.quality
         return both(
@@ -151,7 +159,7 @@ class PreparedFit:
         )
 
     def _request(self) -> dict[str, Any]:
-        """Say what was asked, in plain values: with them the model of a formula can be built again."""
+        """Return the request as plain values, from which the model of a formula can be rebuilt."""
         asked: dict[str, Any] = {
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
@@ -180,12 +188,18 @@ class PreparedFit:
         yield f"Run: {self.strategy.course}."
         epsilon = float(accountants.epsilon(self.event, self.budget.delta))
         yield f"Total cost: epsilon = {epsilon:.4g} at delta = {self.budget.delta:g}."
+        if self.planned != self.budget:
+            yield (
+                f"The noise is that of epsilon = {self.planned.epsilon:.3g}: less is not possible at this delta, since "
+                "e^epsilon times the sampler's distance from a Gaussian is part of the cost."
+            )
         yield self.strategy.reason
         yield f"Expected error from the privacy noise: about {self.expected_error:.2g} posterior standard deviations."
         if self.caution:
             yield f"Warning: {self.caution}."
 
 
+@as_by_default()
 def prepare_fit(
     model: Model | str | Callable[..., Any],
     data: PrivateData,
@@ -206,24 +220,26 @@ def prepare_fit(
     progress: bool = True,
     insecure_seed: int | None = None,
 ) -> PreparedFit:
-    """Check the arguments of `fit` and derive everything that follows from them. Reads no record and charges nothing.
+    """Check, plan and price a fit without running it. Reads no record and charges nothing.
+
+    The arguments are those of `fit`, which explains them in more detail.
 
     Args:
-        model: a formula, a NumPyro model, or a `Model`; this and all others as for `fit`, which says more of them.
-        data: the records, of which only public facts are used.
-        epsilon: the budget of the run.
-        delta: that of the data's budget unless stated.
-        family: for formulas.
-        priors: for formulas.
-        sampler: how the posterior is reached; ``"auto"`` chooses.
-        num_chains: the number of chains.
-        num_steps: steps per chain.
-        init: where the pilot starts.
-        passes: for formulas: the most passes over all rows.
-        block_seed: fixes the public positions of blocks, if there are any (default: random).
-        even_if_useless: do not refuse where the expected error is above one posterior standard deviation.
-        purpose: published with the run.
-        contact: published with the run.
+        model: a formula, a NumPyro model, or a `Model`.
+        data: the private records, of which only public facts are used.
+        epsilon: epsilon of the run.
+        delta: delta of the run (default: that of the data's budget).
+        family: for formulas, the family of the response.
+        priors: for formulas, priors by parameter.
+        sampler: ``"auto"`` (recommended), ``"sketch"``, or the name of a sampler.
+        num_chains: the number of chains; each is charged.
+        num_steps: steps per chain (default: depends on the sampler).
+        init: where the pilot starts (default: the centre of the prior).
+        passes: for formulas, the largest number of passes over all rows.
+        block_seed: fixes the public positions of blocks of rows, if there are any (default: random).
+        even_if_useless: whether to allow an expected error above one posterior standard deviation.
+        purpose: the purpose of the result; published with the run.
+        contact: a contact for readers of the report; published with the run.
         progress: whether the run shows a progress bar.
         insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
     """
@@ -243,7 +259,9 @@ def prepare_fit(
         passes = validation.integer("passes", passes, at_least=1)
     reading, about = Reading(passes, block_seed), (("purpose", purpose), ("contact", contact))
     stated = {name: validation.text(name, words) for name, words in about if words != ""}
-    strategy = choose_strategy(model, data, name, budget, num_steps, num_chains, init, reading)
+    strategy, planned = affordable(
+        budget, lambda planned: choose_strategy(model, data, name, planned, num_steps, num_chains, init, reading)
+    )
     if not even_if_useless:
         error, called, size = strategy.expected_error, strategy.name, strategy.dimension
         refuse_useless(size, data.facts.size, budget, called, error, strategy.remedy if error > 1 else "")
@@ -251,6 +269,7 @@ def prepare_fit(
         model=model,
         data=data,
         budget=budget,
+        planned=planned,
         strategy=strategy,
         seed=seed,
         insecure_seed=insecure_seed,

@@ -1,4 +1,4 @@
-"""What a recipe may know of a problem: it is the catalogue's."""
+"""`ProblemSize`, the facts that a recipe may use; it is defined in the catalogue."""
 
 from dpmcmc.catalogue.problem_size import ProblemSize
 

@@ -1,4 +1,4 @@
-"""How often a fit reads all rows: as often as stated at most, or as is best."""
+"""The number of passes over all rows: at most the stated one, or the best one."""
 
 from typing import NamedTuple
 
@@ -12,22 +12,22 @@ from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 
 
 class Reading(NamedTuple):
-    """What was stated of it."""
+    """The stated limit on passes, and the seed of blocks."""
 
     passes: int | None
-    """How often all rows may be read."""
+    """Largest number of passes over all rows; None if not stated."""
     block_seed: int
-    """Of the public positions of the blocks that lead the way then."""
+    """Seed of the public positions of the pilot's blocks of rows."""
 
     def split(self, regression: Regression, data: PrivateData, budget: Budget) -> Split:
-        """Return how a regression divides its budget, and which rows it asks when."""
+        """Return how a regression divides its budget, and which rows each release reads."""
         facts = data.facts
         split = usual_split(regression, facts.clips_moved)
-        if facts.places is None:  # rows are not in memory, and may move: blocks of them cannot be asked
+        if facts.places is None:  # rows are not in memory and may move: blocks of them cannot be queried
             if self.passes is not None and self.passes < split.schedule.reads:
                 raise InvalidArgument(
                     f"passes={self.passes} needs blocks of rows as a pilot. Rows are read chunk by chunk here, and "
-                    "nobody has stated that rows keep their place. If no value decides where rows stand, open the "
+                    "it is not stated that rows keep their place. If their order does not depend on values, open the "
                     f"table with rows_keep_place=True; else state passes={split.schedule.reads:.0f} or more, or none"
                 )
             return split.with_short_pilot(budget, facts.size)
@@ -35,9 +35,9 @@ class Reading(NamedTuple):
         return chosen(split, budget, facts.size, self.block_seed, passes=self.passes, is_in_memory=is_in_memory)
 
     def refuse_few(self) -> None:
-        """Refuse a model whose strategy has a number of passes of its own."""
+        """Refuse `passes` for a strategy that fixes its number of passes."""
         if self.passes is not None:
             raise InvalidArgument(
-                f"passes={self.passes} must be left out for this model and sampler, which have a number of their own: "
-                "it is for formulas with sampler 'auto' or 'private_laplace'; a sketch reads all rows once by itself"
+                f"passes={self.passes} must be left out for this model and sampler, which fix the number themselves: "
+                "it is for formulas with sampler 'auto' or 'private_laplace'; a sketch reads all rows once anyway"
             )

@@ -1,4 +1,4 @@
-"""How `fit` sets every sampler, from public facts alone: the recipes of the catalogue, by name."""
+"""The settings of every sampler in `fit`, from public facts alone: the recipes of the catalogue, by name."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from dpmcmc.catalogue.settings import TEST_NOISE
 __all__ = ["RECIPES", "SKETCH", "TEST_NOISE", "Recipe"]
 
 SKETCH = "sketch"
-"""A strategy that may be asked for by name, as samplers may."""
+"""A strategy that can be requested by name, like a sampler."""
 
 RECIPES: Mapping[str, Recipe] = {name: one.recipe for name, one in SAMPLERS.items() if one.recipe is not None}
 """The samplers of the literature, full-batch Langevin dynamics and the normal approximation, by name.

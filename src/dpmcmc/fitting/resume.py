@@ -1,4 +1,4 @@
-"""A fit that is written to a run folder as it goes, so that it can be stopped at any moment and resumed."""
+"""Fits that are written to a run folder while they run, so that they can be interrupted at any moment and resumed."""
 
 import os
 import sqlite3
@@ -9,6 +9,7 @@ from typing import Any
 
 from dpmcmc.enclave import Journal, PrivateData
 from dpmcmc.errors import EngineUnavailable, InvalidArgument, ResumeRefused, RunInterrupted, UnknownRun
+from dpmcmc.fitting.numpy_errors import as_by_default
 from dpmcmc.fitting.prepare import PreparedFit, prepare_fit
 from dpmcmc.model import Model
 from dpmcmc.posterior import Posterior
@@ -23,12 +24,14 @@ def run_in_folder(
     command: dict[str, Any] | None = None,
     progress: bool = True,
 ) -> Posterior:
-    """Run a fit and write it to a new folder. Without a ledger, or with an insecure seed, it cannot be resumed.
+    """Run a prepared fit and write it to a new folder.
+
+    Without a ledger, or with an insecure seed, the run cannot be resumed.
 
     Args:
-        prepared: the fit.
-        output: the folder.
-        command: where the data are, in plain values, for a command that resumes the run; kept in private.
+        prepared: the fit, from `prepare_fit`.
+        output: the run folder to write, which must be new.
+        command: plain values that ``dpmcmc resume`` needs to find the data; kept in the private file of the run.
         progress: whether to show a progress bar.
     """
     folder = Path(output)
@@ -43,6 +46,7 @@ def run_in_folder(
         return _go_on(prepared, journal, stop=False, progress=progress)
 
 
+@as_by_default()
 def resume(
     folder: str | os.PathLike[str],
     data: PrivateData,
@@ -57,11 +61,11 @@ def resume(
     The draws are the same as without the interruption. A finished run is read from its folder.
 
     Args:
-        folder: the `output` of `fit`.
+        folder: the run folder, `output` of `fit`.
         data: the same records as before, with the same ledger.
-        model: the same model as before, unless it was a formula; formulas and all settings are remembered.
+        model: the same model as before; left out if it was a formula. Formulas and all settings are stored.
         init: the same starting point as before, if one was stated.
-        stop: finish the run now: draws so far are kept, and the unused budget is refunded.
+        stop: whether to finish the run now: draws so far are kept, and the unused budget is refunded.
         progress: whether to show a progress bar.
 
     Raises:
@@ -74,7 +78,7 @@ def resume(
         arguments = dict(journal.memo["fit"])
         formula = arguments.pop("model")
         if formula is None and model is None:
-            raise InvalidArgument("model=None must be the model that the run was begun with: it was no formula")
+            raise InvalidArgument("model=None must be the model that the run was begun with, which was not a formula")
         if formula is not None and model is not None and model != formula:
             raise ResumeRefused(f"model={model!r} is not what the run was begun with, {formula!r}; leave model out")
         chosen: Any = formula if model is None else model

@@ -1,4 +1,4 @@
-"""How large the gradient and the Hessian of one record are, from synthetic records within the stated bounds: public."""
+"""Typical norms of one record's gradient and Hessian, from synthetic records within the stated bounds: public."""
 
 from typing import Any, NamedTuple
 
@@ -15,11 +15,11 @@ from dpmcmc.run.program import Layout, log_likelihood
 
 NUM_RECORDS = 512
 SHARE = 0.9
-"""The share of the synthetic records that the clips leave alone."""
+"""Share of the synthetic records that the clips do not change."""
 
 
 class Scales(NamedTuple):
-    """Norms that most records keep within: of the gradient, and of the Hessian (Frobenius)."""
+    """Norms that most synthetic records do not exceed: of the gradient, and of the Hessian (Frobenius)."""
 
     gradient: float
     curvature: float
@@ -41,14 +41,14 @@ def synthetic_records(data: PrivateData, key: jax.Array, num_records: int = NUM_
 
 
 def typical_scales(model: Model, data: PrivateData, layout: Layout, start: jax.Array, key: jax.Array) -> Scales:
-    """Return the scales at a start point."""
+    """Return the typical norms at a start point."""
     added = log_likelihood(model, layout)
 
     def norms(record: Any) -> tuple[jax.Array, jax.Array]:
         gradient, hessian = jax.grad(added)(start, record), jax.hessian(added)(start, record)
         return jnp.linalg.norm(gradient), jnp.sqrt(jnp.sum(hessian**2))
 
-    for whole in (False, True):  # what is stored as a number may be a count or a yes, and half of one impossible
+    for whole in (False, True):  # a number may be a count or a boolean, for which fractions are impossible
         found = [np.asarray(norm) for norm in jax.jit(jax.vmap(norms))(synthetic_records(data, key, whole=whole))]
         usable = [norm[np.isfinite(norm) & (norm > 0)] for norm in found]
         if all(len(norm) for norm in usable):

@@ -1,8 +1,8 @@
-"""How long the scores of the records are, and where the long ones point, as noisy histograms: the best clip follows.
+"""Noisy histograms of the norms of the records' scores, with the directions of long ones: for choosing the clip.
 
-In whitened coordinates most scores are shorter than the usual clip, often by far. Where the tails of the records are
-heavier than those of the model some are longer, and what is cut off them moves the posterior as far as it points in one
-direction: a longer clip moves it less, and takes more noise.
+In whitened coordinates most scores are shorter than the usual clip, often much shorter. If the records have heavier
+tails than the model, some are longer. Clipping them biases the posterior as far as they point in one direction: a
+longer clip means less bias and more noise.
 """
 
 import math
@@ -23,33 +23,33 @@ from dpmcmc.run.program import Layout, score
 
 RATIO = 1.25
 CLIP_SCALES = RATIO ** np.arange(-4.0, 8.0)
-"""The clips to choose from, in usual ones; also the lower edges of the bins, whose last has no upper one."""
+"""Candidate clips, relative to the usual one; also the lower edges of the bins (the last bin is unbounded)."""
 
 DECAY = 0.7
-"""A bin holds at most so much of the one before: tails heavier than a power of -1.6 are not believed in."""
+"""Largest ratio of a bin's count to the one before: tails no heavier than a power law of exponent -1.6."""
 
 SEEN = 2.0
-"""Counts of less than so many standard deviations of their noise may be nothing else."""
+"""Counts below this number of noise standard deviations may be noise alone."""
 
 BELIEVED = 4.0
-"""Counts of more than so many standard deviations of their noise are believed as they stand, after a gap too."""
+"""Counts above this number of noise standard deviations are used unchanged, even after an empty bin."""
 
 LONGEST = 2.0
-"""How long scores beyond the longest clip are taken to be, in longest clips."""
+"""Assumed norm of scores beyond the longest clip, relative to it."""
 
 LENGTH = math.sqrt(2.0)
-"""The norm of what a record with a long score adds: one to the count of its bin, and its direction."""
+"""Norm of the contribution of a record with a long score: one to the count of its bin, and a unit direction."""
 
 
 LOST = 0.1
-"""The share of the records with scores beyond all clips from which on the pilot is taken to have failed."""
+"""Share of records beyond all clips above which the pilot counts as failed."""
 
 
 class HistogramRelease(NamedTuple):
-    """The long scores by length, with noise of a known variance."""
+    """Noisy counts and directions of long scores by norm, with the variance of the noise."""
 
     counts: jax.Array
-    """How many there are in each bin."""
+    """Number of records in each bin."""
     directions: jax.Array
     """The sums of their directions, shape (bins, d)."""
     variance: jax.Array
@@ -57,7 +57,7 @@ class HistogramRelease(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreHistogram:
-    """The records by the length of their scores in whitened coordinates: ``reach(oracle, approximation)``."""
+    """Histogram of the records by the norm of their whitened scores: ``reach(oracle, approximation)``."""
 
     model: Model
     layout: Layout
@@ -65,7 +65,7 @@ class ScoreHistogram:
     facts: ProblemSize
 
     def __call__(self, oracle: Oracle, approximation: GaussianApproximation) -> HistogramRelease:
-        """Return how many records have a score between one clip and the next longer one, and where these point."""
+        """Return the number of records whose score lies between two clips, and the sum of their directions, per bin."""
         edges = self.facts.gradient_clip * np.append(CLIP_SCALES, np.inf).astype(np.float32)
 
         def binned(centre: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
@@ -79,7 +79,7 @@ class ScoreHistogram:
         return HistogramRelease(table[:, -1], table[:, :-1], released.variance)
 
     def clip_scale(self, long: HistogramRelease, left: float) -> float:
-        """Return the best clip in usual ones, where gradients may cost `left` in mean privacy loss."""
+        """Return the best clip, relative to the usual one, if gradients may cost `left` in mean privacy loss."""
         aligned = self._aligned(long)
         lengths = CLIP_SCALES * math.sqrt(RATIO)
         bias = np.maximum(lengths - CLIP_SCALES[:, None], 0.0) @ aligned * self.facts.gradient_clip
@@ -87,10 +87,10 @@ class ScoreHistogram:
         return float(CLIP_SCALES[np.argmin(bias**2 + self.facts.dimension * noise**2)])
 
     def bias(self, long: HistogramRelease, clip_scale: float) -> float:
-        """Return how far a clip moves the posterior, root mean square over coordinates, in its standard deviations.
+        """Return the bias from a clip, root mean square over coordinates, in posterior standard deviations.
 
-        What is cut off the scores of a bin points where these do. Bins are believed where their count, or the sum of
-        their directions, is above its noise, whether those before are empty or not.
+        The clipped part of a bin's scores has their direction. A bin is used if its count, or the sum of its
+        directions, is above the noise, even if earlier bins are empty.
         """
         counts, directions = np.asarray(long.counts, np.float64), np.asarray(long.directions, np.float64)
         variance, size = float(long.variance), self.facts.dimension
@@ -105,19 +105,18 @@ class ScoreHistogram:
         return max(math.sqrt(max(square, 0.0)), fitted) / math.sqrt(size)
 
     def is_lost(self, long: HistogramRelease) -> bool:
-        """Whether so many scores are longer than the longest clip that the posterior cannot be near."""
+        """Whether so many scores exceed the longest clip that the pilot must have failed."""
         noise = 4 * math.sqrt(float(long.variance))
         return float(long.counts[-1]) > noise + LOST * self.facts.num_records
 
     def _aligned(self, long: HistogramRelease) -> NDArray[np.float64]:
-        """Return how many records of each bin are left if those that point in opposite directions cancel out.
+        """Return the number of records in each bin after those with opposite directions cancel.
 
-        There are fewer scores in a bin than in the one of shorter scores before it (`DECAY`), and what noise alone may
-        be (`SEEN`) falls as fast as the ones before: that takes noise off the counts, above all off those of the
-        longest scores, where a few records that are none would count for much. And
-        the longer the scores, the more of them point in one direction: where a bin holds too few records to show it,
-        it is taken to be as the shorter ones are. A count far above its noise is believed as it stands (`BELIEVED`):
-        where outcomes are rare, nearly all scores are short and some are very long.
+        Counts are denoised: a bin has fewer scores than the bin of shorter scores before it (`DECAY`), and counts that
+        may be noise alone (`SEEN`) must decay as fast as those before them. This matters most for the longest scores,
+        where a few spurious records would have a large effect. Longer scores also agree more in direction; a bin with
+        too few records to show it gets the value of shorter ones. A count far above its noise is used unchanged
+        (`BELIEVED`): if outcomes are rare, nearly all scores are short and a few are very long.
         """
         counts, directions = np.asarray(long.counts, np.float64), np.asarray(long.directions, np.float64)
         shape = DECAY ** np.arange(len(CLIP_SCALES))
@@ -136,7 +135,7 @@ class ScoreHistogram:
 
 
 def _continued(counts: NDArray[np.float64], least: float) -> NDArray[np.float64]:
-    """Return counts of which those below `least` fall at least as fast as the two before them do."""
+    """Return the counts; those below `least` decay at least as fast as the two before them."""
     result = counts.copy()
     for index in range(2, len(result)):
         before, last = result[index - 2 : index]

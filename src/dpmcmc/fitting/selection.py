@@ -1,4 +1,4 @@
-"""Choose between models, or settings, on the private records themselves, and pay for it: repeat and select."""
+"""Private model selection by repeat-and-select: the choice itself uses the private records and is charged."""
 
 import math
 from collections.abc import Mapping
@@ -24,6 +24,7 @@ from dpmcmc.accounting import (
 from dpmcmc.enclave import Attempt, Oracle, PrivateData, Session, Sum
 from dpmcmc.errors import BudgetUnreachable, InvalidArgument
 from dpmcmc.fitting.budget_split import MARGIN
+from dpmcmc.fitting.numpy_errors import as_by_default
 from dpmcmc.fitting.prepare import PreparedFit, prepare_fit
 from dpmcmc.fitting.strategies.laplace import PrivateLaplace
 from dpmcmc.model import Model
@@ -33,21 +34,21 @@ from dpmcmc.run.program import Layout
 from dpmcmc.run.sampling import delta_of
 
 SCORE_SHARE = 0.1
-"""What of a run's mean privacy loss its score takes."""
+"""Share of a run's mean privacy loss (rho) that is spent on its score."""
 
 SCORE_DRAWS = 32
-"""How many draws stand for a posterior in its score."""
+"""Number of posterior draws that a score averages over."""
 
 RUNS_PER_CANDIDATE = 4.0
 OPTIONS = ("model", "family", "priors", "sampler", "num_chains", "num_steps", "init", "even_if_useless")
-"""What may differ between candidates: arguments of `fit`."""
+"""The arguments of `fit` that may differ between candidates."""
 
 
 @dataclass(frozen=True)
 class LogPredictive:
     """The noisy sum over records of the log predictive density: ``score(oracle, positions)``.
 
-    What one record adds is held to an interval, whose middle is taken off, so that `mechanism` clips no more.
+    Each record's term is clamped to an interval and centred at its midpoint, so that `mechanism` never clips it.
     """
 
     model: Model
@@ -68,25 +69,25 @@ class LogPredictive:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A fit that may be chosen, and how it is judged."""
+    """A candidate fit with its scoring function."""
 
     fit: PreparedFit
     score: LogPredictive
 
     @property
     def event(self) -> Event:
-        """What one run releases, its score included."""
+        """The event of one run, including its score."""
         somewhere = jnp.zeros((SCORE_DRAWS, self.score.layout.dimension))
         return self.fit.event + self.fit.data.price(self.score, somewhere, model=self.score.model)
 
     def run(self, paid: Session) -> tuple[float, Posterior]:
-        """Fit once, and judge it."""
+        """Fit once and return the score with the posterior."""
         with self.fit.watched(progress=False) as watcher:
             posterior = self.fit.draw(paid, watcher, lambda: False)
         return float(paid.run(self.score, self._positions(posterior), model=self.score.model)), posterior
 
     def _positions(self, posterior: Posterior) -> jax.Array:
-        """Return draws, evenly spread over all that there are, as vectors."""
+        """Return an evenly spaced subset of the draws, as vectors."""
         model, layout = self.score.model, self.score.layout
         position = jax.tree.unflatten(layout.structure, [jax.ShapeDtypeStruct(shape, float) for shape in layout.shapes])
         expected = jax.eval_shape(model.constrain, position)
@@ -97,6 +98,7 @@ class Candidate:
         return jax.vmap(lambda one: layout.ravel(model.unconstrain(one)))(parameters)
 
 
+@as_by_default()
 def select(
     candidates: Mapping[str, Mapping[str, Any]],
     data: PrivateData,
@@ -108,24 +110,25 @@ def select(
     shape: float = 0.0,
     insecure_seed: int | None = None,
 ) -> Posterior:
-    """Spend (epsilon, delta) on the best of several fits, judged by the private records.
+    """Select the best of several fits under (epsilon, delta) differential privacy, by a noisy score.
 
     A random number of times, a candidate is drawn uniformly, fitted and given a noisy score: the sum over the
     records of the log predictive density. Only the fit with the highest score is returned. The
     price (Papernot and Steinke 2022) does not depend on how many runs there were. That number must stay secret: the
     duration of the call reveals something about it, so do not let those who see the result time the call.
 
-    Every run has about half of epsilon, whatever the number of candidates. If public facts or simulated records
-    can decide which model to use, that costs nothing.
+    Every run has about half of epsilon, whatever the number of candidates. Choosing a model by public facts or
+    simulated records costs nothing.
 
     Args:
-        candidates: arguments of `fit` by the name of the candidate: ``{"age": {"model": "y ~ age", "family":
-            "bernoulli"}, ...}``. All must be models of the same response on the same scale, or scores mean nothing.
-        data: the records.
-        epsilon: the budget of the whole selection.
-        delta: delta (default: that of the data's budget).
-        score_range: the interval to which one record's log predictive density is clamped. For a yes or no
-            ``(-5, 0)`` is a good choice: from certain and wrong to certain and right.
+        candidates: for each candidate, by name, its arguments of `fit`: ``{"age": {"model": "y ~ age", "family":
+            "bernoulli"}, ...}``. All must model the same response on the same scale; otherwise scores are not
+            comparable.
+        data: the private records.
+        epsilon: epsilon of the whole selection.
+        delta: delta of the whole selection (default: that of the data's budget).
+        score_range: the interval to which one record's log predictive density is clamped. For a binary response
+            ``(-5, 0)`` is a good choice.
         mean_runs: the average number of runs (default: four per candidate).
         shape: shape of the distribution of the number of runs: 0 for logarithmic, 1 for geometric, which costs more
             and varies less.
@@ -153,7 +156,7 @@ def select(
     if price > epsilon:
         raise BudgetUnreachable(
             f"a selection between {', '.join(names)} would cost epsilon = {price:.4g}: its price follows from Renyi "
-            "divergences, in which a sampler among them costs more; take sampler='auto'. Nothing was spent"
+            "divergences, which charge more for one of these samplers; take sampler='auto'. Nothing was spent"
         )
     if all(isinstance(one.fit.strategy, PrivateLaplace) for one in prepared.values()):
         data.compile_for(compose(attempt.event for attempt in attempts))  # all of them side by side, whichever is drawn
@@ -191,12 +194,11 @@ def _prepared(
     middle: float,
     insecure_seed: int | None,
 ) -> Candidate:
-    """Return a candidate that was checked and priced."""
+    """Return a checked and priced candidate."""
     unknown = [option for option in options if option not in OPTIONS]
     if unknown or "model" not in options:
         raise InvalidArgument(
-            f"candidates[{name!r}] has {', '.join(options)}; expected model, and what differs of "
-            f"{', '.join(OPTIONS[1:])}"
+            f"candidates[{name!r}] has {', '.join(options)}; expected model, and any of {', '.join(OPTIONS[1:])}"
         )
     fit = prepare_fit(data=data, epsilon=budget.epsilon, delta=budget.delta, insecure_seed=insecure_seed, **options)
     if fit.model.sample_prior is None:

@@ -1,7 +1,7 @@
-"""How a sampler would do, on a synthetic posterior: a standard normal, with the noise that the budget forces.
+"""Simulation of a sampler on a synthetic posterior: a standard normal, with the noise that the budget requires.
 
-No data are used. In whitened coordinates the real posterior is about a standard normal, if the model is regular and
-the pilot converged; the centre is as noisy as the real one would be.
+No data are used. In whitened coordinates the real posterior is approximately standard normal, if the model is regular
+and the pilot converged. The simulated centre has the noise that the real one would have.
 """
 
 import math
@@ -21,21 +21,21 @@ REPEATS = 16
 
 
 class SimulatedError(NamedTuple):
-    """What came out, in standard deviations of the posterior."""
+    """The simulated errors of a sampler, in posterior standard deviations."""
 
     location: float
-    """How far the mean is off, the root of the mean square over coordinates."""
+    """Error of the mean, root mean square over coordinates."""
     width: float
-    """How far the standard deviation is off, likewise."""
+    """Error of the standard deviation, likewise."""
 
     @property
     def error(self) -> float:
-        """Both in one."""
+        """Both errors combined."""
         return math.hypot(self.location, self.width)
 
 
 class Noisy(NamedTuple):
-    """A synthetic release."""
+    """A simulated release."""
 
     value: jax.Array
     variance: jax.Array
@@ -67,18 +67,18 @@ class SimulatedOracle:
         return -jax.random.exponential(of_test) < noisy - sd**2 / 2
 
     def log_posterior_ratio(self, mechanism: Any, current: jax.Array, proposed: jax.Array) -> Noisy:
-        """No recipe asks for a bare ratio."""
+        """Not supported: no recipe queries a bare ratio."""
         raise NotImplementedError
 
     def _key(self, position: jax.Array) -> jax.Array:
-        """Return a key that is another one at another position: a step may ask in a loop."""
+        """Return a key that depends on the position, since a step may query in a loop."""
         return jax.random.fold_in(self.key, jax.lax.bitcast_convert_type(jnp.sum(position), jnp.uint32))
 
 
 CANDIDATES = tuple(
     sorted((name for name in RECIPES if RECIPES[name].is_candidate), key=lambda one: -RECIPES[one].is_iid)
 )
-"""What `auto` chooses from; independent draws first."""
+"""Candidates of `auto`; independent draws first."""
 
 SIMULABLE = (*CANDIDATES, *(name for name in RECIPES if RECIPES[name].is_simulable and name not in CANDIDATES))
 """The samplers whose releases can be simulated here: gradients of all records, and penalty tests."""
@@ -86,10 +86,10 @@ SIMULABLE = (*CANDIDATES, *(name for name in RECIPES if RECIPES[name].is_simulab
 
 @cache
 def simulate_sampler(name: str, facts: ProblemSize, noise: Noise, num_steps: int, num_chains: int) -> SimulatedError:
-    """Return how the sampler of that name does, over several repeats; the same every time."""
+    """Return the simulated error of a sampler over several repeats, with fixed keys."""
     kernel = RECIPES[name].make(facts, noise.sampler)
     sd = facts.clips_moved * noise.refinement * facts.gradient_clip
-    keys = jax.random.split(jax.random.key(0, impl="unsafe_rbg"), REPEATS)  # compiles fast, and protects nothing
+    keys = jax.random.split(jax.random.key(0, impl="unsafe_rbg"), REPEATS)  # compiles fast; this noise protects nothing
     warmup = 0 if RECIPES[name].is_iid else num_steps // 10
     repeats = jax.jit(jax.vmap(lambda key: _repeat(kernel, facts, sd, key, num_steps, num_chains, warmup)))
     means, widths = repeats(keys)
@@ -99,7 +99,7 @@ def simulate_sampler(name: str, facts: ProblemSize, noise: Noise, num_steps: int
 def _repeat(
     kernel: Kernel, facts: ProblemSize, sd: float, key: jax.Array, num_steps: int, num_chains: int, warmup: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Return by how much the mean of the draws is off, and their standard deviation, in every coordinate."""
+    """Return the errors of the mean and of the standard deviation of the draws, in every coordinate."""
     of_centre, of_start, of_steps = jax.random.split(key, 3)
     centre = sd * jax.random.normal(of_centre, (facts.dimension,))
 

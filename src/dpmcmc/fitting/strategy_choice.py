@@ -1,4 +1,4 @@
-"""How a fit gets to its posterior: which strategy it takes, and where a pilot of chains starts."""
+"""The choice of a strategy for a fit, and the starting point of the pilot of chains."""
 
 from functools import lru_cache
 from typing import Any
@@ -24,7 +24,7 @@ from dpmcmc.run.program import Layout
 from dpmcmc.run.start import start_points
 
 QUARTILES = 1.349
-"""How far apart the quartiles of a normal law are, in standard deviations."""
+"""Interquartile range of a normal distribution, in standard deviations."""
 
 
 def choose_strategy(
@@ -37,9 +37,9 @@ def choose_strategy(
     init: Any,
     reading: Reading,
 ) -> Strategy:
-    """Return how the fit gets to its posterior: weighted or centred scores if it can be, else a sketch or chains.
+    """Return the strategy of a fit: weighted or centred scores if possible, otherwise a sketch or chains.
 
-    Each is loaded where it is taken: a first fit of a formula does not wait for the others.
+    Strategies are imported when they are needed, so that a first fit of a formula does not wait for the others.
     """
     can_weigh = sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None
     if can_weigh and isinstance(model, FormulaModel) and not model.is_mixture:
@@ -73,12 +73,12 @@ def choose_strategy(
 
 
 def _keys() -> jax.Array:
-    """Return keys that never change: means over synthetic draws are settings, the same in a dry run and in the run."""
+    """Return fixed keys: means over synthetic draws are settings, and must be the same in a dry run and in the run."""
     return jax.random.split(jax.random.key(0))
 
 
 def _begin(model: Model, init: Any) -> tuple[Layout, Begin]:
-    """Return where the pilot starts: as stated, or the mean of many draws from the prior."""
+    """Return the starting point of the pilot: as stated, or the mean of many draws from the prior."""
     scales = None
     positions = _prior_positions(model)
     if positions is not None:
@@ -95,7 +95,7 @@ def _begin(model: Model, init: Any) -> tuple[Layout, Begin]:
 
 @lru_cache(maxsize=MODELS_KEPT)
 def _prior_positions(model: Model) -> Any:
-    """Return many draws from the prior, as arrays on the host with an axis of draws in front, if there can be any."""
+    """Return many draws from the prior as host arrays, draws along the first axis; None if it cannot be sampled."""
     if model.prior_draws is not None:
         return model.prior_draws.positions
     draw = model.sample_prior

@@ -1,4 +1,4 @@
-"""A model in coordinates in which its posterior is about a standard normal."""
+"""Whitened coordinates, in which the posterior is approximately standard normal."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,25 +11,25 @@ from dpmcmc.run.program import Layout
 
 
 class GaussianApproximation(NamedTuple):
-    """Where the posterior is, and a factor F of its covariance F F^T."""
+    """A Gaussian approximation of the posterior: its mean, and a factor F of its covariance F F^T."""
 
     centre: jax.Array
     factor: jax.Array
 
     def moved(self, z: jax.Array) -> "GaussianApproximation":
-        """Return the same, around the position whose whitened coordinates are z."""
+        """Return the approximation with the same factor, centred at the position with whitened coordinates z."""
         return GaussianApproximation(self.centre + self.factor @ z, self.factor)
 
 
 class Begin(NamedTuple):
-    """Where a pilot starts, and the scales of the prior in every coordinate."""
+    """The starting point of a pilot, and the scales of the prior in every coordinate."""
 
     centre: jax.Array
     scales: jax.Array
 
 
 def placeholder(dimension: int) -> GaussianApproximation:
-    """Return a approximation to ask for prices with, which know no position."""
+    """Return a placeholder for pricing: prices do not depend on the position."""
     return GaussianApproximation(jnp.zeros(dimension), jnp.eye(dimension))
 
 

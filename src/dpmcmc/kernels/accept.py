@@ -1,4 +1,4 @@
-"""Accept or reject a proposal, by whichever test the mechanism pays for."""
+"""Accept or reject a proposal by the test of the mechanism."""
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +14,16 @@ def accept(
     proposed: jax.Array,
     log_correction: jax.Array | float = 0.0,
 ) -> Info:
-    """Return whether to move, and what the test tells; a proposal that left the finite numbers is rejected.
+    """Return whether to move, with statistics of the test; a non-finite proposal is rejected.
 
-    The oracle is asked either way, at a place where it can answer: what a step costs must not depend on where it goes.
+    The oracle is queried in any case, at a finite position: the cost of a step must not depend on its proposal.
 
     Args:
-        key: for the uniform of the test, unless the mechanism keeps the test to itself.
-        oracle: what answers.
+        key: for the uniform draw of the test, unless the mechanism releases the decision alone.
+        oracle: the oracle to query.
         mechanism: releases a noisy log-ratio, to which the penalty test is applied, or the decision of its own test.
         current: the position of the chain.
-        proposed: where it might go.
+        proposed: the proposed position.
         log_correction: the rest of the log acceptance ratio: momenta, or an asymmetric proposal.
     """
     is_finite = jnp.all(jnp.isfinite(proposed)) & jnp.isfinite(log_correction)

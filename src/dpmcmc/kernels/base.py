@@ -1,7 +1,7 @@
-"""What every sampler is: a way to start and a way to step, over vectors, asking an oracle.
+"""The interface of samplers: ``init`` and ``step`` on flat vectors, with an oracle for private queries.
 
 Kernels are untrusted post-processing. They hold no record, import neither the enclave nor the accountants, and get
-their mechanisms as arguments: what they release and what it costs is read off the traced program by others.
+their mechanisms as arguments; the auditor derives releases and price from the traced program.
 """
 
 import math
@@ -29,7 +29,7 @@ class Noisy(Protocol):
 
 
 class Oracle(Protocol):
-    """What a kernel may ask."""
+    """The queries that a kernel can make."""
 
     def force(self, mechanism: Any, position: jax.Array, factor: jax.Array | None = None, /) -> Noisy:
         """Return the noisy gradient of the log-posterior; of position + factor z by z, at z = 0, if there is a factor.
@@ -49,7 +49,7 @@ class Oracle(Protocol):
 
 @runtime_checkable
 class DecisionMechanism(Protocol):
-    """A mechanism that releases the decision of a test and not the value it rests on."""
+    """A mechanism that releases only the decision of a test, not its statistic."""
 
     @property
     def acceptance(self) -> str:
@@ -58,7 +58,7 @@ class DecisionMechanism(Protocol):
 
 
 class Info(NamedTuple):
-    """What a step tells about itself: all of it follows from releases."""
+    """Statistics of one step; all of them are post-processing of releases."""
 
     is_accepted: jax.Array
     is_divergent: jax.Array
@@ -88,7 +88,7 @@ class Kernel:
     step: Callable[[jax.Array, Any, Oracle], tuple[Any, Info]] = field(repr=False)
 
     def bind(self, oracle: Oracle) -> "BoundKernel":
-        """Return the sampler with an oracle to ask, in the shape of BlackJAX's algorithms."""
+        """Return the sampler with a fixed oracle, with the interface of BlackJAX's algorithms."""
         return BoundKernel(
             lambda position, rng_key: self.init(rng_key, position, oracle),
             lambda rng_key, state: self.step(rng_key, state, oracle),
@@ -96,7 +96,7 @@ class Kernel:
 
 
 class BoundKernel(NamedTuple):
-    """A sampler that has its oracle: ``init(position, rng_key)`` and ``step(rng_key, state) -> (state, info)``."""
+    """A sampler with a fixed oracle: ``init(position, rng_key)`` and ``step(rng_key, state) -> (state, info)``."""
 
     init: Callable[[jax.Array, jax.Array], Any]
     step: Callable[[jax.Array, Any], tuple[Any, Info]]

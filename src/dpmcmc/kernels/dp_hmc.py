@@ -35,15 +35,15 @@ def dp_hmc(
 ) -> Any:
     """Hamiltonian Monte Carlo with noisy forces and a penalty test. With exact mechanisms it is HMC.
 
-    The target is exact whatever the noise and the clipping of the forces; those of `log_ratio` matter.
+    Noise and clipping of the forces do not change the target distribution; clipping of `log_ratio` does.
 
     Args:
         gradient: releases the force, `GradientSum`; L + 1 releases per step, or L where gradients are reused.
         log_ratio: releases the log-likelihood ratio, `LogRatio`; or only the decision, `PenaltyTest`, `BarkerBit`.
-        step_size: the papers' eta.
-        num_leapfrog: the papers' L.
-        inverse_mass: M^-1, a number, a diagonal or a matrix.
-        reuse_gradients: keep the noisy force of the last position instead of asking for a fresh one (Räisä 2021,
+        step_size: the leapfrog step size, the papers' eta.
+        num_leapfrog: the number of leapfrog steps, the papers' L.
+        inverse_mass: the inverse mass matrix M^-1: a number, a diagonal or a matrix.
+        reuse_gradients: keep the noisy force of the last position instead of querying a fresh one (Räisä 2021,
             Algorithm 3). The chain is then Markov on (position, force) and leaves pi(theta) N(force; g(theta)) alone:
             the trajectory, read backwards, uses the same noisy forces. docs/samplers.md has the proof.
         step_size_jitter: shorten the step by a factor 1 - jitter * h, h from a randomised Halton sequence in [0, 1).

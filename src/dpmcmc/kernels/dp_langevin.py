@@ -1,4 +1,4 @@
-"""Full-batch DP-Langevin in a metric: small steps whose own noise is what buys privacy, priced by trajectory time."""
+"""Full-batch DP-Langevin in a metric: the noise of the dynamics is the privacy noise, priced by trajectory time."""
 
 import math
 from collections.abc import Callable

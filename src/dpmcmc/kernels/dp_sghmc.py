@@ -34,12 +34,12 @@ def dp_sghmc(
 
     Args:
         gradient: releases the force from a batch, `SubsampledGradientSum` (its `for_sghmc` matches noise and step).
-        step_size: h.
-        friction: C, with the sign of a brake: p loses h C p in every update.
-        num_inner: updates per step, the papers' J.
+        step_size: the step size h.
+        friction: the friction C >= 0: p loses h C p in every update.
+        num_inner: the number of updates per step, the papers' J.
         resample_momentum: draw p anew from N(0, I) at the start of every step. The first kick is then half a kick, as
             in a leapfrog: whole kicks on fresh momenta would halve the temperature of short trajectories.
-        batch_noise: B, an estimate of the noise that the choice of the batch adds by itself; no privacy noise.
+        batch_noise: B, an estimate of the noise from subsampling, without the privacy noise.
     """
     step_size = validation.positive("step_size", step_size)
     friction = validation.non_negative("friction", friction)

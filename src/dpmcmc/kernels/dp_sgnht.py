@@ -1,4 +1,4 @@
-"""DP-SGNHT (Ding et al. 2014, on noisy batches): a thermostat that learns how much friction the noise calls for."""
+"""DP-SGNHT (Ding et al. 2014, on noisy batches): a thermostat that adapts the friction to the noise."""
 
 from typing import Any, NamedTuple
 
@@ -28,8 +28,8 @@ def dp_sgnht(gradient: Any, *, step_size: float, diffusion: float) -> Any:
     Args:
         gradient: releases the force from a batch, `SubsampledGradientSum` (its `for_sghmc`, with A as the friction,
             matches noise and step).
-        step_size: h.
-        diffusion: A, at which the friction also starts.
+        step_size: the step size h.
+        diffusion: A, which is also the initial friction.
     """
     step_size = validation.positive("step_size", step_size)
     diffusion = validation.non_negative("diffusion", diffusion)

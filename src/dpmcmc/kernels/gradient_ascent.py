@@ -1,4 +1,4 @@
-"""Noisy gradient ascent: no sampler, but a pilot that takes a chain from a public start to where the posterior is."""
+"""Noisy gradient ascent: a pilot that moves a chain from a public start to the posterior, and no sampler itself."""
 
 from typing import Any, NamedTuple
 
@@ -20,13 +20,13 @@ class AscentState(NamedTuple):
 def gradient_ascent(gradient: Any, *, step_size: float, inverse_mass: Any = 1.0) -> Any:
     """Climb the log-posterior: theta += h M^-1 (gradient of the log-posterior).
 
-    As the first stage of a run it is a pilot that is paid for like every other step. A step size near one over the
+    As the first stage of a run it is a pilot, charged like every other step. A step size near one over the
     largest curvature of the log-posterior (for a GLM: a public bound, from the bounds of the covariates) is safe.
 
     Args:
         gradient: releases the force, `GradientSum` or `SubsampledGradientSum`.
-        step_size: h.
-        inverse_mass: M^-1, a number, a diagonal or a matrix: the scales of the parameters, squared, if they are known.
+        step_size: the step size h.
+        inverse_mass: M^-1, a number, a diagonal or a matrix, such as the squared scales of the parameters if known.
     """
     step_size = validation.positive("step_size", step_size)
     metric = Metric.of(inverse_mass)

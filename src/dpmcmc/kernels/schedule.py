@@ -25,7 +25,7 @@ def halton(index: jax.Array, shift: jax.Array) -> jax.Array:
 
 
 class Stage(NamedTuple):
-    """A kernel and how many steps of a run it takes; a run of several stages hands the state from one to the next."""
+    """A kernel and its number of steps; a run can have several stages, each of which continues from the one before."""
 
     kernel: Kernel
     num_steps: int

@@ -1,4 +1,4 @@
-"""HMC on a public surrogate, which asks nothing, and a private test that puts the difference right.
+"""HMC on a public surrogate, which queries nothing, with a private test that corrects for the difference.
 
 The surrogate transition method (Liu 2001; Christen and Fox 2005) with a noisy test.
 """
@@ -28,16 +28,17 @@ def surrogate_hmc(
 ) -> Any:
     """Propose by ordinary HMC on a public density, free of charge; test the posterior against it.
 
-    The target is exact whatever the surrogate: a poor one costs acceptance. With the model `remainder` and its
-    surrogate the test is on what the surrogate leaves of each record, which is little, and so is the noise.
+    The target is exact for every surrogate: a poor one lowers the acceptance rate. With the model `remainder` and its
+    surrogate the test is on the remainders of the records, which are small, and so is the noise.
 
     Args:
         test: releases the decision, `RemainderTest`, `PenaltyTest`, `BarkerBit`; or the ratio, `LogRatio`.
         log_density: ``log_density(position)`` of the surrogate, public code of a flat position, up to a constant.
-        step_size: of the leapfrog.
-        num_leapfrog: steps of one trajectory.
-        num_trajectories: trajectories, each with its own exact test on the surrogate, before the private one.
-        inverse_mass: M^-1, a number, a diagonal or a matrix.
+        step_size: the leapfrog step size.
+        num_leapfrog: the number of leapfrog steps of one trajectory.
+        num_trajectories: the number of trajectories, each with its own exact test on the surrogate, before the private
+            test.
+        inverse_mass: the inverse mass matrix M^-1: a number, a diagonal or a matrix.
     """
     metric = Metric.of(inverse_mass)
     step_size = validation.positive("step_size", step_size)

@@ -1,4 +1,4 @@
-"""What a sampler needs to know about a posterior: a prior, the likelihood of one record, and how to read a position."""
+"""`Model`: a prior, the likelihood of one record, and the map from positions to parameters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -33,8 +33,8 @@ class Model:
         prior_sample: draws from the prior made together with the model; see `prior_draws`.
         position: shapes and types of a position, as a pytree of `jax.ShapeDtypeStruct`; None if unknown.
         observed: the observed values of a record and their distributions; None if unknown.
-        of_rows: the likelihood of a person with several rows and what is observed of one, where that is not the product
-            over the rows; None where it is.
+        of_rows: the likelihood of a person with several rows, and the observed values, if it is not the product over
+            the rows; None if it is.
     """
 
     log_prior: Callable[[Any], jax.Array]

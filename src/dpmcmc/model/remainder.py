@@ -1,8 +1,8 @@
-"""A model taken apart around a centre: a quadratic that is released once, and what it leaves of each record.
+"""Second-order expansion of a model around a centre: a quadratic that is released once, and a remainder per record.
 
-What one record adds to the log-posterior is its Taylor polynomial of second order and a remainder. The polynomials of
-all records add up to a few numbers, the sum of `taylor_terms`; released with noise they are public, and part of the
-prior from then on. What still asks for records is the sum of the remainders, which are small near the centre.
+A record's log-likelihood is its Taylor polynomial of second order plus a remainder. The polynomials of all records add
+up to a few numbers, the sum of `taylor_terms`; released with noise they are public, and from then on part of the
+prior. Only the sum of the remainders, which are small near the centre, still has to be queried.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ from dpmcmc.model.model import Model
 
 
 def taylor_terms(model: Model) -> Callable[[Any, Any], jax.Array]:
-    """Return ``terms(centre, record)``: gradient and Hessian of what one record adds, as one flat vector.
+    """Return ``terms(centre, record)``: gradient and Hessian of one record's log-likelihood, as one flat vector.
 
-    Off the diagonal an entry of the Hessian stands for two, times the root of two, so that the norm of the vector is
-    that of gradient and Hessian together. The sum over the records, as `Sum` releases it, is what `remainder` needs.
+    Entries of the Hessian above the diagonal are multiplied by the root of two, so that the norm of the vector is that
+    of gradient and Hessian together. `remainder` needs the sum over the records, released by `Sum`.
 
     Args:
-        model: whose likelihood it is.
+        model: the model with the likelihood.
     """
 
     def terms(centre: Any, record: Any) -> jax.Array:
@@ -42,10 +42,10 @@ def taylor_terms(model: Model) -> Callable[[Any, Any], jax.Array]:
 
 
 def normal_terms(model: Model, centre: Any, covariance: Any) -> jax.Array:
-    """Return the terms that go with a normal approximation of the posterior that was released, as private Laplace does.
+    """Return the terms that correspond to a released normal approximation of the posterior, such as private Laplace's.
 
-    They are what the approximation leaves for the records when the quadratic of the prior is taken off it, so that the
-    prior of `remainder` is the normal, and what the prior itself has beyond its quadratic.
+    They are the quadratic of the approximation less that of the prior. So the prior of `remainder` is the normal
+    approximation, times the part of the prior beyond its quadratic.
 
     Args:
         model: any model.
@@ -66,7 +66,7 @@ def normal_terms(model: Model, centre: Any, covariance: Any) -> jax.Array:
 
 
 def remainder(model: Model, centre: Any, terms: Any) -> Model:
-    """Return the model of flat displacements u from a centre whose likelihood is what the quadratic leaves over.
+    """Return the model of flat displacements u from a centre, whose likelihood is the remainder of the expansion.
 
     Its prior is the model's times exp(S(u)), S the quadratic of the released terms; the log-likelihood of a record is
     log p(x; centre + u) less its own polynomial. Without noise and clipping in the terms the posterior is the model's;

@@ -51,9 +51,16 @@ def uniform_records(
         elif jnp.issubdtype(leaf.dtype, jnp.floating) and not whole:
             leaves.append(jax.random.uniform(one, shape, leaf.dtype, *limits))
         else:
-            least, most = int(np.ceil(limits[0])), int(np.floor(limits[1]))
-            leaves.append(jax.random.randint(one, shape, least, most + 1).astype(leaf.dtype))
+            leaves.append(_whole_numbers(one, shape, limits).astype(leaf.dtype))
     return jax.tree.unflatten(structure, leaves)
+
+
+def _whole_numbers(key: jax.Array, shape: tuple[int, ...], limits: tuple[float, float]) -> jax.Array:
+    """Return whole numbers uniform within limits; where 32 bits do not hold them, rounded as records are stored."""
+    least, most = int(np.ceil(limits[0])), int(np.floor(limits[1]))
+    if max(-least, most) < np.iinfo(np.int32).max:
+        return jax.random.randint(key, shape, least, most + 1)
+    return jnp.rint(jax.random.uniform(key, shape, jnp.float32, *limits))
 
 
 def blank(record: Any, number: int) -> Any:

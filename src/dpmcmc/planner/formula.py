@@ -1,6 +1,6 @@
 """Is a table large enough for a formula? From the formula, its schema and a number of rows; no row is read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpmcmc import validation
@@ -8,11 +8,13 @@ from dpmcmc.accounting import Adjacency, Budget
 from dpmcmc.diagnostics.quality import FAIR_ERROR
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.strategies.centred_scores.questions import split_of_records
 from dpmcmc.fitting.strategies.grouped_scores.choice import MANY
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import chosen, predicted_error
 from dpmcmc.fitting.strategies.weighted_scores.questions import usual_split
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
-from dpmcmc.model import from_formula
+from dpmcmc.model import FormulaModel, from_formula
+from dpmcmc.run.program import Layout
 from dpmcmc.schema import Schema
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -60,21 +62,14 @@ def plan_formula(
         passes: how often all rows may be read at most; as for `fit`.
     """
     model = from_formula(formula, Schema.read(schema), family=family, priors=priors)
-    if model.is_mixture or sum(len(groups.levels) for groups, _ in model.coordinates.groups.values()) > MANY:
+    if model.integrated or sum(len(groups.levels) for groups, _ in model.coordinates.groups.values()) > MANY:
         raise InvalidArgument(
             f"formula={formula!r} cannot be planned beforehand: it has more than {MANY} effects of groups, or a column "
-            "with missing='integrate', or effects of persons. `dpmcmc fit --dry-run` says what is expected of it, and "
-            "charges nothing"
+            "with missing='integrate'. `dpmcmc fit --dry-run` says what is expected of it, and charges nothing"
         )
-    regression = Regression.of(model)
     size = validation.integer("num_records", num_records, at_least=1)
-    facts = ProblemSize(size, regression.dimension, Adjacency.parse("adjacency", adjacency))
-    split = usual_split(regression, facts.clips_moved)
-
-    def error(budget: Budget, records: float) -> float:
-        most = None if passes is None else validation.integer("passes", passes, at_least=1)
-        own = chosen(split, budget, round(records), 0, passes=most, is_in_memory=True)
-        return predicted_error(own, budget, round(records))
+    most = None if passes is None else validation.integer("passes", passes, at_least=1)
+    error = _error(model, size, Adjacency.parse("adjacency", adjacency), most)
 
     def enough(budget: Budget) -> int | None:
         low, high = 1.0, 2.0
@@ -89,3 +84,21 @@ def plan_formula(
 
     budgets = [Budget(validation.positive("epsilon", epsilon), delta) for epsilon in epsilons]
     return [Expected(budget.epsilon, error(budget, size), enough(budget)) for budget in budgets]
+
+
+def _error(
+    model: FormulaModel, size: int, adjacency: Adjacency, passes: int | None
+) -> Callable[[Budget, float], float]:
+    """Return what is expected of a model, by the budget and the number of records."""
+    if model.is_mixture:  # effects of persons: these fits read all rows at every step
+        dimension = Layout.of(model.position).dimension
+        facts = ProblemSize(size, dimension, adjacency)
+        return split_of_records(dimension, facts.clips_moved, is_of_persons=True).error
+    regression = Regression.of(model)
+    split = usual_split(regression, ProblemSize(size, regression.dimension, adjacency).clips_moved)
+
+    def error(budget: Budget, records: float) -> float:
+        own = chosen(split, budget, round(records), 0, passes=passes, is_in_memory=True)
+        return predicted_error(own, budget, round(records))
+
+    return error

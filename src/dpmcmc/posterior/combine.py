@@ -48,7 +48,10 @@ def combine(today: "Posterior", earlier: "Posterior", seed: int | None) -> dict[
     root = np.linalg.cholesky(np.linalg.inv(joint.precision))
     vectors = joint.mean + rng.standard_normal((chains * steps, len(joint.mean))) @ root.T
     drawn = constrain_all(model.coordinates, _positions(model, vectors))
-    settings = {**today.settings, "quality": _quality(today.quality, earlier.quality).to_plain()}
+    twice = _runs(today.settings) & _runs(earlier.settings)
+    quality = _quality(today.quality, earlier.quality)
+    settings = {**today.settings, "quality": (_twice(quality) if twice else quality).to_plain()}
+    settings["runs"] = sorted(_runs(today.settings) | _runs(earlier.settings))
     settings["combined"] = [each.certificate.claim for each in (today, earlier)]
     parts = _disjoint_parts(today.settings, earlier.settings)
     settings["parts"] = [] if parts is None else parts
@@ -160,6 +163,18 @@ def _quality(first: Quality, second: Quality) -> Quality:
     }
     reasons = tuple(dict.fromkeys((*first.reasons, *second.reasons)))
     return Quality(worst((first.verdict, second.verdict)), reasons, grades)
+
+
+def _runs(settings: Mapping[str, Any]) -> set[str]:
+    """Return the names of the runs that a posterior is of, as far as a ledger knows them."""
+    own = settings.get("ledger", {}).get("run")
+    return set(settings.get("runs", [] if own is None else [own]))
+
+
+def _twice(quality: Quality) -> Quality:
+    """Return the verdict where the releases of one run are in both posteriors."""
+    said = "the same run is in both posteriors, so that its records count twice and intervals are too narrow"
+    return Quality("bad", (said, *quality.reasons), {name: Grade("bad", (said,)) for name in quality.parameters})
 
 
 def _disjoint_parts(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[list[str]] | None:

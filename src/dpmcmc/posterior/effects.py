@@ -139,17 +139,12 @@ def _cell(value: Any) -> Any:
 
 
 def _held(column: Column) -> Any:
-    """Return where a column is held: what stands for a missing value, else the middle, false, the first category."""
-    if column.fill is not None:
-        return column.fill
+    """Return where a column is held, as tables write it."""
     if column.kind == "category":
-        return column.categories[0]
-    if column.kind == "boolean":
-        return False
-    middle = (column.bounds[0] + column.bounds[1]) / 2
+        return column.categories[int(column.typical)]
     if column.kind == "date":
-        return column.day(middle)
-    return round(middle) if column.kind == "integer" else middle
+        return column.day(column.typical)
+    return {"boolean": bool, "integer": int, "number": float}[column.kind](column.typical)
 
 
 def held_words(fitted: Fitted, varied: Mapping[str, Any], at: Profile, rows: Any) -> str:

@@ -1,6 +1,6 @@
-"""What a run leaves behind: draws, what the chains told, and the certificate of what it cost.
+"""The result of a run: draws, statistics of the chains, and the privacy certificate.
 
-Everything in here may be published. It is made of releases; no record and no exact function of records is in it.
+All of it may be published. It consists of releases; it contains no record and no exact function of records.
 """
 
 import os
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior(Predictive):
-    """Draws from a posterior.
+    """Draws from a posterior, with its certificate, its verdict and methods for summaries and predictions.
 
     Attributes:
         draws: every step of every chain by parameter, with the axes (chain, step, ...), in the order of the formula.
-        is_accepted: whether each step moved, (chain, step).
-        num_warmup: the number of initial steps that are not counted as draws.
-        certificate: its privacy cost.
-        settings: how it was computed: sampler, model temperature, the public facts of the data.
+        is_accepted: whether each step was accepted, (chain, step).
+        num_warmup: the number of warm-up steps, which are not counted as draws.
+        certificate: the certificate of its privacy cost.
+        settings: the settings of the run: sampler, model temperature, public facts of the data.
         prior: draws from the prior by parameter, with the axes (1, draw, ...); empty if it cannot be sampled.
         told: further statistics of each step, (chain, step), for ArviZ's group ``sample_stats``: ``diverging``, and
             if ratios are released, ``log_alpha`` and ``energy_change``.
@@ -84,7 +84,7 @@ class Posterior(Predictive):
         )
 
     def _repr_html_(self) -> str:
-        """Show it in a notebook: what it is worth, the table, what it cost."""
+        """Show verdict, summary and privacy cost in a notebook."""
         rows = [("Draws", self._made), ("Quality", " ".join([f"{self.quality.verdict}.", *self.quality.reasons]))]
         table: Any = self.summary()
         return card(f"Posterior: {self._what}", rows, body=table._repr_html_(), notes=[self.certificate.statement])
@@ -117,12 +117,12 @@ class Posterior(Predictive):
 
     @cached_property
     def _built(self) -> tuple[FormulaModel | None, str]:
-        """The model, or why there is none: draws that were paid for are not lost for a formula of another version."""
+        """The model, or the reason why there is none: a formula of another version must not make the draws unusable."""
         request = self.settings.get("request", {})
         if "formula" not in request or "schema" not in request:
             return None, (
-                "this posterior is not that of a formula that was fitted by `fit`, so it is not known how rows become "
-                "predictions; take `posterior.matrix()` or `posterior[name]` and your own model (a `FormulaModel` has "
+                "this posterior was not fitted by `fit` from a formula, so it is not known how to predict from rows; "
+                "take `posterior.matrix()` or `posterior[name]` and your own model (a `FormulaModel` has "
                 "`predict`, NumPyro has infer.Predictive)"
             )
         try:
@@ -134,7 +134,7 @@ class Posterior(Predictive):
 
     @property
     def fitted(self) -> Fitted:
-        """The formula's model with its draws; refused if there is no formula."""
+        """The formula's model with its draws; raises `InvalidArgument` if there is no formula."""
         return self._fitted
 
     @cached_property
@@ -173,7 +173,7 @@ class Posterior(Predictive):
 
     @cached_property
     def datasets(self) -> "dict[str, xr.Dataset]":
-        """The draws and what the chains told as xarray, in ArviZ's groups."""
+        """The draws and the statistics of the chains as xarray data sets, in ArviZ's groups."""
         classes, response = ((), "") if self.model is None else (self.model.classes[1:], self.model.response)
         steps = {"posterior": slice(self.num_warmup, None), "warmup_posterior": slice(0, self.num_warmup)}
         groups = {group: dataset(self.draws, kept, classes, response) for group, kept in steps.items()}
@@ -185,14 +185,14 @@ class Posterior(Predictive):
         return groups
 
     def to_arviz(self, rows: Any = None, *, seed: int | None = None) -> Any:
-        """Return the draws in ArviZ's own structure: a DataTree from version 1 on, InferenceData before.
+        """Return the draws as ArviZ's DataTree (from version 1 on) or InferenceData.
 
         The coefficients of a category are one variable, with its levels as a coordinate.
 
         Args:
             rows: public rows, as for `predict`; adds a group ``posterior_predictive`` for them, with
                 ``constant_data``, and ``observed_data`` if they include the response.
-            seed: fixes the predictive draws; by default they differ each time.
+            seed: fixes the predictive draws (default: different each time).
         """
         groups = {name: group for name, group in self.datasets.items() if group.sizes["draw"]}
         predicted = {} if rows is None else predictive_groups(self.fitted, rows, self._shape, seed)
@@ -223,7 +223,7 @@ class Posterior(Predictive):
 
         Args:
             prob: the probability that the intervals contain.
-            exponentiate: show odds ratios, or for counts ratios of means, instead of the coefficients.
+            exponentiate: whether to show odds ratios, or for counts ratios of means, instead of the coefficients.
             var_names: which parameters: their names, or names of terms (``"ward"`` for all its categories).
         """
         return summaries.summary(self, prob, exponentiate, var_names)
@@ -236,24 +236,24 @@ class Posterior(Predictive):
         per: Mapping[str, float] | None = None,
         prob: float = PROB,
     ) -> "Figure":
-        """Draw a line for each parameter: the interval, the central half of the draws, and the mean.
+        """Plot a line for each parameter: its interval, the central half of the draws, and the mean.
 
         Parameters whose verdict is not good are grey. The intercept, and parameters that are not coefficients, are left
         out unless `var_names` has them. Returns a matplotlib Figure.
 
         Args:
             var_names: which parameters, as for `summary`.
-            exponentiate: draw odds ratios, or ratios of means, on a logarithmic axis.
+            exponentiate: whether to draw odds ratios, or ratios of means, on a logarithmic axis.
             per: the change of each number in units (default: one): ``per={"age": 10}``.
             prob: the probability that the outer intervals contain.
         """
         return summaries.forest(self, prob, exponentiate, var_names, per)
 
     def compare(self, other: "Posterior", *, rows: Any = None, prob: float = PROB) -> SummaryTable:
-        """Compare another posterior with this one. Post-processing: both have been paid for.
+        """Compare another posterior with this one. This is post-processing and costs nothing.
 
-        Differences are between independent draws of the two. If both came from the same records they are more alike
-        than that, and the intervals are too wide.
+        Differences are between independent draws of the two. If both come from the same records they are correlated,
+        and the intervals of the differences are too wide.
 
         Args:
             other: the other posterior; parameters that both have are compared.
@@ -266,14 +266,14 @@ class Posterior(Predictive):
         """Return the posterior given both runs' records: the result of `earlier` becomes the prior of this one.
 
         For the same formula on the records of other persons, such as last year's; the same persons would be counted
-        twice. Post-processing: both have been paid for. Both are assumed normal in sampler coordinates, so models with
-        random intercepts are refused. The certificate covers a person who is in both tables; anyone who
-        is in only one is protected by that run's own. If the ledger has the tables as parts of one dataset, nobody is
-        in both, and it states what the dearer of the two runs costs.
+        twice. This is post-processing and costs nothing. Both are assumed normal in sampler coordinates, so models with
+        random intercepts are refused. The certificate covers a person who is in both tables; the certificate of a
+        single run covers a person who is only in that table. If the ledger has the tables as parts of one dataset,
+        nobody is in both, and the certificate states the larger of the two costs.
 
         Args:
-            earlier: the other posterior.
-            seed: fixes the draws; by default they differ each time.
+            earlier: the posterior that serves as the prior.
+            seed: fixes the draws (default: different each time).
         """
         return Posterior(**combine.combine(self, earlier, seed))
 
@@ -285,8 +285,11 @@ class Posterior(Predictive):
         """Write a run folder, which must be new: draws, summary, certificate, settings and the report.
 
         The draws are in draws.nc for ArviZ, and in draws.parquet and draws.csv for R and others. The folder is written
-        under a temporary name and renamed when complete. Files that are not needed to read it, report and copies, are
-        left out with a warning if they cannot be written; `report` and ``dpmcmc report`` write the report later.
+        under a temporary name and renamed when complete. If the report or a copy of the draws cannot be
+        written, it is left out with a warning; `report` and ``dpmcmc report`` write the report later.
+
+        Args:
+            folder: the folder to write.
         """
         return files.save(self, folder)
 
@@ -294,8 +297,8 @@ class Posterior(Predictive):
         """Write the report: a single, self-contained HTML file that may be published.
 
         Args:
-            path: the file.
-            known: for simulated records, the true values by the summary's names; they are drawn in.
+            path: the file to write.
+            known: for simulated records, the true values by the names of the summary; the report marks them.
         """
         from dpmcmc.report.page import write_report  # with what draws pictures, for which a fit does not wait
 
@@ -306,5 +309,8 @@ class Posterior(Predictive):
         """Read a run folder; the certificate is checked by recomputing its epsilon.
 
         Warns if the version that made the run has a known problem that weakens the certificate's claim.
+
+        Args:
+            folder: the folder that `save`, or `fit` with `output`, wrote.
         """
         return cls(**files.load(folder))

@@ -1,7 +1,7 @@
-"""What can be asked of the draws of a formula, from the posterior or from the prior alike.
+"""Predictions, effects and contrasts from draws of a formula's parameters, from the posterior or the prior.
 
-Nothing here reads a private record, and nothing is charged: draws were paid for, and new rows are public or the
-business of whoever asks.
+All of it is post-processing: no private record is read and nothing is charged. New rows are public, or belong to the
+user.
 """
 
 from abc import ABC, abstractmethod
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class Predictive(ABC):
-    """Draws of the parameters of a formula, and what follows from them."""
+    """Draws of a formula's parameters, with methods for predictions, effects and contrasts."""
 
     @property
     @abstractmethod
     def fitted(self) -> Fitted:
-        """The formula's model with its draws; raises `InvalidArgument` where there is no formula."""
+        """The formula's model with its draws; raises `InvalidArgument` if there is no formula."""
 
     def predict(
         self,
@@ -39,23 +39,23 @@ class Predictive(ABC):
     ) -> SummaryTable:
         """Predict the response of new rows: ``posterior.predict({"age": [40, 70], "ward": ["surgery", "other"]})``.
 
-        Cells are read as the schema states them, texts and categories as they are. A value outside its bounds counts as
-        the bound, with a warning; a blank cell counts as the schema says, and is refused where it says nothing; an
-        unknown category is refused.
+        Cells are read by the schema. A value outside the bounds is clamped to them, with a warning. A blank cell is
+        treated as the schema states for missing values, and is refused if it states nothing. An unknown category is
+        refused.
 
         Args:
             new_rows: a mapping from columns to values, a list of such rows, a DataFrame of pandas or polars, a Table of
                 pyarrow, or the path of a CSV or Parquet file. The response is not needed; other columns are not read.
-            kind: ``"mean"``, the expected response, or the probability of each class; or ``"response"``, what a new
-                record would show: the interval of numbers, or the most probable class and how probable each is;
-                or ``"survival"``, the probability that the event has not come by each of some times.
-            prob: how much the intervals hold.
-            seed: fixes the draws of new responses; another one each time unless stated.
-            times: of survival curves; even ones up to the longest that the schema states unless stated.
+            kind: ``"mean"``, the expected response, or the probability of each class; ``"response"``, a new
+                observation: its predictive interval, or its most probable class and the probability of each; or
+                ``"survival"``, the probability that the event has not happened by each of `times`.
+            prob: the probability that the intervals contain.
+            seed: fixes the draws of new responses (default: different each time).
+            times: the times of survival curves (default: evenly spaced up to the upper bound in the schema).
 
         Returns:
-            A row for each row, with its mean, standard deviation and interval; for more than two classes a row for
-            each row and class, of survival curves for each row and time.
+            A row for each new row, with its mean, standard deviation and interval; for more than two classes a row for
+            each row and class, for survival curves a row for each row and time.
         """
         if kind == "survival":
             return survival.predict(self.fitted, new_rows, times, prob)
@@ -66,28 +66,29 @@ class Predictive(ABC):
     def poststratify(
         self, population: Any, count: str = "count", *, by: str | Sequence[str] = (), prob: float = PROB
     ) -> SummaryTable:
-        """Estimate the mean response of a population, or of parts of it, from how many people are in each cell.
+        """Estimate the mean response of a population, or of parts of it, from the number of people in each cell.
 
-        The records need not be a random sample of the population, as long as they are one within the cells. With random
-        intercepts, ``(1|region)``, this is multilevel regression and poststratification (MRP).
+        The records need not be a random sample of the population, as long as they are a random sample within cells.
+        With random intercepts, ``(1|region)``, this is multilevel regression and poststratification (MRP).
 
         Args:
-            population: the cells as rows, as for `predict`, with a column that says how many people each has.
-            count: that column.
-            by: columns for each of whose values there is an estimate; of the whole population unless stated.
-            prob: how much the intervals hold.
+            population: the cells as rows, as for `predict`, with a column for the number of people in each.
+            count: the name of that column.
+            by: columns for each of whose values there is an estimate (default: one for the whole population).
+            prob: the probability that the intervals contain.
         """
         return poststratification.poststratify(self.fitted, population, count, by, prob)
 
     def simulate(self, rows: Any, num_draws: int = 1, *, seed: int | None = None) -> pd.DataFrame:
-        """Simulate responses of stated covariates: the rows with a response each, from a draw of the parameters.
+        """Simulate responses for given covariates; each simulated table uses one draw of the parameters.
 
-        The rows come back as they are, so they must be public, or yours; only their responses are new.
+        The rows are returned unchanged, so they must be public, or yours; only the responses are simulated.
 
         Args:
             rows: the covariates, as for `predict`.
-            num_draws: how many tables to simulate, each with parameters of its own, which the column ``draw`` numbers.
-            seed: fixes the simulation; another one each time unless stated.
+            num_draws: the number of tables to simulate, each from its own draw of the parameters; the column ``draw``
+                numbers them.
+            seed: fixes the simulation (default: different each time).
         """
         return predictions.simulate(self.fitted, rows, num_draws, seed)
 
@@ -101,18 +102,18 @@ class Predictive(ABC):
         values: Sequence[Any] | None = None,
         prob: float = PROB,
     ) -> SummaryTable:
-        """Return the expected response over the range of one column, the others held.
+        """Return the expected response over the range of one column, with the other columns fixed.
 
-        Unless stated, numbers are held at what the schema fills in for missing ones, else at the middle of their
-        bounds; truth values at false; categories at the first. The title says where.
+        By default numbers are fixed at the schema's fill value, or else at the middle of their bounds; booleans at
+        false; categories at the first. The title says at which values.
 
         Args:
-            name: the column.
-            by: a second column, for each of whose values there is a curve.
-            at: where other columns are held.
-            rows: rows to average over, instead of holding the others: each with the column replaced.
-            values: the values of the column to look at; over its stated range unless stated.
-            prob: how much the intervals hold.
+            name: the column to vary.
+            by: a second column; there is a curve for each of its values.
+            at: the values of other columns, as in ``{"age": 50}``.
+            rows: public rows to average over, with the column replaced in each, instead of fixing the others.
+            values: the values of the column (default: over its stated range).
+            prob: the probability that the intervals contain.
         """
         return effects.effects(self.fitted, name, by, at or {}, rows, values, prob)
 
@@ -126,48 +127,48 @@ class Predictive(ABC):
         rows: Any = None,
         prob: float = PROB,
     ) -> SummaryTable:
-        """Compare two values of a column: by how much the response is higher at `first` than at `second`.
+        """Compare two values of a column: the response at `first` minus that at `second`.
 
-        There is a row for each scale: the linear predictor (log-odds), the ratio that its exponential is (an odds
-        ratio), and the expected response itself, which depends on where the other columns are held.
+        There is a row for each scale: the linear predictor (such as log-odds), its exponential (such as an odds
+        ratio), and the expected response itself, which depends on the values of the other columns.
 
         Args:
             name: the column.
-            first: a category, a truth value or a number.
-            second: what it is compared with.
-            at: where other columns are held, as for `effects`.
-            rows: rows to average over instead.
-            prob: how much the intervals hold.
+            first: a category, true or false, or a number.
+            second: the value to compare with.
+            at: the values of other columns, as for `effects`.
+            rows: public rows to average over instead.
+            prob: the probability that the intervals contain.
         """
         return effects.contrast(self.fitted, name, first, second, at or {}, rows, prob)
 
     def odds_ratios(self, *, per: Mapping[str, float] | None = None, prob: float = PROB) -> SummaryTable:
-        """Return the exponentials of the coefficients: odds ratios, for counts ratios of means.
+        """Return the exponentials of the coefficients: odds ratios, or for counts ratios of means.
 
-        Of times to an event they are ratios of times, or of hazards where the predictor is the log-hazard.
+        For times to an event they are ratios of times, or of hazards if the predictor is the log-hazard.
 
         Args:
-            per: by how many units a number changes, one unless stated: ``per={"age": 10}``.
-            prob: how much the intervals hold.
+            per: the change of each number in units (default: one): ``per={"age": 10}``.
+            prob: the probability that the intervals contain.
         """
         return effects.ratios(self.fitted, per or {}, prob)
 
     def hazard_ratios(self, *, per: Mapping[str, float] | None = None, prob: float = PROB) -> SummaryTable:
-        """Return by what the hazard is multiplied: for times to an event whose hazards are proportional.
+        """Return hazard ratios, for times to an event with proportional hazards.
 
         Args:
-            per: by how many units a number changes, one unless stated: ``per={"age": 10}``.
-            prob: how much the intervals hold.
+            per: the change of each number in units (default: one): ``per={"age": 10}``.
+            prob: the probability that the intervals contain.
         """
         return survival.hazard_ratios(self.fitted, per or {}, prob)
 
     def plot_survival(self, rows: Any, *, times: Sequence[float] | None = None, prob: float = PROB) -> "Figure":
-        """Draw the survival curve of each row, with its band. Returns a matplotlib Figure.
+        """Plot the survival curve of each row, with its credible band. Returns a matplotlib Figure.
 
         Args:
             rows: the rows, as for `predict`.
-            times: even ones up to the longest that the schema states unless stated.
-            prob: how much the bands hold.
+            times: the times of the curves (default: evenly spaced up to the upper bound in the schema).
+            prob: the probability that the bands contain.
         """
         return survival.plot_survival(self.fitted, rows, times, prob)
 
@@ -179,14 +180,14 @@ class Predictive(ABC):
         rows: Any = None,
         prob: float = PROB,
     ) -> "Figure":
-        """Draw the expected response over columns, a panel each, on one scale. Returns a matplotlib Figure.
+        """Plot the expected response over columns, one panel per column, on one scale. Returns a matplotlib Figure.
 
         Args:
-            names: the columns; all that the formula reads unless some are named.
-            by: a column for each of whose values there is a curve.
-            at: where other columns are held, as for `effects`.
-            rows: rows to average over instead.
-            prob: how much the bands hold.
+            names: the columns (default: all that the formula reads).
+            by: a second column; there is a curve for each of its values.
+            at: the values of other columns, as for `effects`.
+            rows: public rows to average over instead.
+            prob: the probability that the bands contain.
         """
         from dpmcmc.posterior.plots import plot_effects  # with matplotlib, for which a fit does not wait
 

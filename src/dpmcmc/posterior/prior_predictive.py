@@ -1,4 +1,4 @@
-"""What a model says before it has seen a record: draws from the prior, and the responses that they lead to."""
+"""Prior predictive checks: draws from the prior of a formula, and responses simulated from them."""
 
 import secrets
 from collections.abc import Mapping
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NUM_ROWS = 200
-"""Rows that are drawn from the ranges of the schema where none are stated."""
+"""Number of rows drawn from the ranges of the schema by default."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PriorPredictive(Predictive):
-    """Draws from the prior of a formula; `predict`, `effects`, `contrast`, `simulate` as of a posterior.
+    """Draws from the prior of a formula, with `predict`, `effects`, `contrast` and `simulate` as for a posterior.
 
     Attributes:
         source: the model with draws from its prior.
-        rows: those that responses were drawn for.
-        responses: a response for each draw and row, as a table stores it, (draw, row).
+        rows: the rows for which responses were simulated.
+        responses: the simulated response of each draw and row, as a table stores it, (draw, row).
     """
 
     source: Fitted
@@ -68,7 +68,7 @@ class PriorPredictive(Predictive):
         """Return mean, standard deviation and interval of every parameter under the prior, on the original scale.
 
         Args:
-            prob: how much the intervals hold.
+            prob: the probability that the intervals contain.
         """
         columns = diagnostics.coordinates({name: values[None] for name, values in self.draws.items()})
         drawn = np.stack([values.reshape(-1) for values in columns.values()], axis=1)
@@ -76,7 +76,7 @@ class PriorPredictive(Predictive):
 
     @cached_property
     def statistics(self) -> SummaryTable:
-        """What a table of such rows would look like: of each simulated table a few statistics, and their spread."""
+        """Statistics of simulated tables: mean, spread and range of the response, over draws from the prior."""
         classes = self.source.model.classes
         if classes:
             first = (
@@ -94,7 +94,7 @@ class PriorPredictive(Predictive):
         return titled(table, f"{self.source.model.response} in tables that the prior makes")
 
     def plot(self) -> "Figure":
-        """Draw the responses that the prior leads to, with the bounds that were stated. Returns a Figure."""
+        """Plot the responses simulated from the prior, with the stated bounds. Returns a matplotlib Figure."""
         from dpmcmc.diagnostics.effect_plots import draw_responses
 
         model = self.source.model
@@ -113,16 +113,16 @@ def prior_predictive(
     num_draws: int = 500,
     seed: int | None = None,
 ) -> PriorPredictive:
-    """Simulate what a model expects before it has seen a record: free, and worth a look before anything is spent.
+    """Simulate responses from the prior of a formula: a check of the prior that costs no privacy budget.
 
     Args:
-        formula: as for `fit`.
-        schema: statements about the columns: a `Schema`, a dictionary for one, or a TOML file.
-        family: as for `fit`.
-        priors: as for `fit`.
-        rows: public rows to simulate responses for (default: rows drawn uniformly from what the schema allows).
+        formula: the formula, as for `fit`.
+        schema: the columns with their bounds and categories: a `Schema`, a dictionary for one, or a TOML file.
+        family: the family of the response, as for `fit`.
+        priors: priors by parameter, as for `fit`.
+        rows: public rows to simulate responses for (default: rows drawn uniformly within the bounds of the schema).
         num_draws: the number of draws from the prior.
-        seed: fixes the draws; by default they differ each time.
+        seed: fixes the draws (default: different each time).
     """
     stated = Schema.read(schema)
     model = from_formula(formula, stated, family=family, priors=priors)

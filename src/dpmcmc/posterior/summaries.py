@@ -150,7 +150,7 @@ def _check_alike(one: "Posterior", other: "Posterior") -> None:
     kinds = [(each.coordinates.response.label, each.link.name) for each in (one.model, other.model)]
     if kinds[0] != kinds[1]:
         said = " and ".join(f"{response} ({link} link)" for response, link in kinds)
-        raise InvalidArgument(f"the posteriors speak of {said}; expected the same response on the same scale")
+        raise InvalidArgument(f"the posteriors are about {said}; expected the same response on the same scale")
 
 
 def _some(values: np.ndarray, length: int) -> np.ndarray:

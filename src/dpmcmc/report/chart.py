@@ -6,6 +6,7 @@ the values under the pointer come from the numbers that it carries.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,8 @@ from matplotlib.ticker import MaxNLocator
 
 WIDTH, HEIGHT = 340, 190
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 28, 44
+LETTER, MOST_LETTERS = 6.4, 14
+"""Units of a letter below the axis, and letters of a name that stand there."""
 
 
 @dataclass
@@ -50,6 +53,13 @@ class Chart:
     def floor(self) -> int:
         """Where the drawing ends: above the numbers and the name of the horizontal axis, if it has one."""
         return self.height - (BOTTOM if self.x_label else BOTTOM - 20)
+
+    @property
+    def aslant(self) -> int:
+        """How far names of places reach below the others' line where they have no room side by side."""
+        widest = LETTER * max((min(len(name), MOST_LETTERS) for name in self.x_names), default=0)
+        has_room = widest <= (WIDTH - self.left - RIGHT) / max(len(self.x_names), 1)
+        return 0 if has_room else round(widest * math.sqrt(0.5))
 
     def x(self, value: Any) -> Any:
         """Return where a value lies from the left."""
@@ -115,9 +125,9 @@ class Chart:
     def svg(self, title: str, sentence: str) -> Markup:
         """Return the chart, with its title and what it shows in words."""
         readings = f" data-readings='{escape(json.dumps(self.readings))}'" if self.readings else ""
-        label = escape(f"{title}. {sentence}")
+        label, height = escape(f"{title}. {sentence}"), self.height + self.aslant
         return Markup(  # noqa: S704  # every text in it is escaped, and the rest are numbers and our own names
-            f'<svg class="chart" role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {self.height}"{readings}>'
+            f'<svg class="chart" role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {height}"{readings}>'
             f"{''.join(self._axes())}{''.join(self.parts)}</svg>"
         )
 
@@ -129,13 +139,13 @@ class Chart:
         drawn = [f'<line class="axis" x1="{left}" x2="{right}" y1="{floor}" y2="{floor}"/>']
         places = list(enumerate(self.x_names)) or [(tick, written(tick)) for tick in ticks(self.x_range, 5)]
         for place, name in places:
-            drawn.append(_text(float(self.x(place)), floor + 17, name))
+            drawn.append(_text(float(self.x(place)), floor + 17, shortened(name, MOST_LETTERS), aslant=self.aslant > 0))
         marks = _powers(self.y_range) if self.log_y else ticks(self.y_range, 4)
         for tick in marks if self.y_ticks else ():
             top = float(self.y(tick))
             drawn.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{top:.1f}" y2="{top:.1f}"/>')
             drawn.append(_text(left - 6, top + 5, _power(tick) if self.log_y else written(tick), anchor="end"))
-        drawn.append(_text((left + right) / 2, self.height - 6, self.x_label, style="label"))
+        drawn.append(_text((left + right) / 2, self.height + self.aslant - 6, self.x_label, style="label"))
         drawn.append(_text(left if not self.y_ticks else 4, 14, self.y_label, anchor="start", style="label"))
         return drawn
 
@@ -165,8 +175,16 @@ def written(value: float) -> str:
     return f"{value:.4g}".replace("-", "−").replace("e−0", "e−") if value else "0"
 
 
-def _text(x: float, y: float, words: str, anchor: str = "middle", style: str = "tick") -> str:
-    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+def shortened(name: str, most: int) -> str:
+    """Return a name without its middle if it is too long: levels of one column differ at their end."""
+    half = most // 2
+    return name if len(name) <= most else f"{name[: half - 1]}…{name[-half:]}"
+
+
+def _text(x: float, y: float, words: str, anchor: str = "middle", style: str = "tick", aslant: bool = False) -> str:
+    turned = f' transform="rotate(-45 {x:.1f} {y:.1f})"' if aslant else ""
+    anchor = "end" if aslant else anchor
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{turned}>{escape(words)}</text>'
 
 
 def _hint(words: str) -> str:

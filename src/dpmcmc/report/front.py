@@ -9,7 +9,7 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from dpmcmc.model import FormulaModel
-from dpmcmc.report.chart import WIDTH, ticks, written
+from dpmcmc.report.chart import WIDTH, shortened, ticks, written
 from dpmcmc.report.parameters import Units
 
 ROW, MARGIN, MOST_LETTERS, LETTER = 24, 14, 28, 8.4
@@ -113,13 +113,10 @@ def _forest(rows: Sequence[Row], what: str, is_log: bool) -> Markup:
     drawn = [f'<line class="even" x1="{at(0):.1f}" x2="{at(0):.1f}" y1="2" y2="{height - 28}"/>']
     for number, (name, lower, mean, upper) in enumerate(rows):
         y = ROW * (number + 0.5) + 4
-        half = MOST_LETTERS // 2  # levels of one column differ at their end
-        shown = name if len(name) <= MOST_LETTERS else f"{name[: half - 1]}…{name[-half:]}"
+        shown = escape(shortened(name, MOST_LETTERS))
         values = [math.exp(min(one, 700.0)) if is_log else one for one in (mean, lower, upper)]
         hint = f"{name}: {values[0]:.4g}, 90 % from {values[1]:.4g} to {values[2]:.4g}"
-        drawn.append(
-            f'<text class="label" x="{left - 10:.1f}" y="{y + 5:.1f}" text-anchor="end">{escape(shown)}</text>'
-        )
+        drawn.append(f'<text class="label" x="{left - 10:.1f}" y="{y + 5:.1f}" text-anchor="end">{shown}</text>')
         drawn.append(
             f'<line class="interval" x1="{at(lower):.1f}" x2="{at(upper):.1f}" y1="{y:.1f}" y2="{y:.1f}">'
             f"<title>{escape(hint)}</title></line>"

@@ -172,7 +172,8 @@ def certificate_epsilon(run: Run) -> str:
 def _column(schema: Schema, name: str) -> tuple[str, str, str, str]:
     """Return what was stated of a column: name, kind, values, what a missing value becomes."""
     column = schema.columns[name]
-    values = {"category": ", ".join(column.levels), "boolean": "false, true"}.get(
+    false, true = ", ".join(column.false) or "false", ", ".join(column.true) or "true"
+    values = {"category": ", ".join(column.levels), "boolean": f"{false}; {true}"}.get(
         column.kind, f"{column.range_in_words} {column.unit}".strip()
     )
     stands = {"none": "none expected", "category": "a category of its own", "integrate": "integrated over"}.get(

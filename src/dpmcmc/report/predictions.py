@@ -52,7 +52,7 @@ def _survival(
     model: FormulaModel, draws: Mapping[str, np.ndarray], name: str, columns: Mapping[str, Column]
 ) -> Prediction:
     values = some_values(columns[name], _levels(columns[name]))
-    held = {other: _held(column) for other, column in columns.items()}
+    held = {other: column.typical for other, column in columns.items()}
     chart = survival_chart(model, draws, name, values, held, QUANTILES)
     words = ", ".join(f"{other} {_words(columns[other])}" for other in columns if other != name)
     said = f"Curves in their order: {name} {', '.join(list(values)[:MOST_CURVES])}."
@@ -67,7 +67,7 @@ def _prediction(
     places = np.arange(len(levels)) if levels else np.linspace(*column.bounds, POINTS)
     if column.kind in {"integer", "date"} and not levels:
         places = np.unique(np.round(places))
-    records = {other: np.full(len(places), _held(columns[other])) for other in columns}
+    records = {other: np.full(len(places), columns[other].typical) for other in columns}
     records[name] = places.astype(float)
     predicted = np.asarray(model.predict(draws, records), float)
     classes = model.classes[1:2] if predicted.ndim == 2 and model.classes else model.classes
@@ -151,18 +151,9 @@ def _levels(column: Column) -> tuple[str, ...]:
     return tuple(column.levels) if column.kind == "category" else ()
 
 
-def _held(column: Column) -> float:
-    """Return where a column is held: at what stands for a missing value, else the middle, false, the first category."""
-    if column.fill is not None:
-        return column.stand_in
-    lower, upper = column.bounds
-    middle = (lower + upper) / 2
-    return {"number": middle, "integer": float(round(middle)), "date": float(int(middle))}.get(column.kind, 0.0)
-
-
 def _words(column: Column) -> str:
     levels = _levels(column)
-    return levels[int(_held(column))] if levels else column.in_words(_held(column))
+    return levels[int(column.typical)] if levels else column.in_words(column.typical)
 
 
 def _place(column: Column, places: np.ndarray, at: int) -> str:

@@ -49,7 +49,16 @@ class Released(NamedTuple):
     """Of the budget: of the sum of mean privacy losses, where every release has one."""
 
 
-_STEPS = {"pilot_release": "pilot steps", "final_release": "final scores", "refinement": "refinement"}
+_STEPS = {
+    "histograms_release": "histograms",
+    "first_release": "information at the start",
+    "pilot_release": "pilot steps",
+    "refinement_release": "refinement",
+    "refinement": "refinement",
+    "final_release": "final scores",
+    "other_release": "scores with other bounds, as a check",
+    "residuals_release": "residuals, as a check",
+}
 """What the releases of a fit are called on the page, by their names in the settings."""
 
 
@@ -64,10 +73,8 @@ def section(certificate: Certificate, settings: Mapping[str, Any], schema: Schem
 
 def _steps(pilot: Mapping[str, Any]) -> dict[str, float]:
     """Return the noise multipliers of the steps of a fit by name."""
-    noises = {
-        words: re.search(r"noise_multiplier=([\d.e+-]+)", str(pilot.get(name, ""))) for name, words in _STEPS.items()
-    }
-    return {words: float(noise[1]) for words, noise in noises.items() if noise}
+    noises = {name: re.search(r"noise_multiplier=([\d.e+-]+)", str(pilot.get(name, ""))) for name in _STEPS}
+    return {_STEPS[name]: float(noise[1]) for name, noise in noises.items() if noise}
 
 
 def released(certificate: Certificate, steps: dict[str, float] | None = None) -> list[Released]:
@@ -107,10 +114,8 @@ def _named(event: Event, where: str, steps: dict[str, float]) -> str:
     words = _in_words(event, where)
     if not isinstance(event, Gaussian):
         return words
-    name = next(
-        (name for name, noise in steps.items() if math.isclose(noise, event.noise_multiplier, rel_tol=1e-3)), ""
-    )
-    return f"{name}: {words}" if name else words
+    names = [name for name, noise in steps.items() if math.isclose(noise, event.noise_multiplier, rel_tol=1e-3)]
+    return f"{'; '.join(names)}: {words}" if names else words
 
 
 def _loss(event: Event) -> float:

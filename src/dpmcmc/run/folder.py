@@ -1,4 +1,4 @@
-"""The folder of a run while it is made: results of programs at first, and then, all at once, what a posterior saves."""
+"""The run folder: results of programs while the run goes on, then, written at once, the saved posterior."""
 
 import os
 import shutil
@@ -11,16 +11,16 @@ from dpmcmc.posterior import Posterior
 
 FILES = ("draws.nc", "summary.csv", "certificate.json", "config.toml")
 BESIDE = ("report.html", "draws.parquet", "draws.csv")
-"""Beside them, but for a run for which they could not be made."""
+"""Further files of a complete folder; they are missing if they could not be written."""
 
 
 def is_complete(folder: Path) -> bool:
-    """Say whether everything is there that a posterior is read from."""
+    """Say whether all files are there from which a posterior is loaded."""
     return all((folder / name).is_file() for name in FILES)
 
 
 def is_finished(folder: Path) -> bool:
-    """Say whether nothing is left to do; what a run that was stopped at its very end left behind is removed."""
+    """Say whether the run is finished; temporary files of a run that was stopped at its very end are removed."""
     if not is_complete(folder) or has_private_part(folder):
         return False
     tidy(folder)
@@ -28,7 +28,7 @@ def is_finished(folder: Path) -> bool:
 
 
 def put(posterior: Posterior, folder: Path) -> None:
-    """Write a posterior into the folder, for good; once more changes nothing."""
+    """Write the posterior into the folder; repeating it changes nothing."""
     made = folder / UNFINISHED / "finished"
     shutil.rmtree(made, ignore_errors=True)
     posterior.save(made)
@@ -40,7 +40,7 @@ def put(posterior: Posterior, folder: Path) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what a run needs only while it is not settled, and the folder itself if nothing came of it."""
+    """Remove files that a run needs only until it is settled, and the folder itself if it is empty."""
     shutil.rmtree(folder / UNFINISHED, ignore_errors=True)
     with suppress(OSError):
         folder.rmdir()

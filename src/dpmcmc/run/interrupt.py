@@ -1,4 +1,4 @@
-"""Ctrl-C that lets the segment at hand finish, so that nothing that was paid for is lost."""
+"""Ctrl-C that lets the current segment finish, so that no charged result is lost."""
 
 import signal
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def interruptible() -> Generator[Callable[[], bool]]:
-    """Yield a function that says whether Ctrl-C was pressed; a second press interrupts at once, as usual."""
+    """Yield a function that says whether Ctrl-C was pressed; a second Ctrl-C interrupts at once."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield pressed.is_set

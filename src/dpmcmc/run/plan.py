@@ -1,4 +1,4 @@
-"""A run before it starts: everything about it that is public; and how it goes on, once it is paid for."""
+"""`Plan`: the public description of a run, with its price and the execution of its segments."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,18 +25,18 @@ from dpmcmc.run.progress import Watcher
 from dpmcmc.run.start import start_points
 
 SEGMENTS = 20
-"""Into how many segments a run is cut, about: after each one progress is shown and an interrupt is obeyed."""
+"""Approximate number of segments of a run: after each one progress is shown and an interrupt takes effect."""
 
 TAKEN = ("chain", "draw")
-"""What saved draws call their axes."""
+"""Names of axes in saved draws, which no parameter may have."""
 
 KEPT = 32
-"""Of so many models is kept what was compiled for them."""
+"""Number of models whose compiled functions are cached."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run before it starts: everything about it that is public."""
+    """A run before it starts: model, stages, start points and keys, all public."""
 
     stages: tuple[Stage, ...]
     model: Model
@@ -47,20 +47,20 @@ class Plan:
 
     @property
     def num_steps(self) -> int:
-        """How many steps each chain takes, in all stages."""
+        """The number of steps of each chain, over all stages."""
         return sum(stage.num_steps for stage in self.stages)
 
     @property
     def name(self) -> str:
-        """The samplers of the stages in a few words."""
+        """A short description: the samplers of the stages."""
         return " then ".join(dict.fromkeys(stage.kernel.name for stage in self.stages))
 
     def price(self, data: PrivateData) -> Event:
-        """Return what the run releases, as the auditor reads it off one program that holds it all."""
+        """Return the event of the run, which the auditor derives from one program for the whole run."""
         return data.price(Whole(self.stages, self.layout), self.starts, self.keys, model=self.model)
 
     def segments(self, paid: Session, size: int | None) -> Iterator[tuple[np.ndarray, Info]]:
-        """Run segment by segment; yield the positions and what each step told, (step, chain, ...)."""
+        """Run segment by segment; yield the positions and the statistics of each step, (step, chain, ...)."""
         states: Any = None
         done = 0
         for before, stage in zip((None, *self.stages[:-1]), self.stages, strict=True):
@@ -81,9 +81,9 @@ class Plan:
         is_interrupted: Callable[[], bool],
         told: dict[str, np.ndarray] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Run all segments, or until an interrupt; return positions and whether each step moved, (chain, step, ...).
+        """Run until the end or an interrupt; return positions and whether steps were accepted, (chain, step, ...).
 
-        What else the steps tell is put into `told`, under ArviZ's names, unless it is the same at all of them.
+        Other statistics of the steps are put into `told`, under ArviZ's names, unless they are constant.
         """
         positions: list[np.ndarray] = []
         infos: list[Info] = []
@@ -133,9 +133,9 @@ def _stages(kernel: Kernel | Sequence[Stage], num_steps: int | None) -> tuple[St
 
 
 def segment_lengths(num_steps: int, size: int | None) -> Iterator[int]:
-    """Yield the lengths of the segments: all the same, but for the last one if nothing else fits."""
+    """Yield the lengths of the segments: all equal, except the last if the number of steps requires it."""
     target = size or -(-num_steps // SEGMENTS)
-    if size is None:  # a divisor nearby saves compiling the last segment apart
+    if size is None:  # a divisor close to it saves compiling the last segment separately
         target = next((length for length in range(target, 2 * target) if num_steps % length == 0), target)
     while num_steps:
         length = min(target, num_steps)
@@ -144,7 +144,7 @@ def segment_lengths(num_steps: int, size: int | None) -> Iterator[int]:
 
 
 def parameters(model: Model, layout: Layout, vectors: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the draws as people read them, by name, with the axes (chain, step, ...)."""
+    """Return the draws as constrained parameters, by name, with the axes (chain, step, ...)."""
     if isinstance(model, FormulaModel) and model.is_as_read:
         flat = layout.unravel_all(vectors.reshape(-1, layout.dimension))
         found = constrain_all(model.coordinates, flat)
@@ -154,7 +154,7 @@ def parameters(model: Model, layout: Layout, vectors: np.ndarray) -> dict[str, n
 
 
 def parameters_at(model: Model, layout: Layout, positions: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return positions of the model, by leaf with the draws along the first axis, as people read them."""
+    """Return positions of the model, by leaf with the draws along the first axis, as constrained parameters."""
     parts = [np.asarray(leaf, np.float32).reshape(len(leaf), -1) for _, leaf in sorted(positions.items())]
     named = parameters(model, layout, np.concatenate(parts, axis=1)[None])
     return {name: values[0] for name, values in named.items()}
@@ -166,14 +166,14 @@ def _constrain(model: Model, layout: Layout) -> Callable[[Any], Any]:
 
 
 def by_name(parameters: Any) -> dict[str, Any]:
-    """Return the arrays of parameters by the names that people read."""
+    """Return the arrays of parameters by their public names."""
     named = parameters if isinstance(parameters, dict) else {"position": parameters}
     flat = jax.tree_util.tree_flatten_with_path(named)[0]
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in flat}
 
 
 def _check_names(model: Model, layout: Layout) -> None:
-    """Refuse, before anything is charged, parameters under whose names no run could be saved."""
+    """Refuse, before anything is charged, names of parameters under which no run could be saved."""
     vector = jax.ShapeDtypeStruct((layout.dimension,), jnp.float32)
     names = by_name(jax.eval_shape(lambda one: model.constrain(layout.unravel(one)), vector))
     wrong = next((name for name in names if name in TAKEN or "/" in name), None)
@@ -186,7 +186,7 @@ def _check_names(model: Model, layout: Layout) -> None:
 
 @lru_cache(maxsize=KEPT)
 def prior_draws(model: Model) -> dict[str, np.ndarray]:
-    """Return draws from the prior as people read them, (1, draw, ...); the same in every run, and no secret."""
+    """Return draws from the prior as constrained parameters, (1, draw, ...); public, and the same in every run."""
     if model.sample_prior is None:
         return {}
     if model.prior_draws is not None:
@@ -204,7 +204,7 @@ def prior_draws(model: Model) -> dict[str, np.ndarray]:
 
 
 def settings(plan: Plan, data: PrivateData, entry: Mapping[str, str]) -> dict[str, Any]:
-    """Return how a run was made, in plain values; and what its ledger has, after it, with the entry that paid."""
+    """Return the settings of a run as plain values, with the state of its ledger and the entry of its charge."""
     return {
         "stages": [
             {"kernel": stage.kernel.name, "num_steps": stage.num_steps, **_plain(stage.kernel)} for stage in plan.stages
@@ -216,7 +216,7 @@ def settings(plan: Plan, data: PrivateData, entry: Mapping[str, str]) -> dict[st
 
 
 def surroundings(data: PrivateData, entry: Mapping[str, str]) -> dict[str, Any]:
-    """Return what is public of the data of a run, and what their ledger has, after it, with the entry that paid."""
+    """Return the public facts of a run's data, with the state of their ledger after it and the entry of its charge."""
     facts, account = data.facts, data.account
     shown = {name: [float(one) for one in bounds] for name, bounds in facts.bounds.items() if not is_hidden(name)}
     ledger = {} if account is None else {"ledger": {**_ledger(account), **entry}}

@@ -1,4 +1,4 @@
-"""The programs that a run consists of, as the enclave traces them: start the chains, move them, or both at once.
+"""The programs of a run that the enclave traces: start the chains, advance them, or both in one.
 
 Kernels work on vectors; a `Layout` of the model says how a position becomes one.
 """
@@ -18,12 +18,12 @@ from dpmcmc.model.layout import Layout
 
 
 def log_likelihood(model: LogDensity, layout: Layout) -> Callable[[jax.Array, Any], jax.Array]:
-    """Return what one record adds to the log-posterior, at a flat position."""
+    """Return one record's tempered log-likelihood at a flat position."""
     return lambda vector, record: model.temperature * model.log_likelihood(layout.unravel(vector), record)
 
 
 def score(model: LogDensity, layout: Layout) -> Callable[[jax.Array, jax.Array, Any], jax.Array]:
-    """Return the gradient of what one record adds, in the coordinates z of position = centre + factor z."""
+    """Return the score of one record with respect to the coordinates z of position = centre + factor z."""
 
     def of_record(centre: jax.Array, factor: jax.Array, record: Any) -> jax.Array:
         return factor.T @ jax.grad(log_likelihood(model, layout))(centre, record)
@@ -33,7 +33,7 @@ def score(model: LogDensity, layout: Layout) -> Callable[[jax.Array, jax.Array, 
 
 @dataclass(frozen=True)
 class VectorOracle:
-    """An oracle that speaks of vectors, in front of one that speaks of positions."""
+    """An oracle for flat vectors, on top of one for the model's positions."""
 
     oracle: EnclaveOracle
     layout: Layout
@@ -68,9 +68,9 @@ class Begin:
 
 @dataclass(frozen=True)
 class Advance:
-    """Move the chains `length` steps: ``advance(oracle, states, keys, first_step)``.
+    """Advance the chains by `length` steps: ``advance(oracle, states, keys, first_step)``.
 
-    Step t of a chain uses its key folded with t, so that proposals do not depend on how a run is cut into segments.
+    Step t of a chain uses its key folded with t, so that proposals do not depend on the division into segments.
     """
 
     kernel: Kernel
@@ -78,7 +78,7 @@ class Advance:
     length: int
 
     def __call__(self, oracle: EnclaveOracle, states: Any, keys: jax.Array, first_step: jax.Array) -> Any:
-        """Return the new states, and the positions and what was told of every step, one row per step."""
+        """Return the new states, and the positions and statistics of every step, one row per step."""
         asked = VectorOracle(oracle, self.layout)
 
         def step(states: Any, index: jax.Array) -> tuple[Any, tuple[jax.Array, Info]]:
@@ -97,7 +97,7 @@ class Whole:
     layout: Layout
 
     def __call__(self, oracle: EnclaveOracle, positions: jax.Array, keys: jax.Array) -> jax.Array:
-        """Return where the chains end."""
+        """Return the final positions of the chains."""
         states = None
         first_step = jnp.zeros((), jnp.uint32)
         for before, stage in zip((None, *self.stages[:-1]), self.stages, strict=True):
@@ -110,9 +110,9 @@ class Whole:
 
 
 def continues(before: Stage | None, stage: Stage) -> bool:
-    """Say whether a stage goes on with the states of the one before: if it is the same sampler in other settings.
+    """Say whether a stage continues from the states of the previous one: if it is the same sampler with other settings.
 
-    A noisy force that is kept has the law of the mechanism that released it, so another one has to ask anew.
+    A stored noisy force has the distribution of the mechanism that released it, so another mechanism needs a new one.
     """
     if before is None or before.kernel.name != stage.kernel.name:
         return False
@@ -121,5 +121,5 @@ def continues(before: Stage | None, stage: Stage) -> bool:
 
 
 def as_stages(kernel: Kernel | Sequence[Stage], num_steps: int) -> tuple[Stage, ...]:
-    """Return a run as stages."""
+    """Return a kernel with a number of steps, or stages, as a tuple of stages."""
     return (Stage(kernel, num_steps),) if isinstance(kernel, Kernel) else tuple(Stage(*stage) for stage in kernel)

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: facts that follow from releases, never from records."""
+"""The progress display of a run: it shows public facts and post-processing of releases, never records."""
 
 import sys
 import time
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 SECONDS_BETWEEN_LINES = 5.0
-"""How often a run that has no terminal says where it is."""
+"""Seconds between progress lines of a run without a terminal."""
 
 
 class Watcher:
-    """Told how a run gets on, and shows it: a bar in a terminal, else a line now and then, or nothing."""
+    """Shows the progress of a run: a bar in a terminal, otherwise a line every few seconds, or nothing."""
 
     def __init__(self, name: str, total: int, price: str, bar: "Progress | None", console: "Console | None") -> None:
         self._name, self._total, self._price = name, total, price
@@ -28,9 +28,9 @@ class Watcher:
         self._done = self._accepted = self._before = 0.0
 
     def update(self, steps: int, acceptance: float, is_new: bool = True) -> None:
-        """Take note of so many further steps, and of the share of them that moved.
+        """Count further steps and their acceptance rate.
 
-        Old ones took no time, and the first ones waited for the pilot and the compiler: neither says how fast it goes.
+        The speed excludes stored steps, which took no time, and the first ones, which include pilot and compilation.
         """
         now = time.monotonic()
         if not is_new or not self._done:
@@ -46,7 +46,7 @@ class Watcher:
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def stage(self, words: str) -> None:
-        """Say what is being done, where no steps of a chain can be counted yet."""
+        """Show the current stage while there are no steps of a chain to count."""
         now = time.monotonic()
         if self._bar and self._task is not None:
             self._bar.update(self._task, pace=words)
@@ -55,7 +55,7 @@ class Watcher:
             self._console.print(f"{self._name}: {words}", highlight=False, soft_wrap=True)
 
     def counted(self, words: str, number: int, ask: Callable[..., Answer]) -> Callable[..., Answer]:
-        """Return `ask`, each of whose calls says first which of so many it is."""
+        """Return `ask` with a progress line before each call: its number of all calls."""
         turns = count(1)
 
         def asked(*question: Any) -> Answer:
@@ -67,14 +67,14 @@ class Watcher:
     def _pace(self, now: float) -> str:
         timed = self._done - self._before
         speed = f"{timed / max(now - self._started, 1e-9):.3g} steps/s, " if timed else ""
-        share = self._accepted / self._done  # all of them: independent draws, or a sampler that has no accept test
+        share = self._accepted / self._done  # 1 for independent draws and for samplers without an accept test
         accepted = f"{share:.0%} accepted, " if share < 1 else ""
         return f"{speed}{accepted}{self._done / self._total:.0%} of {self._price}"
 
 
 @contextmanager
 def watch(name: str, total: int, price: str, show: bool) -> Generator[Watcher]:
-    """Yield what shows the progress of a run, on standard error."""
+    """Yield the progress display of a run, on standard error."""
     if not show:
         yield Watcher(name, total, price, None, None)
         return

@@ -1,4 +1,4 @@
-"""Price a run, and run it: in segments, all chains at once, paid for before the first record is read."""
+"""`price` and `sample`: a run in segments, all chains at once, charged before the first record is read."""
 
 import secrets
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ def price(
     """Return the event that `sample` would charge for the same arguments. Reads no record and charges nothing.
 
     Args:
-        kernel: a sampler, or stages.
-        model: what to sample.
-        data: the records, of which only public facts are used.
-        num_steps: steps per chain; left out with stages.
-        num_chains: the number of chains.
-        init: where to start, as for `sample`; the price does not depend on it.
+        kernel: a sampler, or a list of stages, as for `sample`.
+        model: the model to sample from.
+        data: the private records, of which only public facts are used.
+        num_steps: steps per chain; left out with stages, which have their own.
+        num_chains: the number of chains; each is charged.
+        init: the starting points, as for `sample`; the price does not depend on them.
     """
     return make_plan(kernel, model, num_steps, num_chains, init, seed=0).price(data)  # only shapes matter to the price
 
@@ -55,25 +55,25 @@ def sample(
     what: str | None = None,
     insecure_seed: int | None = None,
 ) -> Posterior:
-    """Draw from the posterior of private records.
+    """Run a sampler on private records and return its draws from the posterior.
 
     The price of the whole run is reserved before it starts. Ctrl-C stops after the current segment: draws so far are
     kept, and the unused budget is refunded. A second Ctrl-C stops at once.
 
     Args:
         kernel: a sampler; or stages, a list of ``(kernel, num_steps)`` that run in sequence. A stage of the same
-            sampler continues from the state; another sampler starts from the position, so a pilot is a stage.
-        model: what to sample, in public code.
-        data: the records, with their budget.
+            sampler continues from the state; another sampler starts from the position. So a pilot is a stage.
+        model: the model to sample from: public code.
+        data: the private records, with their budget.
         num_steps: steps per chain; left out with stages, which have their own.
         num_chains: the number of chains; each is charged.
-        init: where to start: parameters as returned by `model.constrain`; a list with one start per chain; or None, for
-            draws from the prior.
-        num_warmup: initial steps that summaries leave out (default: half of them).
+        init: the starting points: parameters as returned by `model.constrain`; a list with one start per chain; or
+            None, for draws from the prior.
+        num_warmup: the number of warm-up steps, which summaries leave out (default: half of them).
         delta: the delta of the certificate (default: that of the data's budget).
-        segment_size: steps between two progress updates; does not change the distribution of the draws.
+        segment_size: steps between two progress updates; it does not change the distribution of the draws.
         progress: whether to show a progress bar.
-        what: the run in a few words, for the ledger.
+        what: a short public description of the run, for the ledger.
         insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
     """
     seed = secrets.randbits(63) if insecure_seed is None else insecure_seed
@@ -104,7 +104,7 @@ def sample(
 
 
 def check_warmup(num_warmup: int | None, num_steps: int) -> int:
-    """Return how many steps are warm-up: half of them unless stated."""
+    """Return the number of warm-up steps: as stated, or half of all steps."""
     if num_warmup is None:
         return num_steps // 2
     if validation.integer("num_warmup", num_warmup, at_least=0) >= num_steps:
@@ -113,12 +113,12 @@ def check_warmup(num_warmup: int | None, num_steps: int) -> int:
 
 
 def delta_of(delta: float | None, data: PrivateData) -> float:
-    """Return the delta of a certificate: as stated, or that of the budget, or one that is small for the data."""
+    """Return the delta of a certificate: as stated, or that of the budget, or at most 0.1 / (number of records)."""
     if delta is not None:
         return validation.probability("delta", delta)
     return data.budget.delta if data.budget is not None else min(1e-6, 0.1 / data.facts.size)
 
 
 def price_in_words(event: Event, delta: float) -> str:
-    """Return what an event costs, for people."""
+    """Return the price of an event in words."""
     return f"epsilon {float(accountants.epsilon(event, delta)):.3g}"

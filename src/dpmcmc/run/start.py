@@ -1,4 +1,4 @@
-"""Where chains start: at stated points, or at draws from the prior. Never at something read off the data."""
+"""Starting points of chains: stated points or draws from the prior, never anything computed from the data."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ from dpmcmc.run.program import Layout
 
 
 def start_points(model: Model, init: Any, num_chains: int, key: jax.Array) -> tuple[Layout, jax.Array]:
-    """Return the layout of a position, and one start for each chain, as vectors.
+    """Return the layout of a position, and the starting point of each chain as a vector.
 
     Args:
         model: the model, whose `unconstrain` takes stated parameters to positions.
         init: parameters as `model.constrain` returns them, for all chains; a list with one such per chain; or None,
             for draws from the prior.
         num_chains: the number of chains.
-        key: for the draws.
+        key: the random key of the draws from the prior.
     """
     if init is None:
         if model.sample_prior is None:
@@ -42,7 +42,7 @@ def start_points(model: Model, init: Any, num_chains: int, key: jax.Array) -> tu
 
 
 def check_likelihood(model: Model, data: PrivateData, layout: Layout, vectors: jax.Array) -> None:
-    """Refuse a start at which no record that the stated bounds allow has a finite likelihood; reads no record."""
+    """Refuse starts at which the likelihood is not finite for records at the stated bounds; reads no record."""
     records = _records_at_bounds(data)
     if not records:
         return
@@ -89,9 +89,9 @@ def _real(value: Any) -> jax.Array:
 
 
 def _records_at_bounds(data: PrivateData) -> list[Any]:
-    """Return records made of the stated bounds: lowest, highest, middle; none at all if one is not stated.
+    """Return synthetic records at the lower bounds, the upper bounds and the middle; none if a bound is not stated.
 
-    No cell of them is missing.
+    They have no missing cells.
     """
     leaves, structure = jax.tree.flatten(data.facts.record)
     stated = data.facts.bounds.items()

@@ -2,5 +2,6 @@
 
 from dpmcmc.verification.book import Booked, hold_against
 from dpmcmc.verification.certificate import Figure, Verified, verify
+from dpmcmc.verification.work import MOST_CHARACTERS
 
-__all__ = ["Booked", "Figure", "Verified", "hold_against", "verify"]
+__all__ = ["MOST_CHARACTERS", "Booked", "Figure", "Verified", "hold_against", "verify"]

@@ -20,7 +20,7 @@ from dpmcmc.accounting.certificate import DIGEST, Certificate, digest
 from dpmcmc.accounting.event import Event
 from dpmcmc.accounting.parallel import dearest
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.verification import curves, losses
+from dpmcmc.verification import curves, work
 from dpmcmc.verification.balls import BITS, Ball, ball, ends, largest, least, precision
 
 WIDTH = 1e-6
@@ -46,10 +46,9 @@ _BELOW = (
     1e-6  # what a number may lie below its enclosure, as `Certificate.from_json` allows: printed figures are rounded
 )
 _LARGEST_EXPONENT = 700.0
-_MOST_WORK = 4e8
-"""By `losses.work`: about two minutes of one core."""
 _FIRST_OF_FORMAT = {1: (0, 0), 2: (0, 2), 3: (0, 3)}
 """The versions that were the first to write each format."""
+_VERSION = r"([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?((a|b|rc|\.post|\.dev)[0-9]{1,9})*(\+[a-z0-9.]{1,40})?"
 _FREE = frozenset({"library_version", "paths", "device", "assumptions", "unit"})
 """Statements that follow from nothing else in a certificate."""
 
@@ -90,8 +89,12 @@ def verify(document: str) -> Verified:
     Raises:
         InvalidArgument: what is inconsistent, in words.
     """
+    work.check_size(document)
+    plain = documents.read_json(document, "the certificate")
+    if isinstance(plain, dict):
+        work.check(plain.get("event"), plain.get("delta"))
     certificate = Certificate.from_json(document)
-    check_consistent(documents.read_json(document, "the certificate"), certificate)
+    check_consistent(plain, certificate)
     with precision(BITS):
         figures = tuple(_figures(certificate))
     for figure in figures:
@@ -131,7 +134,7 @@ def check_consistent(stated: Mapping[str, Any], certificate: Certificate) -> Non
 
 def _check_format(certificate: Certificate) -> None:
     """Refuse a format that the version which is named did not write."""
-    named = re.match(r"([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", certificate.library_version)
+    named = re.fullmatch(_VERSION, certificate.library_version)
     if named is None:
         raise InvalidArgument(f"library_version={_shown(certificate.library_version)} is no version, as 0.3.0 is")
     version = int(named[1]), int(named[2])
@@ -174,8 +177,7 @@ def _figures(certificate: Certificate) -> Iterable[Figure]:
     if private is None or not math.isfinite(claimed):
         yield Figure(f"epsilon at delta {certificate.delta:g}", claimed, math.inf, math.inf)
         return
-    _check_work(certificate.event)
-    cases = [_Case.of(case) for case in dearest(certificate.event)]
+    cases = [_Case.of(case, certificate.delta) for case in dearest(certificate.event)]
     for case in cases:
         yield from case.parameters()
     bounds = [case.epsilon(certificate.delta, claimed) for case in cases]
@@ -187,17 +189,8 @@ def _figures(certificate: Certificate) -> Iterable[Figure]:
     yield from _words(certificate, whole)
     for epsilon, delta in certificate.curve:
         value = largest([case.delta(epsilon) for case in cases])
-        yield _figure(f"delta at epsilon {epsilon:g}", delta, value)
-
-
-def _check_work(event: Event) -> None:
-    """Refuse an event whose enclosures would take minutes, before they are begun."""
-    private = [accountants.without_approximations(case)[0] for case in dearest(event)]
-    if sum(losses.work(case) for case in private if case is not None) > _MOST_WORK:
-        raise InvalidArgument(
-            "the numbers of the certificate agree with its event, but are not enclosed: that would take minutes, for "
-            "its event composes too many kinds of losses, or losses that are too far apart"
-        )
+        lower, upper = ends(value)
+        yield Figure(f"delta at epsilon {epsilon:g}", delta, max(lower, 0.0), min(upper, 1.0))
 
 
 def _words(certificate: Certificate, epsilon: Ball) -> Iterable[Figure]:
@@ -223,13 +216,13 @@ class _Case:
     words: str
 
     @classmethod
-    def of(cls, event: Event) -> "_Case":
+    def of(cls, event: Event, delta: float) -> "_Case":
         private, slack = accountants.without_approximations(event)
         if private is None:
             raise InvalidArgument("the event holds an exact release, and the certificate a finite epsilon")
         if unknown := {kind.__name__ for kind in private.held} - ENCLOSED:
             raise InvalidArgument(f"{', '.join(sorted(unknown))} cannot be enclosed in ball arithmetic yet")
-        return cls(slack, tuple(curves.asked(private)), "")
+        return cls(slack, tuple(curves.asked(private, delta)), "")
 
     def parameters(self) -> Iterable[Figure]:
         for one in self.ideal:
@@ -285,7 +278,7 @@ def _root(curve: curves.Curve, delta: Ball, near: float) -> Ball:
     wide = WIDTH * (1.0 if near < _LARGEST_EXPONENT else near)  # e^epsilon is stated too
     step = wide / 10
     low, high = max(near - step, 0.0), near + step
-    while is_above(low) is not True:
+    while low > 0 and is_above(low) is not True:
         low, step = max(low - step, 0.0), 2 * step
     while is_above(high) is not False:
         if high > 1e6:

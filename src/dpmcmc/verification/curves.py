@@ -1,13 +1,15 @@
 """The curves delta(epsilon) of the accountants, in balls. docs/accounting.md has the formulas."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from dpmcmc.accounting.accountants import Slack
 from dpmcmc.accounting.event import AcceptBit, Event, Gaussian, LogisticBit, counts
 from dpmcmc.accounting.spherical_laplace import SphericalLaplace
 from dpmcmc.verification import losses, renyi, spherical
-from dpmcmc.verification.balls import Ball, ball, least, sharp
+from dpmcmc.verification.balls import Ball, ball, ends, least, sharp
 
 Curve = Callable[[Ball], Ball]
 """From epsilon >= 0 to delta."""
@@ -71,32 +73,47 @@ def by_renyi(event: Event) -> Named | None:
     found = renyi.composed(event)
     if found is None:
         return None
+    found = {order: divergence for order, divergence in found.items() if divergence.is_finite()}
     orders = [ball(order) for order in found]
-    pairs = [
-        (alpha - 1, (alpha - 1) * (r + (-1 / alpha).log1p()) - alpha.log())
-        for alpha, r in zip(orders, found.values(), strict=True)
+    slopes = [alpha - 1 for alpha in orders]
+    constants = [
+        slope * (r + (-1 / alpha).log1p()) - alpha.log()
+        for alpha, slope, r in zip(orders, slopes, found.values(), strict=True)
     ]
+    below, above = (np.array(side) for side in zip(*map(ends, constants), strict=True)) if found else ((), ())
+    steep = np.array(list(found)) - 1
+
+    def smallest(epsilon: Ball) -> Sequence[int]:
+        """Return the numbers of the lines among which the lowest is at an epsilon: floats leave out the others."""
+        with np.errstate(all="ignore"):
+            fallen = steep * float(epsilon.mid())
+            doubt = 1e-9 * (1 + np.abs(below) + np.abs(fallen)) + steep * float(epsilon.rad())
+            return np.flatnonzero(~(below - fallen - doubt > np.nanmin(above - fallen + doubt))).tolist()
 
     def delta(epsilon: Ball) -> Ball:
-        return least([ball(0), *(constant - slope * epsilon for slope, constant in pairs)]).exp()
+        lines = smallest(epsilon) if constants else []
+        return least([ball(0), *(constants[line] - slopes[line] * epsilon for line in lines)]).exp()
 
     return Named("rdp", delta, {})
 
 
-def by_losses(event: Event) -> Named | None:
-    """Return the curve of composed privacy loss distributions; None if an event has none."""
-    found = losses.composed(event)
+def by_losses(event: Event, least: float) -> Named | None:
+    """Return the curve of composed privacy loss distributions, sharp down to a delta; None if an event has none."""
+    found = losses.composed(event, least)
     return None if found is None else Named("pld", found, {})
 
 
-def asked(event: Event) -> list[Named]:
-    """Return the curves among which the tightest accountant chooses, for an event without approximations."""
+def asked(event: Event, least: float) -> list[Named]:
+    """Return the curves among which the tightest accountant chooses, for an event without approximations.
+
+    They are sharp down to a delta of `least`.
+    """
     if not event.held:
         return [Named("exact", lambda _: ball(0), {"mean privacy loss": ball(0)})]
     first = exact(event)
     if first is not None and AcceptBit not in event.held:
         return [first]
-    found = [first if first is not None else by_losses(event), by_renyi(event), concentrated(event)]
+    found = [first if first is not None else by_losses(event, least), by_renyi(event), concentrated(event)]
     return [one for one in found if one is not None]
 
 

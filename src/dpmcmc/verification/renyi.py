@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from flint import arb, fmpz
+from flint import arb, arb_mat, ctx, fmpz
 
 from dpmcmc.accounting import barker, decisions, rdp, schedule
 from dpmcmc.accounting.adjacency import Adjacency
@@ -112,17 +112,26 @@ def _poisson(event: Event) -> Divergences:
     whole = [ball(alpha) / (2 * noise**2) for alpha in ORDERS]
     if event.rate == 1:
         return whole
-    sampled = _between([_poisson_at(alpha, ball(event.rate), noise) for alpha in WHOLE])
+    odds, square = ball(event.rate) / (1 - ball(event.rate)), 2 * noise**2
+    sums = _chosen([odds**k * (ball(k * k - k) / square).exp() for k in range(WHOLE[-1] + 1)])
+    missed = (-ball(event.rate)).log1p()
+    sampled = _between([(total.log() + a * missed) / (a - 1) for a, total in zip(WHOLE, sums, strict=True)])
     return [least(list(pair)) for pair in zip(whole, sampled, strict=True)]
 
 
-def _poisson_at(order: int, rate: Ball, noise: Ball) -> Ball:
-    terms = [
-        ball(fmpz.bin_uiui(order, k)) * (1 - rate) ** (order - k) * rate**k * (ball(k * k - k) / (2 * noise**2)).exp()
-        for k in range(order + 1)
-    ]
-    total: Ball = sum(terms, start=ball(0))
-    return total.log() / (order - 1)
+def _chosen(terms: list[Ball]) -> Divergences:
+    """Return, for each whole order a, the sum over j of terms[j] times the number of choices of j out of a."""
+    finite = next((place for place, term in enumerate(terms) if not term.is_finite()), len(terms))
+    column = arb_mat(len(terms), 1, [*terms[:finite], *[ball(0)] * (len(terms) - finite)])
+    sums = (_choices(ctx.prec) * column).entries()
+    return [total if order < finite else INFINITE for order, total in zip(WHOLE, sums, strict=True)]
+
+
+@lru_cache(maxsize=1)
+def _choices(_: int) -> arb_mat:
+    """Return the numbers of choices of 0, 1, 2 ... out of each whole order, at the precision that is set."""
+    size = WHOLE[-1] + 1
+    return arb_mat(len(WHOLE), size, [fmpz.bin_uiui(order, j) for order in WHOLE for j in range(size)])
 
 
 def _fixed_batch(event: Event) -> Divergences:
@@ -139,12 +148,8 @@ def _subsampled(rate: Ball, base: Callable[[int], Ball]) -> Divergences:
     terms = {2: rate**2 * least([4 * (pair - 1), 2 * pair])}
     terms |= {j: 2 * rate**j * ((j - 1) * base(j)).exp() for j in range(3, WHOLE[-1] + 1)}
 
-    def at(order: int) -> Ball:
-        chosen = (ball(fmpz.bin_uiui(order, j)) * terms[j] for j in range(2, order + 1))
-        total: Ball = 1 + sum(chosen, start=ball(0))
-        return total.log() / (order - 1)
-
-    return _between([at(order) for order in WHOLE])
+    sums = _chosen([ball(1), ball(0), *terms.values()])
+    return _between([total.log() / (a - 1) for a, total in zip(WHOLE, sums, strict=True)])
 
 
 def _barker(event: Event) -> Divergences:

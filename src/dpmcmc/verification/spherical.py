@@ -16,6 +16,9 @@ from dpmcmc.verification.balls import Ball, ball, largest, least
 _AT_THE_END = 2.0**-100
 """The profile where an epsilon cannot be told from the largest loss is at most this, and not below zero."""
 
+_LARGE = 8
+"""A loss beyond which one pole is so much less probable than the other that they are integrated apart."""
+
 
 def profile(event: SphericalLaplace) -> Callable[[Ball], Ball]:
     """Return delta at an epsilon: P(loss > epsilon) - e^epsilon P(loss < -epsilon)."""
@@ -25,23 +28,43 @@ def profile(event: SphericalLaplace) -> Callable[[Ball], Ball]:
     constant, power, half = _constant(event), event.num_coordinates - 2, most / 2
     rounding = spherical_laplace.ROUNDING + 8 * np.finfo(np.float64).eps * (1 + most)
 
-    def mass(sign: int, angle: Ball) -> Ball:
-        """Return how probable it is, up to a factor, that theta is nearer to a pole than this."""
+    def near(at: Ball, sign: int) -> Ball:
+        """Return how probable an angle theta is to a pole, or to the other one, up to a factor."""
+        return at.sin() ** power * (at.sin() ** 2 + constant) * ((sign * at.cos() - 1) * half).exp()
 
-        def density(at: Ball, _: bool) -> Ball:
-            return at.sin() ** power * (at.sin() ** 2 + constant) * ((sign * at.cos() - 1) * half).exp()
+    def both(at: Ball, _: bool) -> Ball:
+        return near(at, 1) + acb(0, 1) * near(at, -1)
 
-        return acb.integral(density, acb(0), acb(angle)).real
+    def between(low: Ball, high: Ball) -> tuple[Ball, Ball]:
+        """Integrate over angles to both poles: at once where both are about as probable."""
+        if most < _LARGE:
+            found = acb.integral(both, acb(low), acb(high))
+            return found.real, found.imag
+        return apart(low, high, 1), apart(low, high, -1)
 
-    whole = mass(1, arb.pi() / 2) + mass(-1, arb.pi() / 2)
+    def apart(low: Ball, high: Ball, sign: int) -> Ball:
+        return acb.integral(lambda at, _: near(at, sign), acb(low), acb(high)).real
+
+    right = arb.pi() / 2
+    hemisphere = between(ball(0), right)
+    whole = hemisphere[0] + hemisphere[1]
+    last = [(right, hemisphere)]  # a grid goes from zero on: each point's integral goes on from that of the one before
+
+    def within(angle: Ball) -> tuple[Ball, Ball]:
+        if not most < _LARGE:  # differences would be too rough for what e^epsilon multiplies
+            return between(ball(0), angle)
+        before, masses = last[0]
+        less = between(angle, before)
+        last[0] = angle, ((masses[0] - less[0]).max(ball(0)), (masses[1] - less[1]).max(ball(0)))
+        return last[0][1]
 
     def delta(epsilon: Ball) -> Ball:
         if epsilon >= most:
             return ball(0)
         if not epsilon < most:
             return ball(0).union(ball(_AT_THE_END))
-        angle = (epsilon / most).acos()
-        upper, lower = mass(1, angle) / whole, mass(-1, angle) / whole
+        masses = within((epsilon / most).acos())
+        upper, lower = masses[0] / whole, masses[1] / whole
         return (upper - (epsilon.exp() * lower).min(upper) + rounding * upper).max(ball(0)).min(ball(1))
 
     return delta

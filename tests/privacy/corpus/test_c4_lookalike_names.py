@@ -28,6 +28,8 @@ DISGUISES = {
         "\N{MATHEMATICAL BOLD SMALL C}linic-10 records",
         "clinic\N{EN DASH}10 records",
         "[clinic-10 records]",
+        "c\N{DIVIDES}inic-10 records",
+        "c\N{HEBREW PUNCTUATION PASEQ}inic-10 records",
     ],
     "ОТЧЁТ 3": ["OTЧЕТ 3", "отчёт-3", "отчет3"],
     "ΗΜΕΡΑ": ["ημερα", "HMEPA"],

@@ -77,7 +77,7 @@ def test_rows_that_may_move_have_no_shards():
             asked()
     stated = PrivateData.from_table(table, **options, rows_keep_place=True)
     part = stated.partition([10])
-    with pytest.raises(InvalidArgument, match="nobody has stated"):  # nor may those of another vault be asked
+    with pytest.raises(InvalidArgument, match="not stated that rows keep"):  # nor may those of another vault be asked
         data.price(lambda oracle: oracle.shard(part, 0).sum(Sum(1.0, 9.0), lambda row: row["sick"]).value)
     assert stated.price(alternating).cells
     (words,) = stated.assumptions
@@ -95,7 +95,7 @@ def test_a_fit_of_rows_that_may_move_asks_all_of_them():
         data = PrivateData.from_table(table, schema={"columns": columns}, budget=budget, in_memory=False, **options)
         return prepare_fit("y ~ x", data, epsilon=8.0, delta=1e-6, passes=passes, even_if_useless=True)
 
-    assert "nobody has stated that rows keep their place" in prepared().describe()
+    assert "not stated that rows keep their place" in prepared().describe()
     assert not prepared().event.outermost
     with pytest.raises(InvalidArgument, match="rows_keep_place=True"):
         prepared(passes=1)

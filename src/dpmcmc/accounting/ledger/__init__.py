@@ -1,4 +1,4 @@
-"""The book of privacy budgets: what each dataset may spend, what runs have reserved, and what they have spent."""
+"""The ledger of privacy budgets: the budget of each dataset, the reservations of runs, and what they have spent."""
 
 from dpmcmc.accounting.ledger.account import DatasetAccount, Entry
 from dpmcmc.accounting.ledger.ledger import Ledger, Reservation

@@ -1,4 +1,4 @@
-"""What a ledger tells: the account of a dataset, and the entries of its history. Public facts alone."""
+"""The account of a dataset and the entries of its history: public facts alone."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
@@ -21,7 +21,7 @@ def together(whole: Event, parts: Iterable[Event]) -> Event:
 
 @dataclass(frozen=True, repr=False)
 class DatasetAccount:
-    """The state of one dataset's budget at the moment it was asked for."""
+    """The state of one dataset's budget at the time of the query."""
 
     dataset: str
     budget: Budget
@@ -63,7 +63,7 @@ class DatasetAccount:
 
     @cached_property
     def epsilon_spent(self) -> Bound:
-        """The epsilon of all that was spent, at the budget's delta."""
+        """Epsilon of everything that was spent, at the budget's delta."""
         return epsilon(self.spent, self.budget.delta)
 
     @cached_property
@@ -85,11 +85,11 @@ class DatasetAccount:
 
     @property
     def epsilon_left(self) -> float:
-        """How far `epsilon_spent` may still rise. No price list: epsilons of separate runs do not add up."""
+        """How much `epsilon_spent` may still rise. A further run may cost more, since epsilons do not add up."""
         return max(self.budget.epsilon - self.epsilon_spent, 0.0)
 
     def admits(self, event: Event) -> bool:
-        """Say whether `event`, composed with all that was spent, keeps within the budget.
+        """Say whether `event`, composed with everything spent so far, stays within the budget.
 
         Which theorem this is: docs/accounting.md, "Runs that are chosen after looking at results".
         """

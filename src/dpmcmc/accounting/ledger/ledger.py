@@ -1,9 +1,9 @@
-"""The book of privacy budgets: what each dataset may spend, what runs have reserved, and what they have spent.
+"""The ledger of privacy budgets: the budget of each dataset, the reservations of runs, and what they have spent.
 
-A run reserves its event before it reads a record, and settles when it is done. A crash leaves the reservation
-standing, which errs toward more loss. Whatever would break a dataset's budget is refused: check and charge are one
+A run reserves its event before it reads a record, and settles when it is done. After a crash the reservation stays,
+which errs toward more loss. A run that would exceed a dataset's budget is refused: check and charge are one
 transaction of the database, so that no number of processes can overspend together, and the check composes all events
-of the dataset tightly, for epsilons do not add up. What a run did not use is given back by who holds its secret alone.
+of the dataset tightly, since epsilons do not add up. Only the holder of a run's secret can refund its unused part.
 """
 
 import getpass
@@ -48,7 +48,7 @@ class Ledger:
     Args:
         url: a file, which is the same as ``sqlite:///FILE``, or ``postgresql://USER:PASSWORD@HOST/DATABASE`` for a
             team. The ledger must already exist: `Ledger.create` and ``dpmcmc ledger init`` create one.
-        timeout: seconds to wait for other users of the ledger, and for the server.
+        timeout: the longest wait for other users of the ledger and for the server, in seconds.
     """
 
     def __init__(self, url: str, timeout: float = 30.0) -> None:
@@ -60,7 +60,7 @@ class Ledger:
 
         Args:
             url: the URL of a database, or the path of a file.
-            timeout: how many seconds to wait for others who write to it.
+            timeout: the longest wait for other users of the ledger and for the server, in seconds.
         """
         return cls._of(open_book(url, timeout, create=True))
 
@@ -97,20 +97,21 @@ class Ledger:
     ) -> DatasetAccount:
         """Grant a dataset its budget. Repeating the same terms changes nothing; other terms raise `DatasetExists`.
 
-        So does another name that looks like that of a registered dataset. Whether the same people are in datasets with
-        different names, only the owner can know: each budget is then a promise about its own dataset only.
+        A name that looks like that of another registered dataset is refused. Only the owner can know whether the same
+        people are in datasets with different names: each budget is a guarantee for its own dataset only.
 
         Args:
-            dataset: its name.
-            budget: what all runs together may spend, for all time; needed, as is the adjacency, unless it is a part.
-            adjacency: which data sets count as neighbours.
+            dataset: the name of the dataset.
+            budget: the total budget of all runs, for all time. It is required, as is the adjacency, unless the dataset
+                is a part.
+            adjacency: which data sets count as neighbours: ``replace_one`` or ``add_or_remove_one``.
             who: the user (default: the login name).
-            adaptive: keep the total with a filter: the budget then holds whatever kinds of runs are chosen after seeing
-                earlier results, and buys about a tenth less. docs/accounting.md says when that is needed.
-            part_of: the owner's statement that it is a part of this registered dataset: nobody is in two of its parts,
-                and a rule says in which part anybody is, whoever the others are. A part has the terms of the whole and
-                shares its budget: what is charged to the whole and to a part adds up, what is charged to two parts
-                does not. docs/accounting.md says what that promises.
+            adaptive: use a privacy filter: the budget then holds even if the kinds of runs are chosen after seeing
+                earlier results, and about a tenth of it is lost. docs/accounting.md says when this is needed.
+            part_of: the owner's statement that the dataset is a part of this registered one: nobody is in two parts,
+                and a person's part does not depend on other persons. A part has the terms of the whole and shares its
+                budget: charges of the whole and of a part add up, charges of two parts do not. docs/accounting.md
+                says what this guarantees.
         """
         dataset, who = _label("dataset", dataset), _user(who)
         check_type("adaptive", adaptive, bool)
@@ -141,15 +142,15 @@ class Ledger:
         run: str | None = None,
         secret: bytes | None = None,
     ) -> "Reservation":
-        """Charge a run before it starts; a run that does not fit is refused and charges nothing.
+        """Charge a run before it starts. A run that does not fit the budget is refused and not charged.
 
         Args:
-            dataset: the name it was registered under.
-            event: all that the run may release.
+            dataset: the registered name of the dataset.
+            event: the event of everything that the run may release.
             what: the run in a few words, for the history; public, so never a value from the data.
             who: the user (default: the login name).
             adjacency: the adjacency under which the event holds, to be compared with the dataset's.
-            run: the name of the run, if the caller has to know it before the charge; it must be new.
+            run: a new name for the run, if the caller has to know it before the charge (default: random).
             secret: 32 random bytes, if the caller has to store them before the charge: they are needed to settle the
                 run below its price from another process. By default the reservation draws its own.
         """
@@ -179,10 +180,10 @@ class Ledger:
         return Reservation(run, dataset, event, account.adjacency, what, when, self._book, key)
 
     def reservation(self, run: str, secret: bytes | None = None) -> "Reservation":
-        """Return the standing reservation of a run, to resume it or to settle it.
+        """Return the open reservation of a run, to resume the run or to settle it.
 
-        Anyone may settle a run at its full price. Settling it for less takes the secret that it was reserved with;
-        runs that were reserved by version 0.1 have none.
+        Anyone may settle a run at its full price. To settle it for less one needs the secret of the reservation;
+        runs reserved by version 0.1 have none.
         """
         run = _label("run", run)
         key = None if secret is None else Secret(secret)
@@ -213,7 +214,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Reservation:
-    """What a run has been charged. It stands until it is settled, whatever happens to the process that made it."""
+    """The charge of a run. It stays until it is settled, whatever happens to the process that made it."""
 
     run: str
     dataset: str
@@ -228,7 +229,7 @@ class Reservation:
 
     @property
     def entry(self) -> Mapping[str, str]:
-        """By what the charge is found in the history: the name of the run, and when it was made."""
+        """Identifies the charge in the history: the name of the run, and the time."""
         return {"run": self.run, "charged_at": self.when}
 
     @cached_property
@@ -248,8 +249,8 @@ class Reservation:
         """Close the run.
 
         Args:
-            spent: what was released, where it is less than what was reserved; ``compose([])`` if nothing was. Only who
-                made the reservation, or was given its secret, can say so.
+            spent: the event of what was released, if it is less than what was reserved; ``compose([])`` if nothing was.
+                This needs the secret of the reservation. (Default: everything that was reserved.)
             who: the user (default: the login name).
         """
         spent, who = self.event if spent is None else spent, _user(who)

@@ -36,6 +36,9 @@ _SIGNS = {
     "|": "l",
     "¦": "l",
 }
+_BARS = str.maketrans(dict.fromkeys("\u2223\u05c0\u0964", "|"))
+"""Signs of other writings that are a bar; some count as punctuation, which is taken away."""
+
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
@@ -76,7 +79,7 @@ def _shapes(name: str) -> frozenset[str]:
 
 
 def _shape(name: str) -> str:
-    bare = _INVISIBLE.sub("", unicodedata.normalize("NFKD", name))
+    bare = _INVISIBLE.sub("", unicodedata.normalize("NFKD", name)).translate(_BARS)
     bare = "".join(str(unicodedata.digit(letter, letter)) for letter in bare)  # of every script
     letters = [_letter(letter) for letter in _joined(bare) if not unicodedata.combining(letter)]
     folded = "".join(letters).casefold()

@@ -56,7 +56,7 @@ def look_alike(dataset: str, alike: str) -> DatasetExists:
     """Say which name another one could be taken for."""
     return DatasetExists(
         f"dataset={dataset!r} looks like {alike!r}, which is registered already: if it is the same, use that name; "
-        "if not, give it a name that nobody takes for the other. Nothing was registered"
+        "if not, give it a name that cannot be taken for the other. Nothing was registered"
     )
 
 

@@ -61,7 +61,9 @@ def by_first(function: Callable[[], Given]) -> Given | None:
     if problem is not None:
         raise problem
     if failed:
-        raise LedgerUnavailable("the first process, which pays for all, was refused; it says why. Nothing was executed")
+        raise LedgerUnavailable(
+            "the first process, which charges for all, was refused; its message says why. Nothing was executed"
+        )
     return done
 
 
@@ -74,6 +76,11 @@ class PaidByFirst:
     def reserve(self, dataset: str, event: Event, *, what: str, adjacency: Adjacency) -> Reservation:
         """Set the price aside once, or raise everywhere."""
         return _Standing(by_first(lambda: self._payer.reserve(dataset, event, what=what, adjacency=adjacency)))
+
+    @property
+    def account(self) -> Callable[[str], Any]:
+        """How the book tells what a dataset was granted, and its parts; each process reads it without the others."""
+        return self._payer.account  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class _Standing:

@@ -89,7 +89,7 @@ def num_slots(capacity: int, num_devices: int) -> int:
     tile = tile_rows() * num_devices
     length = -(-capacity // tile) * tile
     if length > 2**30:
-        raise InvalidArgument(f"{capacity} slots are too many: a vault holds 2^30, for rows are numbered by 32 bits")
+        raise InvalidArgument(f"{capacity} slots are too many: a vault holds 2^30, since rows are numbered in 32 bits")
     return length
 
 

@@ -1,4 +1,4 @@
-"""The vault: records that answer audited programs and nothing else.
+"""The vault: private records that can only be queried by audited programs.
 
 A vault is not a pytree, has no attribute, method or operator that gives a record back, and executes only what
 the auditor priced and the ledger paid for. The order inside `run` is the guarantee: trace, audit and compile at shapes
@@ -171,21 +171,21 @@ class Vault:
 
     @classmethod
     def without_guarantee(cls, records: Any, **facts: Any) -> Self:
-        """Build a vault of `records` and `facts` that pays for everything, `NonPrivate` too: for simulated data."""
+        """Build a vault of `records` without budget or guarantee, for simulated data; `facts`: as for `PrivateData`."""
         return cls(records, ledger=NobodyPays(), dataset="without guarantee", **facts)
 
     @property
     def facts(self) -> Facts:
-        """What the public knows of the records."""
+        """The public metadata of the records: size, adjacency, bounds, shapes."""
         return self._shown
 
     def price(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Event:
-        """Return what `run` would charge for the program, its arguments and model. Reads no record, charges nothing."""
+        """Return the price of `run` for `program`, its `arguments` and `model`. Reads no record, charges nothing."""
         return self.audit(program, *arguments, model=model).event
 
     @jax.transfer_guard("allow")
     def audit(self, program: Program, *arguments: Any, model: LogDensity | None = None) -> Audit:
-        """Return the price of a program with its arguments and its model, release by release, or raise `AuditError`."""
+        """Return the price of `program` with its `arguments` and `model`, release by release, or raise `AuditError`."""
         return self._programs.prepare(program, public(arguments, self._programs.is_table), model).audit.shown
 
     def run(
@@ -196,10 +196,10 @@ class Vault:
         what: str = "run",
         insecure_seed: int | None = None,
     ) -> Any:
-        """Audit ``program(oracle, *arguments)``, pay for it, execute exactly what was audited, and return its result.
+        """Audit ``program(oracle, *arguments)``, charge its price, execute it, and return its result.
 
-        Its mechanisms ask of `model`, and the ledger notes `what` it is. The noise is new in every run. `insecure_seed`
-        fixes it, for tests: such a run is `NonPrivate`, and only a vault `without_guarantee` pays for it.
+        The oracle queries `model`; `what` describes the run in the ledger. `insecure_seed` fixes the noise, for tests:
+        such a run is `NonPrivate`, and needs a vault `without_guarantee`.
         """
         ready = self._ready(program, arguments, model)
         ready.compile()
@@ -208,9 +208,9 @@ class Vault:
 
     @contextmanager
     def reserve(self, event: Event, *, what: str = "run", insecure_seed: int | None = None) -> Generator[Session]:
-        """Set the price of `event` aside, and yield what executes programs up to it; what was not used is given back.
+        """Reserve the price of `event`, and yield a session that runs programs up to it; the unused part is refunded.
 
-        The charge stands once it is made: if the process dies, all of it stays. `what`, `insecure_seed`: as for `run`.
+        If the process dies, the whole charge stays. `what` and `insecure_seed` are as for `run`.
         """
         event = genuine(event, with_cells=True)
         price = event if insecure_seed is None else event + NonPrivate()

@@ -97,7 +97,7 @@ class PartialProgram:
         except DpmcmcError:
             raise
         except Exception as error:  # of libraries that read whatever they are given
-            raise RunRefused("the bytes are no program that PartialProgram.to_bytes wrote; send it again") from error
+            raise RunRefused("the bytes were not written by PartialProgram.to_bytes; send the program again") from error
         return made
 
 

@@ -73,7 +73,7 @@ class BarkerTest:
     """Accept if lambda* + N(0, C - s^2) + V_cor + public rest > 0, on a batch without replacement; replace-one only.
 
     With b = `batch_size` of n records, C = `variance`, kappa = `clip_fraction`: the tempered log-ratio of one record is
-    held to abs(r) <= sqrt(kappa b) / n; lambda* is n times the mean over the batch; s^2 <= kappa is the variance of
+    clipped to abs(r) <= sqrt(kappa b) / n; lambda* is n times the mean over the batch; s^2 <= kappa is the variance of
     lambda* as the batch shows it, n^2 / b (1 - b / n) times the variance of the r (divided by b). The normal draw tops
     it up to C, and V_cor makes a logistic draw of it, nearly (`correction`). Heikkilä et al. have C = 2, kappa = 1; a
     smaller C has a better V_cor, a smaller kappa / (C - kappa) a lower price. Only the bit is released.

@@ -32,10 +32,10 @@ MOST_COORDINATES = 2**24
 class BlockSum:
     """Sum over the records of clip(statistic), each at the block that it names, with the noise of a `Sum`.
 
-    The statistic is one vector: the number of a block, from zero on, then `block_length` entries that are added to that
-    block, then entries that are added up over all records. Released are all blocks, one after the other, and the
-    latter. `clip` bounds the l2 norm of all entries together. A record that names no block, or whose entries are not
-    finite, adds zero.
+    The statistic is one vector: the index of a block, from zero on, then `block_length` entries that are added to that
+    block, then entries that are summed over all records. The release has all blocks, one after the other, and then
+    those sums. `clip` bounds the l2 norm of all entries together. A record that names no block, or whose entries are
+    not finite, adds zero.
     """
 
     clip: float

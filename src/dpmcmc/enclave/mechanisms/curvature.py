@@ -38,9 +38,9 @@ class CurvatureSum:
     """Sum over the records of clip(-factor^T Hessian factor), with noise of `noise_multiplier` times the sensitivity.
 
     `clip` bounds the Frobenius norm of one record's matrix. The queries are those of the position and then the factor.
-    What is released are the entries on and above the diagonal, those off it multiplied with 41/29, just below sqrt(2):
-    they stand for two, so that the noise on the matrix is symmetric and its norm that of the vector. The variance is
-    that of entries of the diagonal; off it it is half as large.
+    The release has the entries on and above the diagonal, the latter multiplied by 41/29, just below sqrt(2), since
+    each stands for two. So the noise on the matrix is symmetric, and its norm is that of the vector. The variance is
+    that of diagonal entries; for the others it is half as large.
     """
 
     clip: float

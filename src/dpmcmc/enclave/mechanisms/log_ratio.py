@@ -77,9 +77,9 @@ def scalar_sum(
 class LogRatio:
     """Sum over the records of clip(log-likelihood ratio), with noise of `noise_multiplier` times the sensitivity.
 
-    One record's ratio is held to abs(r) <= clip * distance of the positions; `clip` is the papers' b_l, a bound on the
-    slope of one record's log-likelihood. Noise and clip grow together, so the price does not depend on the positions.
-    The variance over the granularity is a whole number: a penalty test on the value is exact (log_ratio.md).
+    One record's ratio is clipped to abs(r) <= clip * distance of the positions; `clip` is the papers' b_l, a bound on
+    the slope of one record's log-likelihood. Noise and clip grow together, so the price does not depend on the
+    positions. The variance over the granularity is a whole number: a penalty test on the value is exact (log_ratio.md).
     """
 
     clip: float

@@ -64,10 +64,10 @@ class Coefficients(NamedTuple):
 class MinibatchLogRatio:
     """(n / b) sum over a batch of clip(log-ratio) - (its variance) / 2, with noise of `noise_multiplier` sensitivities.
 
-    One record's ratio is held to abs(r) <= clip * distance of the positions, as in `LogRatio`. The variance is that of
-    the estimate (n / b) sum r of a batch without replacement, (n / b)^2 (1 - b / n) sum (r - mean)^2. The value is what
-    a penalty test reads: it subtracts half of the noise's `variance`, and has the penalty of the batch in it already.
-    That penalty is itself estimated, so the test is approximate where one with all records is exact.
+    One record's ratio is clipped to abs(r) <= clip * distance of the positions, as in `LogRatio`. The variance is that
+    of the estimate (n / b) sum r of a batch without replacement, (n / b)^2 (1 - b / n) sum (r - mean)^2. The value is
+    for a penalty test, which subtracts half of the noise's `variance`; it includes the penalty of the batch already.
+    That penalty is itself estimated, so the test is approximate, while one with all records is exact.
     """
 
     batch_size: int

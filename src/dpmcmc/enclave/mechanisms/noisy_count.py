@@ -24,9 +24,9 @@ from dpmcmc.enclave.noise.discrete_gaussian import approximation
 class NoisyCount:
     """How many records have a statistic of l2 norm above `clip`, with noise of `noise_multiplier` records.
 
-    The statistic is what a clip is to be chosen for: a gradient, a log-ratio, a log-ratio over the distance of the
-    positions. A record whose statistic is not finite is counted: a clipped sum changes it too, to zero. Divided by a
-    public number of records this is the clip fraction.
+    The statistic is the quantity to be clipped: a gradient, a log-ratio, or a log-ratio over the distance of the
+    positions. A record whose statistic is not finite is counted, since a clipped sum changes it as well, to zero.
+    Divided by a public number of records the result is the clip fraction.
     """
 
     clip: float

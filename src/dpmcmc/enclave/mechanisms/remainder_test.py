@@ -26,12 +26,12 @@ def largest_radius(queries: Sequence[jax.Array]) -> jax.Array:
 
 @dataclass(frozen=True, slots=True)
 class RemainderTest:
-    """The decision of a penalty test on what a quadratic around the origin leaves of each record's log-likelihood.
+    """The decision of a penalty test on the remainders of log-likelihoods beyond a quadratic around the origin.
 
-    One record's ratio is held to third_derivative / 2 * max(r, r')^2 * distance, r and r' being how far the positions
-    are from the origin. If no record's log-likelihood has a third derivative above `third_derivative` along a line, no
-    remainder is that large, and nothing is clipped: it is the model's bound, or a clip that you state. Clip and noise
-    follow the positions, which are public; their ratio, `noise_multiplier`, and so the price do not.
+    One record's ratio is clipped to third_derivative / 2 * max(r, r')^2 * distance, where r and r' are the distances of
+    the positions from the origin. If no record's log-likelihood has a third derivative above `third_derivative` along a
+    line, no remainder is that large, and nothing is clipped: it is the model's bound, or a clip that you state. Clip
+    and noise follow the positions, which are public; their ratio, `noise_multiplier`, and so the price do not.
     """
 
     third_derivative: float

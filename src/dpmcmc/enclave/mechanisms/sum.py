@@ -18,7 +18,7 @@ from dpmcmc.enclave.traces import traced_at
 class Sum:
     """Sum over the records of clip(statistic), with noise of `noise_multiplier` times the sensitivity.
 
-    `clip` bounds the l2 norm of what one record adds; a record whose statistic is not finite adds zero.
+    `clip` bounds the l2 norm of one record's statistic; a statistic that is not finite counts as zero.
     """
 
     clip: float

@@ -82,7 +82,7 @@ class Journal:
         """Take up the journal of a run that was begun, and is not settled."""
         run = _name_of_run(folder)
         if run is None:
-            raise ResumeRefused(f"{str(folder)!r} is no run that was begun: {UNFINISHED}/run is missing, or no name")
+            raise ResumeRefused(f"{str(folder)!r} is not an unfinished run: {UNFINISHED}/run is missing, or no name")
         if not has_private_part(folder):
             raise ResumeRefused(
                 f"{str(folder)!r} cannot be resumed: the key of its noise is not there. It is kept in "
@@ -132,8 +132,8 @@ class Journal:
         if changed:
             what = ", ".join(f"{name}: {before.get(name, '')[:60]!r} then, {here[name][:60]!r} now" for name in changed)
             raise ResumeRefused(
-                f"{str(self.folder)!r} was begun where results may be rounded otherwise, and would not give the draws "
-                f"that were paid for; resume it where it was begun ({what})"
+                f"{str(self.folder)!r} was begun where results may be rounded differently, and would not give the "
+                f"draws that were charged; resume it where it was begun ({what})"
             )
         if not hmac.compare_digest(tag, self._records):
             raise ResumeRefused(
@@ -161,8 +161,8 @@ class Journal:
         """
         if not hmac.compare_digest(records, self._records):
             raise ResumeRefused(
-                f"{str(self.folder)!r} was taken up with other records meanwhile, and the same noise on two tables "
-                "would show how they differ; a run is taken up with one table at a time"
+                f"{str(self.folder)!r} was resumed with other records meanwhile, and the same noise on two tables "
+                "would show how they differ; a run is resumed with one table at a time"
             )
         if getattr(jax.config, "jax_use_simplified_jaxpr_constants", False):  # its constants would not be in its text
             raise InvalidArgument("jax_use_simplified_jaxpr_constants=True must be off in runs that may be resumed")

@@ -46,7 +46,7 @@ def open_private(file: Path) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         connection.close()
         if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
-            raise ResumeRefused("the run is at work in another process; let that one finish, or end it") from error
+            raise ResumeRefused("the run is in use by another process; let it finish, or end it") from error
         raise ResumeRefused(f"the private file of the run, {str(file)!r}, cannot be used: {error}") from error
     return connection
 

@@ -130,7 +130,7 @@ class DuckDBSource:
 
 def _other_answer() -> SourceChanged:
     return SourceChanged(
-        "source, a DuckDB query, gave another answer than before; expected the same rows, in the same order, whenever "
-        "it is asked. End it with ORDER BY and columns that tell all rows apart, take out whatever is random, and let "
-        "nobody write to its tables meanwhile. Or write the answer to a Parquet file, and open that"
+        "source, a DuckDB query, gave a different answer than before; expected the same rows, in the same order, "
+        "whenever it is asked. End it with ORDER BY and columns that tell all rows apart, take out whatever is random, "
+        "and let nobody write to its tables meanwhile. Or write the answer to a Parquet file, and open that"
     )

@@ -201,7 +201,7 @@ class FileSource:
                 if kind and kinds.setdefault(name, kind) != kind:
                     raise InvalidArgument(
                         f"source={place.shown!r} keeps column {name!r} as {kind}, and a file before it as "
-                        f"{kinds[name]}; expected files that agree. Write one of them anew, or leave it out"
+                        f"{kinds[name]}; expected files that agree. Rewrite one of them, or leave it out"
                     )
 
     @property

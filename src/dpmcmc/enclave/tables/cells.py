@@ -15,6 +15,10 @@ Reading = Callable[[Any], float]
 """What a cell is stored as: a number, or NaN where the cell is missing."""
 
 
+A_NUMBER = "\f"
+"""A space, at the end of a text that was a number: its point is a decimal point, whatever the mark in texts is."""
+
+
 def decoded(cell: Any) -> Any:
     """Return bytes as the text that they are; anything else, and bytes that are no text, as it is."""
     try:
@@ -39,6 +43,12 @@ def text(cell: Any) -> str | None:
     return None
 
 
+def as_text(cell: Any) -> str | None:
+    """Return a cell of a column of Python objects as text; behind a number that is not whole stands `A_NUMBER`."""
+    written = text(cell)
+    return f"{written}{A_NUMBER}" if written and "." in written and not isinstance(cell, str | bytes) else written
+
+
 def _digits(cell: Any) -> str | None:
     try:
         if isinstance(cell, Integral):
@@ -61,7 +71,7 @@ def number(cell: Any) -> float:
 
 def number_with_comma(cell: Any) -> float:
     """Return a cell as a number, where a comma is the decimal mark of texts, and a point is no part of a number."""
-    if not isinstance(cell, str | bytes):
+    if not isinstance(cell, str | bytes) or (isinstance(cell, str) and cell.endswith(A_NUMBER)):
         return number(cell)
     written = text(cell) or ""
     return math.nan if "." in written else number(written.replace(",", "."))

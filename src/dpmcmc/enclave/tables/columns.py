@@ -75,9 +75,7 @@ def numbers(name: str, kept: Any, column: Column, decimal: str = "") -> np.ndarr
     types = arrow(".types")
     if column.kind == "category":
         if types.is_boolean(kind):
-            raise InvalidArgument(
-                f"column {name!r} is kept as truth values and stated as a category; state kind='boolean'"
-            )
+            raise InvalidArgument(f"column {name!r} holds booleans and is stated as a category; state kind='boolean'")
         codes = {category: code for code, category in enumerate(column.categories)}
         return read(kept, cells.one_of(codes))
     if column.kind == "boolean":
@@ -151,14 +149,14 @@ def value_type(name: str, kept: Any) -> Any:
     kind = kept.value_type if types.is_dictionary(kept) else kept
     if types.is_temporal(kind):
         raise InvalidArgument(
-            f"column {name!r} is kept as dates or times; state kind='date' with lower and upper, or add a column with "
+            f"column {name!r} holds dates or times; state kind='date' with lower and upper, or add a column with "
             "a number, such as the age in years, and state that one"
         )
     known = ("boolean", "integer", "floating", "decimal", "string", "large_string", "string_view")
     binary = ("binary", "large_binary", "binary_view", "fixed_size_binary", "null")
     if not any(getattr(types, f"is_{each}")(kind) for each in (*known, *binary)):
         raise InvalidArgument(
-            f"column {name!r} is kept under a type that is neither number, truth value nor text; convert it to one of "
+            f"column {name!r} has a type that is neither a number, a boolean nor text; convert it to one of "
             "them, or leave it out of the schema"
         )
     return kind

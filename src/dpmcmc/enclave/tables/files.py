@@ -136,7 +136,7 @@ def check_quotes(file: Any, shown: str) -> None:
     if count % 2:
         raise InvalidArgument(
             f"source={shown!r} has an odd number of quotes, so that one of them has no end and takes all lines after "
-            "it into its cell; expected quotes in pairs, and a quote in a cell written twice. Write the file anew"
+            "it into its cell; expected quotes in pairs, and a quote in a cell written twice. Rewrite the file"
         )
 
 

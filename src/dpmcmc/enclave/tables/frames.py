@@ -60,7 +60,7 @@ def read_frame(frame: Frame, names: list[str]) -> Any:
     """Return columns of a table in memory, whose names were checked, as an Arrow table."""
     arrow()
     return without_values(
-        f"{frame.what} cannot be read; expected columns of numbers, truth values, texts or categories",
+        f"{frame.what} cannot be read; expected columns of numbers, booleans, texts or categories",
         lambda: frame.read(names),
     )
 
@@ -80,7 +80,7 @@ def _pandas_column(series: Any) -> Any:
     kind = series.dtype.categories.dtype if isinstance(series.dtype, pd.CategoricalDtype) else series.dtype
     is_python_text = isinstance(kind, pd.StringDtype) and kind.storage == "python"  # of any letters, also of halves
     if is_python_text or (kind.kind == "O" and isinstance(kind, np.dtype)):
-        return arrow().array([cells.text(cell) for cell in series.astype(object)], arrow().string())
+        return arrow().array([cells.as_text(cell) for cell in series.astype(object)], arrow().string())
     return arrow().array(series, from_pandas=True)
 
 

@@ -15,7 +15,7 @@ from dpmcmc.enclave.tables import cells, columns, files, frames
 from dpmcmc.enclave.tables.guard import without_values
 from dpmcmc.enclave.tables.persons import IDENTITY_BYTES, IDENTITY_WORDS, by_person, identity
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.schema import Schema
+from dpmcmc.schema import Column, Schema
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,11 +96,16 @@ def _leaves(table: Any, schema: Schema) -> columns.Leaves:
     made: columns.Leaves = {}
     missing: dict[str, np.ndarray] = {}
     for name, column in schema.columns.items():
-        read = partial(columns.numbers, name, table.column(name), column, schema.decimal)
-        values = without_values(f"column {name!r} cannot be read", read)
-        made |= columns.leaves(name, values, column)
-        missing[name] = np.isnan(values)
+        read = partial(_column, name, table.column(name), column, schema.decimal)
+        leaves, missing[name] = without_values(f"column {name!r} cannot be read", read)
+        made |= leaves
     return made | columns.missing_bits(made, missing)
+
+
+def _column(name: str, kept: Any, column: Column, decimal: str) -> tuple[columns.Leaves, np.ndarray]:
+    """Return the leaves of one Arrow column, and where its cells are missing."""
+    values = columns.numbers(name, kept, column, decimal)
+    return columns.leaves(name, values, column), np.isnan(values)
 
 
 def number_persons(name: str, kept: Any, known: dict[str, int]) -> np.ndarray:

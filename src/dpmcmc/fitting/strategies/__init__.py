@@ -1,1 +1,1 @@
-"""How a fit reaches a posterior: one folder or file for each strategy."""
+"""The strategies of `fit`: one folder or file for each."""

@@ -1,4 +1,4 @@
-"""A pilot, then chains in the coordinates that it found: how every sampler of the recipes gets to a posterior."""
+"""A pilot, then chains in its whitened coordinates: the strategy for every sampler of the recipes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,10 +26,10 @@ from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
 
 RARE = 1e-3
-"""How rarely a last gradient at the approximation is told to be off it."""
+"""False-alarm rate of the test that the last gradient was taken at the mode."""
 
 FAR = 0.5
-"""A refinement that goes more than so far as it can, where all scores are cut and point in one direction, is lost."""
+"""A refinement failed if it moves by more than this share of the largest move that clipped scores allow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,44 +46,44 @@ class PilotedChains:
 
     @property
     def name(self) -> str:
-        """The sampler that was asked for or chosen."""
+        """The name of the requested or chosen sampler."""
         return self.choice.name
 
     @property
     def what(self) -> str:
-        """The run in a few words, for the ledger."""
+        """A short description of the run for the ledger."""
         return f"pilot and {self.name}"
 
     @property
     def dimension(self) -> int:
-        """How many parameters there are."""
+        """The number of parameters."""
         return self._layout.dimension
 
     @property
     def num_steps(self) -> int:
-        """How many steps each chain takes."""
+        """The number of steps of each chain."""
         return self.choice.recipe.num_steps
 
     @property
     def expected_error(self) -> float:
-        """By how many of its own standard deviations the noise moves the posterior, about."""
+        """The expected error from the privacy noise, in posterior standard deviations."""
         return self.choice.expected_error
 
     @property
     def remedy(self) -> str:
-        """What would make a useless run useful, in words."""
+        """What would help if the expected error is too large."""
         return remedy(self.facts, self.budget)
 
     @property
     def event(self) -> Event:
-        """What the run releases: pilot, all steps, all chains."""
+        """The event of the run: pilot, all steps, all chains."""
         somewhere = placeholder(self._layout.dimension)
         refinement = self.data.price(self._refinement(self.facts), somewhere.centre, model=self._whitened(somewhere))
         return self.pilot.price(self.data) + refinement + self._plan(somewhere, self.facts, seed=0).price(self.data)
 
     @property
     def course(self) -> str:
-        """What the run does, in words."""
+        """A description of the run."""
         return (
             f"{self.pilot.approach.num_steps + self.pilot.refine.num_steps} private Newton steps for "
             f"{self._layout.dimension} parameters, then {self.name}, {self.num_chains} x {self.num_steps} steps"
@@ -91,15 +91,15 @@ class PilotedChains:
 
     @property
     def reason(self) -> str:
-        """How the sampler was chosen, in words."""
+        """A description of how the sampler was chosen."""
         return self.choice.words
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
-        """Run the pilot and the sampler, or as much of it as there is time for; what was paid for ends in draws."""
+        """Run pilot and sampler until the end or an interrupt; a charged run always ends in draws."""
         try:
             return self._drawn(paid, watcher, is_interrupted, seed)
         except DpmcmcError:
-            raise  # the vault's own refusals, and interrupts, are no matter of numbers
+            raise  # the vault's own refusals and interrupts are not numerical failures
         except NUMERICAL as error:
             shape = (self.num_chains, self.num_steps)
             made = {"num_chains": self.num_chains, "temperature": self.model.temperature}
@@ -115,7 +115,7 @@ class PilotedChains:
         told: dict[str, np.ndarray] = {}
         vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted, told)
         drawn = parameters(sampling.model, sampling.layout, vectors)
-        error = self.expected_error * facts.clip_scale / USUAL_CLIP_SCALE  # noise is as long as the clips
+        error = self.expected_error * facts.clip_scale / USUAL_CLIP_SCALE  # the noise is as large as the clips
         return Drawn(
             drawn,
             is_accepted,
@@ -131,11 +131,11 @@ class PilotedChains:
                 },
             },
             self._quality(drawn, reasons, error, bias),
-            {} if self.choice.recipe.is_iid else told,  # independent draws have no steps to speak of
+            {} if self.choice.recipe.is_iid else told,  # independent draws have no steps of a chain
         )
 
     def _quality(self, drawn: Mapping[str, np.ndarray], reasons: Sequence[str], error: float, bias: float) -> Quality:
-        """Return what the releases of the pilot say; of independent draws also where their variance comes from."""
+        """Return the verdict from the pilot's releases; for independent draws with the sources of their variance."""
         said, verdicts = list(reasons), ["bad" for _ in reasons]
         predicted = float(np.hypot(error, bias))
         if not predicted <= FAIR_ERROR:
@@ -176,7 +176,7 @@ class PilotedChains:
         if not float(missed) <= float(special.chdtri(facts.dimension, RARE)):
             reasons.append("The last gradient is further from zero than its noise: the pilot did not arrive.")
         refined = approximation.moved(moved)
-        if not self._has_prior(refined):  # what was paid for ends in draws all the same
+        if not self._has_prior(refined):  # a charged run ends in draws all the same
             reasons.append("The last gradients lead outside the prior's support; the pilot's own position is used.")
             refined = approximation
         return self._plan(refined, facts, seed), facts, list(dict.fromkeys(reasons)), bias

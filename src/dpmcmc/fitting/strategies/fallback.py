@@ -1,4 +1,4 @@
-"""If paid releases cannot be used, the result is draws from the prior, with a verdict that says so."""
+"""The fallback if charged releases cannot be used: draws from the prior, with a bad verdict."""
 
 import warnings
 from collections.abc import Generator, Mapping
@@ -17,14 +17,15 @@ from dpmcmc.run.plan import parameters, prior_draws
 from dpmcmc.run.program import Layout
 
 NUMERICAL = (np.linalg.LinAlgError, ValueError, OverflowError, FloatingPointError, ZeroDivisionError)
-"""What numbers that noise made can end in. The vault's own refusals are no matter of numbers, and are raised."""
+"""Errors that noisy numbers can cause. The vault's own refusals are not among them, and are raised."""
 
 
 @contextmanager
 def quiet_numbers() -> Generator[None]:
-    """Let numbers overflow without a word: noise makes such, a verdict says what a result is worth, and no warning."""
+    """Suppress what NumPy warns of, overflows or means of nothing: noise causes them, and the verdict reports it."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", LinAlgWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
         yield
 
 
@@ -39,12 +40,12 @@ def prior_draws_instead(
     """Return draws from the prior with the verdict bad.
 
     Args:
-        model: whose prior it is.
-        shape: chains and steps.
-        settings: how the run was made.
-        said: what went wrong.
-        seed: of the fit, so that another one has other draws.
-        begin: the centre and the widths of a prior that cannot be drawn from.
+        model: the model with the prior.
+        shape: the numbers of chains and steps.
+        settings: the settings of the run.
+        said: the reason for the fallback.
+        seed: the seed of the fit.
+        begin: centre and widths of the prior, if it cannot be sampled.
     """
     number, rng = shape[0] * shape[1], np.random.default_rng(seed)
     named = {name: values[0] for name, values in prior_draws(model).items()}

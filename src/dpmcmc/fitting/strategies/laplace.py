@@ -1,4 +1,4 @@
-"""What the strategies share that `fit` calls ``private_laplace``: scores are released, and independent draws follow."""
+"""Base class of the strategies that `fit` calls ``private_laplace``: released scores, then independent draws."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -16,14 +16,14 @@ NAME = "private_laplace"
 
 
 class PrivateLaplace(ABC):
-    """A strategy whose draws are independent, from what a few large releases of scores tell.
+    """A strategy with independent draws from the posterior given a few large releases of scores.
 
     Attributes:
-        model: what is fitted.
-        layout: how a position of the model is laid out.
-        questions: the releases; their `event` is what they cost.
-        num_steps: draws of each chain.
-        num_chains: chains, which are parts of the same draws.
+        model: the fitted model.
+        layout: the layout of a position of the model.
+        questions: the queries; `event` is their price.
+        num_steps: the number of draws per chain.
+        num_chains: the number of chains, into which the draws are divided.
     """
 
     model: Any
@@ -34,36 +34,36 @@ class PrivateLaplace(ABC):
 
     @property
     def name(self) -> str:
-        """What `fit` calls it."""
+        """The name of the sampler in `fit`."""
         return NAME
 
     @property
     def what(self) -> str:
-        """The run in a few words, for the ledger."""
+        """A short description of the run for the ledger."""
         return f"pilot and {NAME}"
 
     @property
     def dimension(self) -> int:
-        """How many parameters there are."""
+        """The number of parameters."""
         return self.layout.dimension
 
     @property
     def event(self) -> Event:
-        """Everything that the run releases."""
+        """The event of everything that the run releases."""
         return self.questions.event
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Chains, and draws of each."""
+        """The numbers of chains and of draws per chain."""
         return self.num_chains, self.num_steps
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
-        """Run, to the end: what costs is over in a moment. If the releases cannot be used, draws are from the prior."""
+        """Run to the end, since releases take little time. If they cannot be used, draw from the prior."""
         del is_interrupted
         try:
             drawn = self._drawn(paid, seed, watcher)
         except DpmcmcError:
-            raise  # the vault's own refusals are no matter of numbers
+            raise  # the vault's own refusals are not numerical failures
         except NUMERICAL as error:
             begin: Begin | None = getattr(self, "begin", None)
             drawn = prior_draws_instead(self.model, self.shape, self._settings(paid, {}), error, seed, begin)
@@ -76,4 +76,4 @@ class PrivateLaplace(ABC):
 
     @abstractmethod
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how the run was made, in plain values."""
+        """Return the settings of the run as plain values."""

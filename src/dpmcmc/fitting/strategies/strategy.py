@@ -1,4 +1,4 @@
-"""How a fit gets to its posterior: a pilot and chains, or a sketch. A `PreparedFit` knows no more of it than this."""
+"""The interface of strategies, through which a `PreparedFit` prices and runs a fit."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -16,11 +16,11 @@ class Drawn(NamedTuple):
 
     Attributes:
         draws: by parameter, (chain, step, ...).
-        is_accepted: whether each step moved.
-        num_warmup: how many steps are warm-up.
-        settings: how they were made.
-        quality: what they are worth.
-        told: what else the steps of a chain tell, under ArviZ's names for ``sample_stats``.
+        is_accepted: whether each step was accepted.
+        num_warmup: the number of warm-up steps.
+        settings: the settings of the run, as plain values.
+        quality: the verdict with its reasons.
+        told: other statistics of the steps, under ArviZ's names for ``sample_stats``.
     """
 
     draws: Mapping[str, np.ndarray]
@@ -32,53 +32,53 @@ class Drawn(NamedTuple):
 
 
 class Strategy(Protocol):
-    """What can be said of a run before it starts, and the run."""
+    """A strategy: the description and the price of a run, and the run itself."""
 
     @property
     def name(self) -> str:
-        """What `fit` calls it."""
+        """The name of the sampler in `fit`."""
         ...
 
     @property
     def what(self) -> str:
-        """The run in a few words, for the ledger."""
+        """A short description of the run for the ledger."""
         ...
 
     @property
     def dimension(self) -> int:
-        """How many parameters there are."""
+        """The number of parameters."""
         ...
 
     @property
     def num_steps(self) -> int:
-        """How many steps each chain takes."""
+        """The number of steps of each chain."""
         ...
 
     @property
     def expected_error(self) -> float:
-        """By how many of its own standard deviations the noise moves the posterior, about."""
+        """The expected error from the privacy noise, in posterior standard deviations."""
         ...
 
     @property
     def event(self) -> Event:
-        """Everything that the run releases."""
+        """The event of everything that the run releases."""
         ...
 
     @property
     def course(self) -> str:
-        """What the run does, in words."""
+        """A description of the run."""
         ...
 
     @property
     def reason(self) -> str:
-        """Why this strategy was chosen, in words."""
+        """The reason for choosing this strategy."""
         ...
 
     @property
     def remedy(self) -> str:
-        """What would make a useless run useful, in words."""
+        """What would help if the expected error is too large."""
         ...
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
-        """Run, or as much of it as there is time for; `seed` is of what costs nothing, such as proposals."""
+        """Run until the end or an interrupt; `seed` fixes the randomness without privacy cost, such as proposals."""
         ...

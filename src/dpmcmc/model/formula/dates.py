@@ -28,9 +28,12 @@ def read_calendar(factor: str, columns: Columns) -> Category | None:
         "month": (MONTHS, lambda day: day.month - 1),
         "weekday": (WEEKDAYS, lambda day: day.weekday()),
     }[found[1]]
-    if len(levels) < 2:
-        raise InvalidArgument(f"the formula has {factor}, but {name} lies in one year; leave it out")
-    return Category(f"{found[1]}({name})", levels, 0, name, tuple(map(place, days)))
+    codes = [place(day) for day in days]
+    held = sorted(set(codes))  # a level without a day between the bounds would be a coefficient without a row
+    if len(held) < 2:
+        raise InvalidArgument(f"the formula has {factor}, but {name} lies in one {found[1]}; leave it out")
+    kept = tuple(levels[code] for code in held)
+    return Category(f"{found[1]}({name})", kept, 0, name, tuple(map(held.index, codes)))
 
 
 def days_of(function: str, name: str, columns: Columns) -> list[date]:

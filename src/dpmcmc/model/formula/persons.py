@@ -60,8 +60,8 @@ def persons_terms(parsed: Parsed, schema: Schema, columns: Columns) -> dict[str,
         )
     if schema.max_rows_per_person == 1:
         raise InvalidArgument(
-            f"the formula has {written}, but the schema says max_rows_per_person=1: one row of each person does not "
-            "tell what is the person's own. State max_rows_per_person=2 or more, or leave it out"
+            f"the formula has {written}, but the schema says max_rows_per_person=1: with one row per person an "
+            "effect of its own cannot be separated. State max_rows_per_person=2 or more, or leave it out"
         )
     if len(own) > MOST_EFFECTS:
         raise InvalidArgument(

@@ -184,7 +184,7 @@ def _all_of(parts: list[worker.Result]) -> worker.Result:
 
 def _lost(reason: str) -> EngineUnavailable:
     return EngineUnavailable(
-        f"the Dask cluster does not answer any more ({reason}). Nothing of the pass that was under way is released, "
+        f"the Dask cluster no longer answers ({reason}). Nothing of the pass that was under way is released, "
         "and what was charged stands. Start scheduler and workers again: a run that is written to a folder can then be "
         "resumed"
     )

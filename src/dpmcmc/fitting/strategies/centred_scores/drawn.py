@@ -1,9 +1,9 @@
 """Bounded scores of whole records that are centred by each record's own draws (`dpmcmc.model.drawn`).
 
-A bounded score less the mean over draws from the record's law has mean zero at the truth, whatever the bound, the
-number of draws, or the quadrature by which scores are computed: draws and response have one law. It stays so if what
-multiplies it does not depend on the draws that are taken off. So the draws are divided in halves, and what makes one
-half's difference short enough is computed from the other half.
+A bounded score minus its mean over draws from the record's distribution has mean zero at the truth, for every bound,
+number of draws and quadrature, since draws and response have the same distribution. It stays
+so if what multiplies it does not depend on the draws that are taken off. So the draws are divided in halves, and what
+makes one half's difference short enough is computed from the other half.
 """
 
 from typing import Any

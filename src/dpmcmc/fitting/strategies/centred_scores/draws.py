@@ -1,7 +1,7 @@
-"""Draws from what two releases tell and a prior of any form, by NumPyro's NUTS: free of charge, no record is asked.
+"""Draws from the posterior given two releases and any prior, by NumPyro's NUTS: post-processing at no privacy cost.
 
-Given the parameters, the released sum of scores is normal around the slope's prediction; the noise of the slope itself
-adds to its variance what it does at that distance, so that directions in which the slope is within its noise keep the
+Given the parameters, the released sum of scores is normal around the slope's prediction. The noise of the slope adds to
+this variance in proportion to the squared distance, so that directions in which the slope is within its noise keep the
 prior's width.
 """
 
@@ -21,7 +21,7 @@ from dpmcmc.run.program import Layout
 
 
 class Care(NamedTuple):
-    """How NUTS runs."""
+    """Settings of NUTS."""
 
     warmup: int
     thinning: int
@@ -29,7 +29,7 @@ class Care(NamedTuple):
 
 
 USUAL, ALONG_CURVES = Care(500, 2, 0.9), Care(1000, 4, 0.99)
-"""Where no law shows some directions the posterior is a thin curved ridge: longer steps leave its ends out."""
+"""Where no distribution shows some directions the posterior is a thin curved ridge: longer steps leave its ends out."""
 
 MOST_DENSE = 50
 """The most parameters with a dense mass matrix."""
@@ -57,13 +57,13 @@ def draw(
     """Return draws from the posterior of a release and the prior of a model.
 
     Args:
-        model: of which no likelihood is read.
-        layout: of its positions.
-        release: what is known.
-        displacement: from the point of the release, in whitened coordinates.
-        shape: chains and steps.
-        seed: of the sampler.
-        care: how it runs.
+        model: the model, whose likelihood is not evaluated.
+        layout: the layout of its positions.
+        release: the joint release.
+        displacement: the displacement from the point of the release, in whitened coordinates.
+        shape: the numbers of chains and steps.
+        seed: the seed of the sampler.
+        care: the settings of NUTS.
     """
     values, vectors = np.linalg.eigh(release.data_variance(release.seen(release.slope)))
     turned = {
@@ -87,7 +87,7 @@ def draw(
 
 @lru_cache(maxsize=32)
 def _sampler(model: Model, layout: Layout, shape: tuple[int, int], care: Care) -> Callable[..., Any]:
-    """Return what draws, compiled once for each model: what releases told is an argument."""
+    """Return the sampler, compiled once for each model; released values are arguments."""
     from numpyro.infer import MCMC, NUTS  # others than fits of NumPyro models do not wait for it
 
     def vector_at(given: Mapping[str, Any], place: Any) -> jax.Array:

@@ -1,4 +1,4 @@
-"""The last releases of centred scores: where they are asked, in which coordinates, and what they tell together."""
+"""The last releases of centred scores: their points, their coordinates, and their joint likelihood."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 
 SEEN = 3.0
-"""A slope of so many noise levels along a direction that changes no law says that synthetic records miss something."""
+"""A slope of this many noise levels in a direction that changes no distribution contradicts the synthetic records."""
 
 
 class Last(NamedTuple):
@@ -29,14 +29,14 @@ class Last(NamedTuple):
 
     releases: list[Release]
     arrived: bool
-    """Whether the steps between them were as long as they wanted to be."""
+    """Whether no step between them had to be shortened."""
     shows: bool
-    """Whether the laws of synthetic records show all that the releases see."""
+    """Whether every direction that the releases see changes the distribution of some synthetic record."""
     chart: Chart | None
-    """The coordinates, where laws do not show some of them."""
+    """The coordinates, where distributions do not show some of them."""
 
     def joined(self, prior: Prior) -> Joined:
-        """Return what they tell together."""
+        """Return the releases joined into one."""
 
         def apart(first: Release, second: Release) -> Floats:
             moved = displacement(prior.points, first.point, first.whitening, prior.scales)
@@ -45,14 +45,14 @@ class Last(NamedTuple):
         return join_all(self.releases, apart if self.shows else None)
 
     def from_end(self, prior: Prior) -> Displacement:
-        """Return the displacement from the last point: in what laws show, or in the parameters themselves."""
+        """Return the displacement from the last point: in what distributions show, or in the parameters themselves."""
         last = self.releases[-1]
         if not self.shows:
             return linear_displacement(last.point, last.whitening)
         return displacement(prior.points, last.point, last.whitening, prior.scales)
 
     def at(self, prior: Prior, joined: Joined, point: Floats) -> Joined:
-        """Return what they tell in the coordinates that are theirs at another point, where laws change alike."""
+        """Return the joint release in the corresponding coordinates at another point (see `Chart.carried`)."""
         if self.chart is None:
             return joined
         there = self.chart.carried(prior.points, joined.release.point, point, prior.at(point)[1], prior.scales)
@@ -66,14 +66,14 @@ class Last(NamedTuple):
 
 
 def last_releases(steps: Steps, found: Found, radius: float, slope_radius: float, number: int) -> Last:
-    """Ask for so many releases, with steps between them.
+    """Query a number of releases, with steps between them.
 
     Args:
-        steps: how to ask.
-        found: by the pilot.
-        radius: of scores.
-        slope_radius: of slopes.
-        number: of releases.
+        steps: the queries and moves.
+        found: the result of the pilot.
+        radius: the bound on scores.
+        slope_radius: the bound on slopes.
+        number: the number of releases.
     """
     prior, point, information = steps.prior, found.point, found.information
     where, shows = None, _shows(prior, found.last)
@@ -101,9 +101,9 @@ def last_releases(steps: Steps, found: Found, radius: float, slope_radius: float
 
 
 def _move(release: Release, prior: Prior) -> Floats:
-    """Return the move to where a release and the prior lead, in directions of which the release tells.
+    """Return the move to the mode of release and prior, in directions that the release informs.
 
-    Elsewhere nothing is told, and the prior leads along curves.
+    In other directions there is only the prior, whose density is constant along curves.
     """
     gradient, bend = prior.at(release.point)
     told, factor = release.likelihood(), release.whitening.factor
@@ -114,7 +114,7 @@ def _move(release: Release, prior: Prior) -> Floats:
 
 
 def _shows(prior: Prior, release: Release) -> bool:
-    """Say whether a slope sees no direction that changes no law of a synthetic record."""
+    """Say whether a slope sees no direction that changes no distribution of a synthetic record."""
     hidden = hidden_directions(prior.points, release.point, prior.scales)
     turned = hidden @ release.whitening.inverse.T
     turned = turned / np.maximum(np.linalg.norm(turned, axis=1, keepdims=True), 1e-30)

@@ -1,13 +1,14 @@
-"""Sums and integrals over the law of a response: places and weights for NumPyro's distributions.
+"""Sums and integrals over the distribution of a response: places and weights for NumPyro's distributions.
 
-A mean under the model has to be right to a tenth of one over the root of the number of records, or its error adds up to
-a bias that is seen. Finitely many responses are enumerated. Numbers are mapped to the real line, where each half-line
+The error of a mean under the model must be below about 0.1 over the root of the number of records: otherwise its sum
+is a noticeable bias. Finitely many responses are enumerated. Numbers are mapped to the real line, where each half-line
 from a centre is summed over with the double exponential rule (Takahasi and Mori 1974), which is as exact as single
-precision for laws that are smooth on either side. Counts are added up one by one where there are few, and beyond that
-integrated with Euler and Maclaurin's correction.
+precision for distributions that are smooth on either side. Counts are added up one by one where there are few, and
+beyond that integrated with Euler and Maclaurin's correction.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax.scipy.special import logsumexp
+from scipy import linalg
 
 from dpmcmc.model.drawn import DrawnLaw
 from dpmcmc.model.formula.integration import NearMixture
@@ -30,27 +32,48 @@ COUNTED = 64
 
 _GAUSS = np.polynomial.legendre.leggauss(96)
 _MIDDLE, _TAIL = np.polynomial.legendre.leggauss(64), np.polynomial.legendre.leggauss(20)
+
+
+def _up_to(rule: tuple[Any, Any]) -> Any:
+    """Return what weights at the nodes of a Gauss rule add up to at each node: integrals of the polynomial through."""
+    legendre, nodes = np.polynomial.legendre, rule[0]
+    orders = np.arange(len(nodes))
+    integrals = legendre.legvander(nodes, len(nodes)) @ legendre.legint(np.eye(len(nodes)), lbnd=-1)
+    return integrals @ ((orders + 0.5)[:, None] * legendre.legvander(nodes, len(nodes) - 1).T)
+
+
+def _below() -> Any:
+    """Return the same for a lower tail, which is followed downward, a middle and an upper tail."""
+    tail, middle = _up_to(_TAIL), _up_to(_MIDDLE)
+    found = linalg.block_diag(1 - tail, middle, tail)
+    found[len(tail) :, : len(tail)] = 1.0
+    found[-len(tail) :, len(tail) : -len(tail)] = 1.0
+    return found
+
+
+_BELOW = _below()
 PANEL, TAIL = 3.0, 8.0
 """A mixture's middle reaches so many widths beyond its outermost components, and its tails e to so many more."""
 
 FAR = 20.0
-"""How many lengths of its tail a law of counts is followed beyond its mean."""
+"""How many lengths of its tail a distribution of counts is followed beyond its mean."""
 
 
 class Nodes(NamedTuple):
-    """Responses and how probable they are; the probabilities add up to one."""
+    """Nodes of a quadrature: responses with probabilities that add up to one."""
 
     values: jax.Array
     """(nodes, batch)."""
     weights: jax.Array
-    below: jax.Array
-    """The probability of a response that is not larger than the node's; nan where the rule does not tell."""
+    below: jax.Array | None
+    """The probability of a response that is not larger than the node's; nan where the rule does not tell, and None if
+    it never does: numbers that are the same for all records would be computed while a program is compiled."""
 
 
 class Line(NamedTuple):
-    """A law on the real line, or mapped to it: where it is, how wide on either side, and the way back.
+    """A distribution on the real line, or mapped to it: its centre, its width on either side, and the inverse map.
 
-    The way back returns values and its log-Jacobian.
+    The inverse map returns values and its log-Jacobian.
     """
 
     centre: Any
@@ -93,11 +116,11 @@ def _beta(law: Any) -> Line:
 
 
 def _excess(law: Any, distance: Any) -> tuple[Any, Any]:
-    """Return how far beyond an end a law that was cut off there usually is, and how wide in the logarithm of that.
+    """Return the typical distance of a truncated distribution from its end, and the spread of its logarithm.
 
     Args:
-        law: before it was cut off.
-        distance: from the end to its centre, negative where that is cut off.
+        law: the distribution before truncation.
+        distance: from the end to its centre, negative if the centre is cut off.
     """
     beyond = jnp.where(distance > 0, distance + law.scale, law.scale**2 / (law.scale + jnp.maximum(-distance, 0.0)))
     return beyond, jnp.clip(law.scale / beyond, 0.0, 1.0)
@@ -128,7 +151,7 @@ def _truncated(law: Any) -> Line:
 
 TRUNCATED = (dist.LeftTruncatedDistribution, dist.RightTruncatedDistribution, dist.TwoSidedTruncatedDistribution)
 _CUT_OFF = (dist.Normal, dist.Cauchy, dist.Laplace, dist.Logistic)
-"""Laws that may be truncated: their distribution functions are no loops."""
+"""Distributions that may be truncated: their distribution functions are no loops."""
 
 _LINES: Mapping[type, Callable[[Any], Line]] = {
     dist.Normal: _location,
@@ -150,7 +173,7 @@ _LINES: Mapping[type, Callable[[Any], Line]] = {
     dist.RightTruncatedDistribution: _right_truncated,
     dist.TwoSidedTruncatedDistribution: _truncated,
 }
-"""How laws of numbers are mapped to the real line; a new one is a line here."""
+"""How distributions of numbers are mapped to the real line; a new one is a line here."""
 
 _FINITE = (
     dist.BernoulliLogits,
@@ -175,7 +198,7 @@ _COUNTS = (
 
 
 def is_known(law: Any) -> bool:
-    """Say whether there are nodes for a distribution, or draws."""
+    """Say whether there are quadrature nodes, or draws, for a distribution."""
     if isinstance(law, DrawnLaw):
         return True
     if isinstance(law, dist.MixtureSameFamily):
@@ -192,13 +215,13 @@ class Rule(NamedTuple):
     """(nodes, batch)."""
     sizes: jax.Array
     """Logarithms of what the density at each is multiplied by."""
-    is_counted: jax.Array
-    """Which are whole numbers one after the other, from zero up."""
+    below: Callable[[jax.Array], jax.Array]
+    """Returns the probabilities below the values, given their weights."""
 
     def nodes(self, logs: jax.Array) -> Nodes:
         """Return the nodes, given the log-densities at the values."""
         weights = _normalised(logs + self.sizes)
-        return Nodes(self.values, weights, jnp.where(self.is_counted, jnp.cumsum(weights, axis=0), jnp.nan))
+        return Nodes(self.values, weights, self.below(weights))
 
 
 def rule_of_mixture(law: NearMixture) -> Rule:
@@ -220,7 +243,7 @@ def nodes(law: Any) -> Nodes:
             jnp.moveaxis(of_parts, -1, 0).reshape(-1, *law.batch_shape)
             for of_parts in (each.values, each.weights * jnp.asarray(law.mixing_distribution.probs))
         )
-        return Nodes(values, weights, jnp.full(weights.shape, jnp.nan))
+        return Nodes(values, weights, None)
     if _is_finite(law):
         values = law.enumerate_support(expand=False)
         values = jnp.broadcast_to(values, (values.shape[0], *law.batch_shape))
@@ -260,7 +283,8 @@ def _on_panels(law: Any, line: Line) -> Rule:
     sizes = [far * TAIL / 2 * of_tail * left, of_middle * (high - low) / 2, far * TAIL / 2 * of_tail * right]
     places = [low - left * (far - 1), low + (high - low) * (middle + 1) / 2, high + right * (far - 1)]
     values, jacobian = line.back(jnp.concatenate(places))
-    return Rule(values, jacobian + jnp.log(jnp.concatenate(sizes)), jnp.zeros(values.shape, bool))
+    below = partial(jnp.tensordot, jnp.asarray(_BELOW, jnp.float32), axes=1)
+    return Rule(values, jacobian + jnp.log(jnp.concatenate(sizes)), below)
 
 
 def _counts(law: Any) -> Rule:
@@ -278,7 +302,8 @@ def _counts(law: Any) -> Rule:
     shape = (COUNTED + 1, *law.batch_shape)
     values = jnp.concatenate([jnp.broadcast_to(few.reshape(axes), shape), far])
     sizes = jnp.concatenate([jnp.broadcast_to(jnp.log(ones).reshape(axes), shape), steps])
-    return Rule(values, sizes, jnp.asarray((np.arange(len(values)) < COUNTED - 1).reshape(axes)))
+    is_counted = (np.arange(len(values)) < COUNTED - 1).reshape(axes)
+    return Rule(values, sizes, lambda weights: jnp.where(is_counted, jnp.cumsum(weights, axis=0), jnp.nan))
 
 
 def _log_prob(law: Any, values: Any) -> jax.Array:

@@ -1,6 +1,6 @@
-"""Centred scores of records that all have one law whose responses can be summed over.
+"""Centred scores of records that all have one distribution whose responses can be summed over.
 
-Means of bounded scores, slopes and variances are then sums over that law at a public point: nothing of them is
+Means of bounded scores, slopes and variances are then sums over that distribution at a public point: nothing of them is
 simulated, and nothing released. Rare events need that: a slope of a few of them, with noise, could be anything.
 """
 
@@ -32,7 +32,7 @@ AS_DRAWS = 2**40
 
 @dataclass(frozen=True, eq=False)
 class SummedLaw(Simulator):
-    """Means under the law of a record at public points, as sums over its responses."""
+    """Means under the distribution of a record at public points, as sums over its responses."""
 
     nodes: Callable[..., tuple[jax.Array, jax.Array]] = field(init=False)
 
@@ -41,7 +41,7 @@ class SummedLaw(Simulator):
         object.__setattr__(self, "nodes", jax.jit(self._nodes))
 
     def _nodes(self, centre: Any, factor: Any) -> tuple[jax.Array, jax.Array]:
-        """Return the scores at the nodes of the law, in whitened coordinates, and their probabilities."""
+        """Return the scores at the nodes of the distribution, in whitened coordinates, and their probabilities."""
         term = jax.tree.map(lambda leaf: leaf[0], term_laws(self.observed, self.layout, centre, factor, self.record)[0])
         return term.scores @ term.moves, term.weights
 
@@ -66,11 +66,11 @@ class SummedLaw(Simulator):
 
 @dataclass(frozen=True, eq=False)
 class OneLaw(Simulated):
-    """Questions whose means are summed over the law of all records: scores alone are released."""
+    """Questions whose means are summed over the distribution of all records: scores alone are released."""
 
     @cached_property
     def places(self) -> Places:
-        """The check of the law of the responses."""
+        """The check of the distribution of the responses."""
         noise = noise_of_share(RESIDUALS_SHARE, 1, self.budget)
         return Places(self.simulator.observed, self.simulator.layout, Sum(1.0, noise))
 
@@ -86,15 +86,16 @@ class OneLaw(Simulated):
     @property
     def settings(self) -> dict[str, Any]:
         """The releases, in plain values."""
-        return {"pilot_release": repr(self.pilot.sums), "final_release": repr(self.final.sums)}
+        asked = {"pilot": self.pilot, "final": self.final, "residuals": self.places}
+        return {f"{name}_release": repr(each.sums) for name, each in asked.items()}
 
     def fits(self, paid: Session, point: Floats) -> float:
-        """Return how probable places of the responses in their law like these are."""
+        """Return how probable places of the responses in their distribution like these are."""
         return fit_of_places(paid, self.places, point, self.data.facts.size)
 
 
 def one_law(observed: Observed, data: PrivateData, budget: Budget, layout: Layout) -> OneLaw | None:
-    """Return the questions of a model without covariates whose law can be summed over; None if it is none."""
+    """Return the questions of a model without covariates whose distribution can be summed over; None if it is none."""
     if observed.has_covariates or observed.is_chained or observed.is_of_persons:
         return None
     record = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), data.facts.record)

@@ -1,7 +1,7 @@
-"""What a model says at a point by itself, no record read: one program for all of it, compiled once for each model.
+"""Public quantities of a model at a point, without records: one program for all of them, compiled once per model.
 
-The slopes of its prior, the parameters of its laws at synthetic records within the stated bounds, on the real line, how
-these move, and the parameters as people read them. Points and records are arguments.
+The slopes of its prior, the parameters of its distributions at synthetic records within the stated bounds, on the real
+line, how these move, and the parameters as people read them. Points and records are arguments.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class AtPoint(NamedTuple):
     """Of the log-prior,"""
     hessian: Any
     laws: Any
-    """(record, parameter of its laws)"""
+    """(record, parameter of its distributions)"""
     moves: Any
     """of these, by coordinates."""
     parameters: Any
@@ -39,7 +39,7 @@ class AtPoint(NamedTuple):
 
 
 class Points:
-    """A model of which one asks at points; `rows` are its synthetic records."""
+    """A model that can be evaluated at points; `rows` are its synthetic records."""
 
     def __init__(self, model: Model, data: PrivateData, layout: Layout) -> None:
         tables = synthetic.tables(data.facts.record, data.facts.bounds, RECORDS)
@@ -47,7 +47,7 @@ class Points:
         self._ask = _compiled(model, layout)
 
     def at(self, point: Floats, rows: Any = None) -> AtPoint:
-        """Return what the model says at a point, on the host."""
+        """Return the public quantities at a point, on the host."""
         found = self._ask(np.asarray(point, np.float32), self.rows if rows is None else rows)
         gradient, hessian, laws, moves = (np.asarray(each, float) for each in found[:-1])
         return AtPoint(gradient, hessian, laws, moves, jax.tree.map(np.asarray, found.parameters))
@@ -75,7 +75,7 @@ def _compiled(model: Model, layout: Layout) -> Callable[[Any, Any], AtPoint]:
 
 
 def laws_at(observed: Observed | None, layout: Layout, vector: Any, rows: Any) -> jax.Array:
-    """Return the parameters of the laws of rows, on the real line, at a flat position: (row, parameter); in JAX."""
+    """Return the unconstrained distribution parameters of rows at a flat position, (row, parameter); in JAX."""
     if observed is None:
         raise TypeError("the model observes nothing of a record")
 

@@ -1,4 +1,4 @@
-"""How a fit by centred scores asks: of records whose laws are summed over, score and slope in every release."""
+"""The queries of a fit by centred scores; for distributions that can be summed over, scores and slopes together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,18 +28,18 @@ from dpmcmc.run.program import Layout
 
 FIRST_SHARE = 0.03
 PILOT_SHARE = 0.18
-"""What of the budget goes into the pilot."""
+"""Share of the budget for the pilot."""
 
 PILOT_STEPS, LAST = 12, 3
 
 SPREAD = 0.6
-"""How much the logarithms of the lengths of scores vary, usually."""
+"""Typical standard deviation of the log-norms of scores."""
 
 Ask = Callable[[Asked], Answer]
 
 
 class Questions(Protocol):
-    """What a fit by centred scores asks of the records, and how its budget is divided."""
+    """The queries of a fit by centred scores, and the division of its budget."""
 
     @property
     def budget(self) -> Budget:
@@ -53,7 +53,7 @@ class Questions(Protocol):
 
     @property
     def shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """What of the budget goes to scores and to slopes, in the pilot and in the last releases."""
+        """Shares of the budget for scores and for slopes, in the pilot and in the last releases."""
         ...
 
     @property
@@ -63,12 +63,12 @@ class Questions(Protocol):
 
     @property
     def error(self) -> float:
-        """By how many of its standard deviations noise moves a posterior of usual records, at best."""
+        """A lower bound on the error for usual records, in posterior standard deviations."""
         ...
 
     @property
     def remedy(self) -> str:
-        """What would make a useless run useful, in words."""
+        """What would help if the expected error is too large."""
         ...
 
     @property
@@ -82,7 +82,7 @@ class Questions(Protocol):
         ...
 
     def begin(self, paid: Session, start: Floats, prior: Prior) -> Floats:
-        """Return what all records know at the start."""
+        """Return the information of all records at the start."""
         ...
 
     def ask(self, paid: Session, *, is_last: bool) -> Ask:
@@ -103,9 +103,30 @@ def usual_variance(noise: float, unit: float) -> float:
     return float(np.min((lengths.variance(radii) + (noise * radii) ** 2) / slopes**2))
 
 
+@dataclass(frozen=True)
+class SplitOfPersons(Split):
+    """How the budget is divided where a record is a person with effects of its own.
+
+    There are few of them: in a step of the pilot noise may hide the slope. A step divides by the slope, and noise of
+    it lengthens the way in the mean by its square. The factor of two was chosen by hand, from a few runs at epsilon 1
+    and 2 with 6,700 persons.
+    """
+
+    def error(self, budget: Budget, size: float) -> float:
+        """Return by how many of its own standard deviations noise moves a posterior of usual records, at best."""
+        hidden = self.slope_noise(budget, size, self.pilot(budget, size)[1], PILOT_STEPS)
+        return super().error(budget, size) * (1 + 2 * hidden**2)
+
+
+def split_of_records(dimension: int, clips_moved: int, *, is_of_persons: bool) -> Split:
+    """Return how a fit by centred scores divides its budget."""
+    kind = SplitOfPersons if is_of_persons else Split
+    return kind(dimension, clips_moved, True, usual_variance, has_other=False, pilot_share=PILOT_SHARE)
+
+
 @dataclass(frozen=True, eq=False)
 class SummedLaws:
-    """Means of scores are sums over the law of each response, given the rest of the record."""
+    """Means of scores are sums over the distribution of each response, given the rest of the record."""
 
     observed: Observed
     data: PrivateData
@@ -114,15 +135,9 @@ class SummedLaws:
 
     @cached_property
     def split(self) -> Split:
-        """How the budget is divided."""
-        return Split(
-            self.layout.dimension,
-            self.data.facts.clips_moved,
-            True,
-            usual_variance,
-            has_other=False,
-            pilot_share=PILOT_SHARE,
-        )
+        """The division of the budget."""
+        facts = self.data.facts
+        return split_of_records(self.layout.dimension, facts.clips_moved, is_of_persons=self.observed.is_drawn)
 
     @cached_property
     def first(self) -> InformationShape:
@@ -131,17 +146,17 @@ class SummedLaws:
 
     @cached_property
     def pilot(self) -> CentredSums:
-        """What a step of the pilot asks."""
+        """The query of a pilot step."""
         return self._program(self.shares[0], PILOT_STEPS)
 
     @cached_property
     def final(self) -> CentredSums:
-        """What the last releases ask."""
+        """The query of the last releases."""
         return self._program(self.shares[1], LAST)
 
     @cached_property
     def places(self) -> Places:
-        """The check of the law of the responses."""
+        """The check of the distribution of the responses."""
         return Places(self.observed, self.layout, Sum(1.0, noise_of_share(RESIDUALS_SHARE, 1, self.budget)))
 
     def _program(self, shares: tuple[float, float], times: int) -> CentredSums:
@@ -149,7 +164,7 @@ class SummedLaws:
 
     @property
     def shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """What of the budget goes to scores and to slopes, in the pilot and in the last releases."""
+        """Shares of the budget for scores and for slopes, in the pilot and in the last releases."""
         size = self.data.facts.size
         return self.split.pilot(self.budget, size), self.split.final(self.budget, size)
 
@@ -170,12 +185,12 @@ class SummedLaws:
 
     @property
     def error(self) -> float:
-        """By how many of its standard deviations noise moves a posterior of usual records, at best."""
+        """A lower bound on the error for usual records, in posterior standard deviations."""
         return self.split.error(self.budget, self.data.facts.size)
 
     @property
     def remedy(self) -> str:
-        """What would make a useless run useful, in words."""
+        """What would help if the expected error is too large."""
         return self.split.remedy(self.budget, self.data.facts.size)
 
     @property
@@ -186,10 +201,11 @@ class SummedLaws:
     @property
     def settings(self) -> dict[str, Any]:
         """The releases, in plain values."""
-        return {"pilot_release": repr(self.pilot.sums), "final_release": repr(self.final.sums)}
+        asked = {"first": self.first, "pilot": self.pilot, "final": self.final, "residuals": self.places}
+        return {f"{name}_release": repr(each.sums) for name, each in asked.items()}
 
     def begin(self, paid: Session, start: Floats, prior: Prior) -> Floats:
-        """Return what all records know at the start."""
+        """Return the information of all records at the start."""
         found = paid.run(self.first, *single(start, np.diag(prior.scales)))
         return begin(found, prior.scales, self.data.facts.size)
 
@@ -199,12 +215,12 @@ class SummedLaws:
         return lambda asked: paid.run(program, asked)
 
     def fits(self, paid: Session, point: Floats) -> float:
-        """Return how probable places of the responses in their laws like these are."""
+        """Return how probable places of the responses in their distributions like these are."""
         return fit_of_places(paid, self.places, point, self.data.facts.size)
 
 
 def fit_of_places(paid: Session, places: Places, point: Floats, size: float) -> float:
-    """Return how probable places of so many responses in their laws like these are."""
+    """Return how probable places of so many responses in their distributions like these are."""
     excess, sd, expected = (np.asarray(each, float) for each in paid.run(places, *single(point)))
     usual = np.clip(expected / size, 1 / size, 1.0)
     seen = usual * size > 10 * float(sd)

@@ -1,10 +1,10 @@
-"""What a fit by centred scores asks of the records.
+"""The releases of a fit by centred scores.
 
-The score s of a number that is observed, in whitened coordinates, is shortened to at most a radius by a smooth function
-of its length, and its mean under the model, given everything but the response, is taken off: what is left has mean zero
-at the truth whatever the radius (Hampel's optimal bounded scores). A weight that does not look at the response makes up
-for the length of the mean. The terms of a record, numbers of it or of a person's rows, divide `radius` between them, so
-that every record adds at most `radius`, and a slope of at most `slope_radius`.
+The whitened score of an observed value is bounded by a radius, by a smooth function of its norm, and its mean under the
+model, given everything but the response, is subtracted. The centred score has mean zero at the truth for every radius
+(Hampel's optimal bounded scores). A weight that does not depend on the response allows for the norm of the mean. The
+terms of a record, several values or the rows of a person, share `radius`, so that the contribution of every record is
+at most `radius`, and its slope at most `slope_radius`.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from dpmcmc.model.observed import Observed
 from dpmcmc.run.program import Layout
 
 RADII = 1.5 ** np.arange(-3.0, 9.0)
-"""Radii to choose from for the last releases, in roots of (parameters / records)."""
+"""Candidate radii for the last releases, in units of sqrt(parameters / records)."""
 
 SIDE = 0.15
 """The share of its length with which each number of side information of a slope is added to it."""
@@ -30,16 +30,16 @@ SIDE = 0.15
 LENGTH = float(np.sqrt(1 + (1 + 2 * len(RADII)) * SIDE**2))
 
 LEVELS = 4.0 ** np.arange(-8.0, 24.0)
-"""Upper edges of the bins of what one record knows, in widths of the prior; a last bin has none."""
+"""Upper edges of the bins of one record's information, in prior scales; the last bin is unbounded."""
 
 PLACES = np.array([0.002, *np.arange(1, 8) / 8, 0.998], np.float32)
-"""Edges of the bins of the places of responses in their laws: the tails have bins of their own."""
+"""Edges of the bins of the places of responses in their distributions: the tails have bins of their own."""
 
 BINS = len(PLACES) + 1
 
 
 class Asked(NamedTuple):
-    """Where the scores are asked for, and how: all of it public."""
+    """The point and the settings of a query of scores: all public."""
 
     centre: Any
     factor: Any
@@ -117,7 +117,7 @@ class CentredSums:
     def __call__(self, oracle: Oracle, asked: Asked) -> Answer:
         """Return the two sums."""
         size = self.layout.dimension
-        found = oracle.sum(self.sums, self._blocks, asked)
+        found = oracle.sum(self.sums, _Scores(self.observed, self.layout), asked)
         score_unit, slope_unit = _units(asked)
         score, entries = found.value[:size] * score_unit, found.value[size:] * slope_unit
         number = size * (size + 1) // 2
@@ -126,7 +126,15 @@ class CentredSums:
         slope = _symmetric(entries[:number], size)
         return Answer(score, sd * score_unit, slope, sd * slope_unit, side[0], side[1:].reshape(2, -1))
 
-    def _blocks(self, asked: Asked, record: Any) -> jax.Array:
+
+@dataclass(frozen=True)
+class _Scores:
+    """What one record adds: the same for every noise, so that it is traced once."""
+
+    observed: Observed
+    layout: Layout
+
+    def __call__(self, asked: Asked, record: Any) -> jax.Array:
         sites = term_laws(self.observed, self.layout, asked.centre, asked.factor, record)
         return sum((self._of_site(asked, site) for site in sites), start=jnp.zeros(()))
 
@@ -155,7 +163,7 @@ def _units(asked: Asked) -> tuple[jax.Array, jax.Array]:
 
 
 class First(NamedTuple):
-    """What records know at a point: the mean shape of their information, and how much of it they have."""
+    """The information of the records at a point: its mean shape, and a histogram of its size."""
 
     shape: Any
     shape_sd: Any
@@ -165,7 +173,7 @@ class First(NamedTuple):
 
 @dataclass(frozen=True)
 class InformationShape:
-    """The first release, before anything is known of the scale of scores: ``ask(oracle, centre, factor)``."""
+    """The first release, before the scale of scores is known: ``ask(oracle, centre, factor)``."""
 
     observed: Observed
     layout: Layout
@@ -175,11 +183,17 @@ class InformationShape:
         """Return the sum over records of their information, each divided by its trace, and a histogram of traces."""
         size = self.layout.dimension
         number = size * (size + 1) // 2
-        found = oracle.sum(self.sums, self._blocks, (centre, factor))
+        found = oracle.sum(self.sums, _Shape(self.observed, self.layout), (centre, factor))
         value, sd = found.value * OFF_DIAGONAL, jnp.sqrt(found.variance) * OFF_DIAGONAL
         return First(_symmetric(value[:number], size), sd, value[number:], sd)
 
-    def _blocks(self, asked: Any, record: Any) -> jax.Array:
+
+@dataclass(frozen=True)
+class _Shape:
+    observed: Observed
+    layout: Layout
+
+    def __call__(self, asked: Any, record: Any) -> jax.Array:
         centre, factor = asked
         sites = term_laws(self.observed, self.layout, centre, factor, record)
         information = sum((_information(site) for site in sites), start=jnp.zeros(()))
@@ -193,16 +207,17 @@ class InformationShape:
 
 
 def _information(site: TermLaws) -> jax.Array:
-    """Return what the terms of a site know, in whitened coordinates."""
+    """Return the information of the terms of a site, in whitened coordinates."""
     each = jnp.einsum("tn,tnp,tnq->tpq", site.weights, site.scores, site.scores)
     return jnp.einsum("t,tpq,tpd,tqe->de", site.is_there.astype(jnp.float32), each, site.moves, site.moves)
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the responses are in their laws, a check of the model: ``ask(oracle, centre)``.
+    """Where the responses are in their distributions, a check of the model: ``ask(oracle, centre)``.
 
-    Each record adds the bin that its place is in less the probabilities of the bins: zero in the mean if the law holds.
+    Each record adds the bin that its place is in less the probabilities of the bins: zero in the mean if the
+    distribution holds.
     """
 
     observed: Observed
@@ -211,11 +226,17 @@ class Places:
 
     def __call__(self, oracle: Oracle, centre: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Return the excess of each bin, its noise, and how many are expected in it."""
-        found = oracle.sum(self.sums, self._blocks, centre)
+        found = oracle.sum(self.sums, _Bins(self.observed, self.layout), centre)
         sd = jnp.sqrt(found.variance)
         return found.value[:BINS] * 2.0, sd * 2.0, found.value[BINS:] * 2.0
 
-    def _blocks(self, centre: Any, record: Any) -> jax.Array:
+
+@dataclass(frozen=True)
+class _Bins:
+    observed: Observed
+    layout: Layout
+
+    def __call__(self, centre: Any, record: Any) -> jax.Array:
         sites = term_laws(self.observed, self.layout, centre, jnp.eye(self.layout.dimension), record)
         blocks = jnp.sum(jnp.concatenate([jax.vmap(_place)(site) for site in sites]), axis=0)
         number = jnp.sum(jnp.concatenate([site.is_there for site in sites]).astype(jnp.float32))
@@ -224,6 +245,8 @@ class Places:
 
 def _place(term: TermLaws) -> jax.Array:
     """Return in which bin a term is, less their probabilities, and these."""
+    if term.below is None:
+        return jnp.zeros(2 * BINS)
     values, own = term.values.reshape(-1).astype(jnp.float32), term.response.reshape(()).astype(jnp.float32)
     below = term.below.reshape(-1)
     known = jnp.where(jnp.isfinite(below), below, 2.0)

@@ -1,9 +1,10 @@
-"""How far parameters are from a point in what the laws of responses show of them.
+"""Distances of parameters from a point, measured by the distributions of responses.
 
-The released scores tell about the parameters through the laws of the responses alone. Where directions of the
-parameters change no law, as a common mean raised and all effects lowered, or a spread doubled and its effects halved,
-the likelihood is constant along curves: a normal one in the parameters themselves would close them off. So distances
-are measured in the laws' own parameters, mapped to the real line, at synthetic records within the stated bounds.
+The released scores tell about the parameters through the distributions of the responses alone. Where directions of the
+parameters change no distribution, as a common mean raised and all effects lowered, or a spread doubled and its effects
+halved, the likelihood is constant along curves: a normal one in the parameters themselves would close them off. So
+distances are measured in the distributions' own parameters, mapped to the real line, at synthetic records within the
+stated bounds.
 """
 
 from typing import Any, NamedTuple
@@ -20,11 +21,11 @@ from dpmcmc.model.observed import Observed
 from dpmcmc.run.program import Layout
 
 SMALLEST = 1e-4
-"""Singular values below this share of the largest are directions that the laws do not show."""
+"""Singular values below this share of the largest are directions that the distributions do not show."""
 
 
 class Displacement(NamedTuple):
-    """The whitened displacement from a point, as arrays: that which laws show at synthetic records, or that itself."""
+    """The whitened displacement from a point: measured by distributions at synthetic records, or in the parameters."""
 
     rows: Any
     """The records; None if it is measured in the parameters themselves."""
@@ -43,7 +44,7 @@ class Displacement(NamedTuple):
 
 
 def displacement(points: Points, point: Floats, whitening: Whitening, scales: Floats) -> Displacement:
-    """Return the displacement from a point that the laws show.
+    """Return the displacement from a point, measured by the distributions.
 
     Synthetic records at which they are not finite, such as the logarithm of a zero, have no part in it: another one
     stands in their places, for a derivative through them would not be a number.
@@ -64,7 +65,7 @@ def linear_displacement(point: Floats, whitening: Whitening) -> Displacement:
 
 
 def hidden_directions(points: Points, point: Floats, scales: Floats) -> Floats:
-    """Return the directions at a point that change no law, as rows of length one, orthogonal in widths of the prior."""
+    """Return the directions at a point that change no distribution, as unit rows, orthogonal in prior scales."""
     found = _hidden(points, point, scales) * scales
     return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-30)
 
@@ -79,7 +80,7 @@ def _hidden(points: Points, point: Floats, scales: Floats) -> Floats:
 
 
 class Chart(NamedTuple):
-    """Whitened coordinates at a point, some of which change no law."""
+    """Whitened coordinates at a point, some of which change no distribution."""
 
     whitening: Whitening
     blind: Floats
@@ -91,7 +92,7 @@ class Chart(NamedTuple):
         return np.eye(len(self.blind)) - self.blind @ self.blind.T
 
     def carried(self, points: Points, first: Floats, second: Floats, prior: Floats, scales: Floats) -> "Chart | None":
-        """Return the coordinates at another point in which laws change alike; None if more or less is hidden there.
+        """Return the corresponding coordinates at another point; None if the number of hidden directions differs.
 
         Args:
             points: of the model.
@@ -110,11 +111,11 @@ class Chart(NamedTuple):
 
 
 def chart(points: Points, point: Floats, information: Floats, prior: Floats, scales: Floats) -> Chart:
-    """Return coordinates at a point in which what is known of the parameters is round, what no law shows apart.
+    """Return whitened coordinates at a point, with directions that change no distribution kept separate.
 
-    As a point moves, the directions that change no law turn. In coordinates in which these are as wide as the prior
-    and the others as narrow as the posterior, a little of that turns one into the other: so those that laws show are
-    kept free of them.
+    As a point moves, the directions that change no distribution turn. In coordinates in which these are as wide as the
+    prior and the others as narrow as the posterior, a little of that turns one into the other: so those that
+    distributions show are kept free of them.
 
     Args:
         points: of the model.
@@ -133,7 +134,7 @@ def chart(points: Points, point: Floats, information: Floats, prior: Floats, sca
 
 
 def same_change(points: Points, first: Floats, second: Floats, scales: Floats) -> Floats:
-    """Return the map of moves from one point to those from another, the first, that change the laws alike."""
+    """Return the map of moves from one point to those from another, the first, that change the distributions alike."""
     (_, before, kept), (_, after, also) = (_at(points, point, scales) for point in (first, second))
     before, after = (each[kept & also].reshape(-1, len(first)) for each in (before, after))
     return scales[:, None] * (np.linalg.pinv(before, rcond=SMALLEST) @ after) / scales
@@ -147,7 +148,7 @@ def _roots(matrix: Floats) -> tuple[Floats, Floats]:
 
 
 def _at(points: Points, point: Floats, scales: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Return the laws' parameters at synthetic records, how they move in widths of the prior, and which are finite."""
+    """Return distribution parameters at synthetic records, their derivatives in prior scales, and which are finite."""
     found = points.at(point)
     jacobian = found.moves * scales
     kept = np.asarray(np.isfinite(found.laws).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2)))

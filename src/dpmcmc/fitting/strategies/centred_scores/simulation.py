@@ -1,11 +1,10 @@
-"""Centred scores of records without covariates, whatever their law: the mean of the bounded score by public draws.
+"""Centred scores of records without covariates, for any distribution: means of bounded scores by public draws.
 
-If nothing of a record is given, all records have one law, and what is taken off every score is one vector, a function
-of the public point at which the question is asked: it is simulated, and so are slope and variance, which need no
-release. The mean must be known far better than the records tell it: its error, times the number of records, is a bias.
-With S draws that is the root of (records / S) standard deviations, times what control variates leave of it: scores have
-mean zero under the model, and bounded scores differ from them in the long ones alone. What error is left is added to
-the variance of the score.
+Without covariates all records have one distribution, and the mean subtracted from every score is one vector, a function
+of the public point of the query. It is simulated, as are slope and variance, which need no release. The mean must be
+much more accurate than an average over the records, since its error times the number of records is a bias. With S draws
+this is sqrt(records / S) standard deviations, reduced by control variates: scores have mean zero under the model, and
+bounded scores differ from them only where they are long. The remaining error is added to the variance of the score.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,23 +39,23 @@ from dpmcmc.model.observed import Observed
 from dpmcmc.run.program import Layout
 
 DRAWS_A_RECORD = 25
-"""How many draws the last releases have for each record, at least."""
+"""Minimum number of draws per record for the last releases."""
 
 TOLERANCE = 0.1
-"""The bias by an error of the mean, in standard deviations of the posterior, up to which more draws are of no use."""
+"""Bias from the simulated mean, in posterior standard deviations, below which more draws are not needed."""
 
 COUNT_SHARE = 0.02
-"""What of a release goes to the number of records that are there."""
+"""Share of a release for the number of records."""
 
 LEAST_SLOPE_SD = 0.02
-"""Directions of which records tell less than this, beside the prior, are taken not to be seen."""
+"""Directions with less information than this, relative to the prior, count as not identified."""
 
 SURE = 6.0
-"""Standard errors by which a mean score may be off zero where the law of the draws is the density's."""
+"""Standard errors by which a mean score may be off zero where the distribution of the draws is the density's."""
 
 
 class Point(NamedTuple):
-    """Where scores are asked for."""
+    """The point at which scores are queried."""
 
     centre: Any
     factor: Any
@@ -67,7 +66,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreSums:
-    """The centred scores of records without covariates, and how many there are: ``ask(oracle, point)``."""
+    """The centred scores of records without covariates, and the number of records: ``ask(oracle, point)``."""
 
     observed: Observed
     layout: Layout
@@ -75,12 +74,20 @@ class ScoreSums:
 
     def __call__(self, oracle: Oracle, point: Point) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         """Return the sum of scores with the sd of its noise, and the number of records with that of its own."""
-        found = oracle.sum(self.sums, self._blocks, point)
+        found = oracle.sum(self.sums, _Score(self.observed, self.layout), point)
         unit, sd = point.radius / np.sqrt(1 - COUNT_SHARE), jnp.sqrt(found.variance)
         count = np.float32(np.sqrt(COUNT_SHARE))
         return found.value[:-1] * unit, sd * unit, found.value[-1] / count, sd / count
 
-    def _blocks(self, point: Point, record: Any) -> jax.Array:
+
+@dataclass(frozen=True)
+class _Score:
+    """What one record adds: the same for every noise, so that it is traced once."""
+
+    observed: Observed
+    layout: Layout
+
+    def __call__(self, point: Point, record: Any) -> jax.Array:
         found, moves = moved(self.observed, self.layout, point.centre, point.factor, record)
         own = score_of(self.observed, found, moves, [law.response for law in found])
         kept = own.score * share_kept(jnp.sum(own.score**2), point.radius)
@@ -91,7 +98,7 @@ class ScoreSums:
 
 @dataclass(frozen=True)
 class LengthCounts:
-    """How many records have a score of which length, a check of the law: ``ask(oracle, centre, factor, edges)``."""
+    """Counts of records by the norm of their score, to check the model: ``ask(oracle, centre, factor, edges)``."""
 
     observed: Observed
     layout: Layout
@@ -99,10 +106,16 @@ class LengthCounts:
 
     def __call__(self, oracle: Oracle, centre: Any, factor: Any, edges: Any) -> tuple[jax.Array, jax.Array]:
         """Return the counts between the edges, with the sd of their noise."""
-        found = oracle.sum(self.sums, self._bins, centre, factor, edges)
+        found = oracle.sum(self.sums, _Length(self.observed, self.layout), centre, factor, edges)
         return found.value, jnp.sqrt(found.variance)
 
-    def _bins(self, centre: Any, factor: Any, edges: Any, record: Any) -> jax.Array:
+
+@dataclass(frozen=True)
+class _Length:
+    observed: Observed
+    layout: Layout
+
+    def __call__(self, centre: Any, factor: Any, edges: Any, record: Any) -> jax.Array:
         found, moves = moved(self.observed, self.layout, centre, factor, record)
         own = score_of(self.observed, found, moves, [law.response for law in found])
         length = jnp.linalg.norm(own.score)
@@ -120,7 +133,7 @@ class Simulated:
 
     @property
     def shares(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """What of the budget goes to scores and to slopes, in the pilot and in the last releases."""
+        """Shares of the budget for scores and for slopes, in the pilot and in the last releases."""
         return (PILOT_SHARE, 0.0), (1 - PILOT_SHARE - RESIDUALS_SHARE, 0.0)
 
     @property
@@ -130,17 +143,17 @@ class Simulated:
 
     @cached_property
     def pilot(self) -> ScoreSums:
-        """What a step of the pilot asks."""
+        """The query of a pilot step."""
         return self._program(self.shares[0][0], PILOT_STEPS)
 
     @cached_property
     def final(self) -> ScoreSums:
-        """What the last releases ask."""
+        """The query of the last releases."""
         return self._program(self.shares[1][0], LAST)
 
     @cached_property
     def lengths(self) -> LengthCounts:
-        """The check of the law of the records."""
+        """The check of the distribution of the records."""
         noise = noise_of_share(RESIDUALS_SHARE, 1, self.budget)
         return LengthCounts(self.simulator.observed, self.simulator.layout, Sum(1.0, noise))
 
@@ -162,7 +175,7 @@ class Simulated:
 
     @property
     def error(self) -> float:
-        """By how many of its standard deviations noise moves a posterior of usual records, at best."""
+        """A lower bound on the error for usual records, in posterior standard deviations."""
         return self._error(self.budget, self.data.facts.size)
 
     def _error(self, budget: Budget, size: float) -> float:
@@ -172,7 +185,7 @@ class Simulated:
 
     @property
     def remedy(self) -> str:
-        """What would make a useless run useful, in words."""
+        """What would help if the expected error is too large."""
         budget, size = self.budget, self.data.facts.size
         epsilons = budget.epsilon * 1.05 ** np.arange(1.0, 150.0)
         enough = next((each for each in epsilons if self._error(Budget(each, budget.delta), size) <= 1), None)
@@ -189,10 +202,11 @@ class Simulated:
     def settings(self) -> dict[str, Any]:
         """The releases, in plain values."""
         draws = {"draws_a_record": DRAWS_A_RECORD, "most_draws": MOST_DRAWS}
-        return {"pilot_release": repr(self.pilot.sums), "final_release": repr(self.final.sums), **draws}
+        asked = {"pilot": self.pilot, "final": self.final, "residuals": self.lengths}
+        return {**{f"{name}_release": repr(each.sums) for name, each in asked.items()}, **draws}
 
     def begin(self, paid: Session, start: Floats, prior: Prior) -> Floats:
-        """Return what all records know at the start: public."""
+        """Return the information of all records at the start: public."""
         del paid
         size = self.data.facts.size
         asked = Asked(*single(start, np.diag(prior.scales), 1.0, 1.0, np.ones(2), RADII))
@@ -249,9 +263,10 @@ def _may_lack_cells(record: Any) -> bool:
 def simulated(observed: Observed, data: PrivateData, budget: Budget, layout: Layout, start: Floats) -> Simulated | None:
     """Return the questions of a model without covariates, or None where simulation is not accurate enough.
 
-    It is not where there are too many records, or the law cannot be drawn from, or scores do not have mean zero under
-    it, as where its support depends on the parameters. Nor is it where some of several responses may be missing: such
-    records would have to be left out as a whole, though which are missing may depend on the others. Reads no record.
+    It is not where there are too many records, or the distribution cannot be drawn from, or scores do not have mean
+    zero under it, as where its support depends on the parameters. Nor is it where some of several responses may be
+    missing: such records would have to be left out as a whole, though which are missing may depend on the others. Reads
+        no record.
     """
     if observed.has_covariates or observed.is_chained or observed.is_of_persons:
         return None

@@ -1,6 +1,6 @@
-"""Scores of whole records at a public point, and their means under the law of the records, by public draws.
+"""Scores of whole records at a public point, and their means under the distribution of the records, by public draws.
 
-No record is asked by a `Simulator`: it draws responses from the law that the model has at the point.
+No record is asked by a `Simulator`: it draws responses from the distribution that the model has at the point.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Own(NamedTuple):
 
 
 def moved(observed: Observed, layout: Layout, centre: Any, factor: Any, record: Any) -> Any:
-    """Return the laws of a record at a point, and how their parameters move with the whitened coordinates."""
+    """Return the distributions of a record at a point, and how their parameters move with the whitened coordinates."""
 
     def parameters(vector: jax.Array) -> list[jax.Array]:
         return [law.parameters for law in observed.at(layout.unravel(vector), record)]
@@ -95,7 +95,7 @@ class _Sums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Simulator:
-    """Draws from the law of a record, at public points; no record is asked."""
+    """Draws from the distribution of a record, at public points; no record is asked."""
 
     observed: Observed
     layout: Layout

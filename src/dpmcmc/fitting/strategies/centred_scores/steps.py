@@ -26,19 +26,19 @@ LONGEST_MOVE, WIDTHS = 1.0, 1.0
 """How far a step may move the responses in their own widths, and the parameters in those of the prior."""
 
 STEEP = 2.0
-"""Slopes are taken to be at least so many times their noise for a step."""
+"""For a step, slopes are raised to at least this many times their noise."""
 
 FLATTEST = 0.1
-"""The least precision of a prior that is believed, in its own width."""
+"""Smallest precision of a prior, in its own scale; smaller ones are raised to it."""
 
 POOLED = 3
-"""Of so many steps the traces are joined, from which the last radius is chosen."""
+"""Number of steps whose traces are pooled to choose the last radius."""
 
 ALIKE = 0.05
-"""Variances that differ by so much are alike."""
+"""Relative difference below which variances count as equal."""
 
 EARLY = 0.6
-"""The share of the steps that believe nothing of those before: they may be far apart."""
+"""Share of early steps, which ignore the releases before them: these may be far away."""
 
 
 class Prior:
@@ -59,7 +59,7 @@ class Prior:
 
 
 class Lengths(NamedTuple):
-    """How much of the records' information is in scores of which length: what noisy traces at several radii tell."""
+    """The records' information by the norm of their scores, estimated from noisy traces at several radii."""
 
     lengths: Floats
     held: Floats
@@ -98,7 +98,7 @@ class Told(NamedTuple):
     traces: Floats
 
     def information(self, lengths: Lengths) -> Floats:
-        """Return what all records know without bounds; not less than the noise in any direction: for coordinates."""
+        """Return the information of all records without bounds, at least the noise in each direction: for whitening."""
         values, vectors = np.linalg.eigh(self.release.slope)
         share = np.clip(lengths.slope(self.release.radius)[0] / lengths.whole, LEAST_WEIGHT, 1.0)
         inner = (vectors * np.maximum(values, self.release.noise_level) / share) @ vectors.T
@@ -106,7 +106,7 @@ class Told(NamedTuple):
         return inverse.T @ inner @ inverse
 
     def step(self) -> Likelihood:
-        """Return what the release tells for a step: directions within their noise are taken to be as steep as it."""
+        """Return the likelihood for a step: slopes within their noise are raised to it."""
         release = self.release
         values, vectors = np.linalg.eigh(release.slope)
         steep = (vectors * np.maximum(values, STEEP * release.noise_level)) @ vectors.T
@@ -122,7 +122,7 @@ def without_blind(release: Release, blind: Floats) -> Release:
 
 
 class Found(NamedTuple):
-    """Where the steps of the pilot led."""
+    """The result of the pilot's steps."""
 
     point: Floats
     information: Floats
@@ -133,7 +133,7 @@ class Found(NamedTuple):
 
 
 def begin(first: First, scales: Floats, size: float) -> Floats:
-    """Return what all records know at the start, from the first release in widths of the prior."""
+    """Return the information of all records at the start, from the first release, in prior scales."""
     counts = np.where(np.asarray(first.levels) > SEEN * float(first.levels_sd), np.asarray(first.levels, float), 0.0)
     middles = np.append(LEVELS, 4 * LEVELS[-1]) / 2
     total = float(counts @ middles) if counts.sum() > 0 else size
@@ -146,7 +146,7 @@ def begin(first: First, scales: Floats, size: float) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Asks and moves."""
+    """Queries and steps."""
 
     prior: Prior
     size: float
@@ -204,7 +204,7 @@ class Steps:
         return move * min(1.0, share / max(responses, widths, 1e-12))
 
     def pilot(self, start: Floats, information: Floats, num_steps: int) -> Found:
-        """Return where the steps lead."""
+        """Return the result of the pilot's steps."""
         point, known = start, np.zeros_like(information)
         found: list[Told] = []
         for number in range(num_steps):
@@ -223,9 +223,9 @@ class Steps:
         return Found(point, information, found[-1].release, traces)
 
     def best_radius(self, traces: Floats, noise: float) -> tuple[float, float]:
-        """Return the radius with the least variance of the estimate, and by how much it loses without the noise.
+        """Return the radius with the smallest variance of the estimate, and its loss of efficiency without noise.
 
-        The traces are noisy, and follow from how much information is in scores of which length: that is fitted first.
+        The noisy traces depend on the distribution of information over the norm of scores, which is fitted first.
         """
         size, radii = len(self.prior.scales), RADII * self.unit
         lengths = Lengths.of(radii, traces / size)

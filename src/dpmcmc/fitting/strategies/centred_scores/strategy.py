@@ -35,7 +35,7 @@ from dpmcmc.run.progress import Watcher
 from dpmcmc.schema import SEED
 
 TOO_WIDE = 4.0
-"""The predicted error up to which a wide result is fair, if all else is in order."""
+"""Largest predicted error at which a result can still be fair."""
 
 SLOPE_NOISE = 0.07
 """How large the noise of the slope's eigenvalues may become for longer slopes to be let in."""
@@ -44,7 +44,7 @@ SLOPE_NOISE = 0.07
 def centred_questions(
     observed: Observed, data: PrivateData, budget: Budget, layout: Layout, begin: Begin
 ) -> Questions | None:
-    """Return how centred scores of a model are asked for, if their means under it are known."""
+    """Return the queries of centred scores of a model, if their means under it can be computed; otherwise None."""
     if observed.is_drawn and not (isinstance(data.facts.record, Mapping) and SEED in data.facts.record):
         return None  # not read from a table: nothing tells persons apart for their draws
     is_known = all(laws.is_known(site.example) for site in observed.sites)
@@ -70,7 +70,7 @@ class CentredScores(PrivateLaplace):
 
     @property
     def course(self) -> str:
-        """What the run does, in words."""
+        """A description of the run."""
         return (
             f"{PILOT_STEPS} private scoring steps for {self.dimension} parameters, {LAST} releases of centred scores, "
             f"then {self.num_chains} x {self.num_steps} draws with NUTS from the released likelihood"
@@ -78,17 +78,17 @@ class CentredScores(PrivateLaplace):
 
     @property
     def reason(self) -> str:
-        """Why this strategy was chosen, in words."""
+        """The reason for choosing this strategy."""
         return f"{self.questions.words}: if the model holds, bounding them causes no bias."
 
     @property
     def expected_error(self) -> float:
-        """By how many of its own standard deviations the noise moves the posterior, about; at best."""
+        """A lower bound on the error from the privacy noise, in posterior standard deviations."""
         return self.questions.error
 
     @property
     def remedy(self) -> str:
-        """What would make a useless run useful, in words."""
+        """What would help if the expected error is too large."""
         return self.questions.remedy
 
     def _drawn(self, paid: Session, seed: int, watcher: Watcher) -> Drawn:
@@ -133,7 +133,7 @@ class CentredScores(PrivateLaplace):
         fits: float,
         moved: Moved,
     ) -> Drawn:
-        """Return the draws as people read them, and what they are worth."""
+        """Return the draws as reported parameters, with their verdict."""
         flat = drawn.vectors.reshape(-1, self.dimension)
         mean = flat.mean(axis=0)
         _, bend = prior.at(mean)
@@ -161,7 +161,7 @@ class CentredScores(PrivateLaplace):
         return Drawn(named, np.ones((self.num_chains, self.num_steps), bool), 0, self._settings(paid, found), quality)
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how the run was made, in plain values."""
+        """Return the settings of the run as plain values."""
         return {
             "stages": [{"kernel": NAME, "num_steps": self.num_steps}],
             "num_chains": self.num_chains,

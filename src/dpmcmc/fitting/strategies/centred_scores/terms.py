@@ -1,4 +1,4 @@
-"""The laws of a record's responses at a point, and the scores at what the responses are and might have been."""
+"""The distributions of a record's responses at a point, with scores at the observed and at possible responses."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +18,7 @@ JITTER = 1e-2
 
 
 class TermLaws(NamedTuple):
-    """The laws of the numbers that a site observes of a record, in the parameters of their distributions.
+    """The distributions of the numbers that a site observes of a record, in the parameters of their distributions.
 
     Where these are more than the coordinates, in the coordinates. The first axis is that of the terms.
     """
@@ -32,10 +32,10 @@ class TermLaws(NamedTuple):
     """The same at the nodes."""
     weights: jax.Array
     values: jax.Array
-    below: jax.Array
+    below: jax.Array | None
     response: jax.Array
     is_there: jax.Array
-    """Whether a term counts, and the response is one that the law can have."""
+    """Whether a term counts, and the response is one that the distribution can have."""
     share: jax.Array
     """Of the radius of the record: they add up to one, over all terms of all sites."""
 
@@ -45,7 +45,7 @@ class DrawnTerms(TermLaws):
 
 
 def term_laws(observed: Observed, layout: Layout, centre: Any, factor: Any, record: Any) -> list[TermLaws]:
-    """Return the laws of one record's responses at a point, in coordinates position = centre + factor z."""
+    """Return the distributions of one record's responses at a point, in coordinates position = centre + factor z."""
     found = observed.at(layout.unravel(centre), record)
     sizes = [law.parameters.size for law in found]
 
@@ -87,28 +87,30 @@ def _of_term(site: ObservedSite, found: LawOfRecord, moves: jax.Array) -> TermLa
     is_finite = jnp.all(jnp.isfinite(moves))
     moves = jnp.where(is_finite, moves, 0.0)
     is_there = found.is_there & jnp.all(law.support(response)) & jnp.all(jnp.isfinite(own)) & is_finite
-    if len(moves) > moves.shape[1]:  # a law of more parameters than the model: its scores in the coordinates themselves
+    if (
+        len(moves) > moves.shape[1]
+    ):  # a distribution of more parameters than the model: its scores in the coordinates themselves
         scores, own, moves = scores @ moves, own @ moves, jnp.eye(moves.shape[1])
     nothing = jnp.zeros(())
     return TermLaws(moves, moves @ moves.T, own, scores, weights, values, below, response, is_there, nothing)
 
 
 def _of_record(law: DrawnLaw, found: Any, moves: jax.Array) -> DrawnTerms:
-    """Return the scores of a record with a law of its own, and at the draws."""
+    """Return the scores of a record with a distribution of its own, and at the draws."""
     both = jax.value_and_grad(law.log_density)
     is_finite = jnp.all(jnp.isfinite(moves))
     moves = jnp.where(is_finite, moves, 0.0)
 
     def at(number: jax.Array) -> tuple[jax.Array, jax.Array]:
-        response, uniform = law.drawn(number)
+        drawn, uniform = law.drawn(number)
+        # the last one is the record's own: densities are compiled once for it and the draws
+        response = jax.tree.map(lambda one, own: jnp.where(number < NUM_DRAWS, one, own), drawn, found.response)
         log, score = both(found.parameters, response)
         return log + JITTER * (uniform - 0.5), score @ moves
 
-    logs, scores = jax.lax.map(at, jnp.arange(NUM_DRAWS))
-    log, own = both(found.parameters, found.response)
-    own = own @ moves
+    logs, scores = jax.lax.map(at, jnp.arange(NUM_DRAWS + 1))
+    log, own, logs, scores = logs[-1], scores[-1], logs[:-1], scores[:-1]
     there = found.is_there & is_finite & jnp.isfinite(log) & jnp.all(jnp.isfinite(own))
-    log = log + JITTER * (law.drawn(jnp.int32(NUM_DRAWS))[1] - 0.5)
     weights = jnp.full(NUM_DRAWS, 1 / NUM_DRAWS)
     below = jnp.arange(1, NUM_DRAWS + 1) / jnp.float32(NUM_DRAWS + 1)
     size = moves.shape[1]
@@ -120,7 +122,8 @@ def _shares(observed: Observed, found: Sequence[LawOfRecord], sites: Sequence[Te
     """Return how the radius of a record is divided between its terms, whose scores have means of zero one by one.
 
     A share that looked at a response, or at whether another response is there, which may depend on one, would give the
-    terms another mean. Where no law reads a response shares follow the usual lengths of scores, else they are equal.
+    terms another mean. Where no distribution reads a response shares follow the usual lengths of scores, else they are
+    equal.
     """
 
     def usual(site: TermLaws) -> jax.Array:

@@ -21,6 +21,13 @@ def solve(left: Floats, right: Floats) -> Floats:
     return np.asarray(np.linalg.solve(left, right), np.float64)
 
 
+def at_least(numbers: Floats, rows: Floats) -> Floats:
+    """Return numbers of rows that are positive: no less than a hundredth of what is usual, in any direction."""
+    values, vectors = np.linalg.eigh((numbers + np.swapaxes(numbers, 1, 2)) / 2)
+    least = np.maximum(0.02 * rows, 1.0)[:, None]
+    return (vectors * np.maximum(values, least)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+
+
 class Vectors(NamedTuple):
     """Vectors over groups and what is common to them: as many as there are columns in the last axis."""
 

@@ -7,6 +7,7 @@ import numpy as np
 from dpmcmc.accounting import Budget
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.in_words import at_least
+from dpmcmc.fitting.strategies.grouped_scores.bounds import OF_GROUPS, SLOPES
 from dpmcmc.fitting.strategies.grouped_scores.grouped import Grouped
 from dpmcmc.fitting.strategies.grouped_scores.releases import LENGTH
 
@@ -54,19 +55,22 @@ class Split:
         return self.clips_moved * self.noise(self.final * (1 - FINAL_SLOPE))
 
     def errors(self, num_records: float | None = None) -> tuple[float, float]:
-        """Return by how many standard deviations noise moves common parameters, and effects taken by themselves."""
+        """Return by how many standard deviations noise moves common parameters, and effects taken by themselves.
+
+        Steps divide by the slope of the common parameters: where noise hides it they lead away, and nothing is near.
+        """
         number = num_records or self.num_records
         dims = np.array([max(len(self.grouped.told), 1), self.grouped.num_groups * self.grouped.size], float)
         share = np.sqrt(dims) / np.sqrt(dims).sum()
         lengths = self.grouped.scores.usual_length * np.sqrt(dims / number / share)
         common, groups = self.score_noise * lengths
-        return float(common), float(groups)
+        return float(common) * (1 + 2 * self._slope_noise(number) ** 2), float(groups)
 
-    @property
-    def number_noise(self) -> float:
-        """The noise of the number of a group's rows in the last releases, beside the number."""
-        noise = self.clips_moved * self.noise(self.final * FINAL_SLOPE) * LENGTH
-        return 4.0 * noise * self.grouped.num_groups * self.grouped.size / self.num_records
+    def _slope_noise(self, num_records: float) -> float:
+        """Return the noise of the common slope in a step of the pilot, beside what records make of it."""
+        told = len(self.grouped.told)
+        noise = self.clips_moved * self.noise(PILOT * PILOT_SLOPE, PILOT_STEPS) * LENGTH
+        return float(SLOPES / (1 - OF_GROUPS) * told**1.5 * noise / num_records)
 
     def remedy(self) -> str:
         """Say what would make a useless run useful."""

@@ -31,7 +31,7 @@ def has_many_groups(model: FormulaModel, data: PrivateData) -> bool:
     why = _why_not(model, data)
     if why and number > MOST_DENSE:
         raise InvalidArgument(
-            f"{model.formula!r} has {counted(number, 'effect')} of groups; more than {MOST_DENSE} can be had only if "
+            f"{model.formula!r} has {counted(number, 'effect')} of groups; more than {MOST_DENSE} are possible only if "
             f"{why}. Nothing was charged. Take coarser groups, or leave a term out"
         )
     levels = len(terms[0].levels)

@@ -1,14 +1,16 @@
 """What is known of the slope of the scores of many groups, from all releases together."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dpmcmc.fitting.strategies.grouped_scores.arrow import Arrow, cholesky
+from dpmcmc.fitting.strategies.grouped_scores.arrow import Arrow, at_least, cholesky
 from dpmcmc.fitting.strategies.grouped_scores.grouped import Grouped
 from dpmcmc.fitting.strategies.grouped_scores.prior import Point, Prior
 from dpmcmc.fitting.strategies.grouped_scores.release import Radii, Release
 from dpmcmc.fitting.strategies.grouped_scores.releases import LENGTH, Asked, Told
+from dpmcmc.fitting.strategies.grouped_scores.seen import Seen
+from dpmcmc.fitting.strategies.grouped_scores.weights import times_expected
 from dpmcmc.fitting.strategies.weighted_scores.histograms import EVEN, Moments
 from dpmcmc.fitting.strategies.weighted_scores.levels import SPREAD
 from dpmcmc.fitting.strategies.weighted_scores.newton import usual_predictors
@@ -23,6 +25,9 @@ NODES = 17
 UNLIKE, UNLIKE_SLOPES = 0.05, 0.3
 """How far the effective number of a group's rows is from their number, beside it: for intercepts, and for slopes."""
 
+ELSEWHERE = 0.1
+"""By how much the effective number of a group's rows changes from one release to the next, beside it."""
+
 SEEN = 0.15
 """How well the part of the common slope must be known that groups explain for it to be believed."""
 
@@ -31,9 +36,6 @@ UNSEEN = 0.05
 
 MOST_EXPLAINED = 0.98
 """What of the common slope groups may explain."""
-
-MOST_FACTOR = 8.0
-"""By how much a slope may be larger than expected, of all groups together, or smaller."""
 
 LEAST_SHARE = 0.05
 """What of the differences of the sizes of groups is believed at least."""
@@ -61,6 +63,8 @@ class Known:
     beside_precision: float = 0.0
     """How well that is known, in coordinates."""
     corner_weight: float = 0.0
+    seen: Seen = field(default_factory=Seen)
+    """The same numbers, nothing else taken for granted."""
 
     @classmethod
     def begin(cls, grouped: Grouped, moments: Moments, counts: Floats, sd: float, start: Floats) -> "Known":
@@ -88,7 +92,7 @@ class Known:
         squares = mean_squares(common, moments) - np.outer(moments.means, moments.means)
         corner[: len(linear), : len(linear)] = moments.worth * squares[np.ix_(linear, linear)]
         corner = corner + 1e-6 * np.diag(np.diag(corner) + 1e-9 * moments.worth)
-        return cls(grouped, moments, rows, numbers, precision, corner)
+        return cls(grouped, moments, rows, numbers, precision, corner, seen=Seen().beside(counts, 1 / sd**2))
 
     @property
     def means(self) -> Floats:
@@ -106,12 +110,16 @@ class Known:
 
     def _mean(self, point: Point, bound: float) -> tuple[Floats, Floats]:
         """Return the slope of a usual record of each group, a mean over predictors, and how it grows with these."""
-        linear, middle = point.common[: self.grouped.common.num_linear], self.predictors(point)
-        spread = float(np.sqrt(self.moments.sds**2 @ linear**2 + self.moments.offset_sd**2))
+        middle, spread = self.predictors(point), self.spread(point)
         steps, weights = np.array(SPREAD).T
         each = _per_record(self.grouped, middle[:, None] + steps * spread, point.common, bound)
         mean = each @ weights
         return mean, each @ (weights * steps) / mean / max(spread, 1e-9)
+
+    def spread(self, point: Point) -> float:
+        """Return by how much the predictors of records of one group differ."""
+        linear = point.common[: self.grouped.common.num_linear]
+        return float(np.sqrt(self.moments.sds**2 @ linear**2 + self.moments.offset_sd**2))
 
     def predictors(self, point: Point) -> Floats:
         """Return the predictor of a usual record of each group."""
@@ -165,18 +173,25 @@ class Known:
         return self.expected(point) + mean + shrunk, left[:, None] * inverse
 
     def _turned(self, point: Point) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return the mean difference, which all groups together tell, the rest in coordinates, and the way back."""
+        """Return the mean difference, which all groups together tell, the rest in coordinates, and the way back.
+
+        The mean is believed as far as it exceeds its noise, which would take the common slope away.
+        """
         blocks, corner = self._parts(point, 1.0)
         factor, inverse = coordinates_of(corner)
         before = np.zeros((*self.numbers.shape[:2], len(corner))) if self.beside is None else self.beside
         shares = np.diagonal(blocks, axis1=1, axis2=2) / np.sum(np.diagonal(blocks, axis1=1, axis2=2), axis=0)
         mean, roots = np.einsum("gk,gkc->kc", shares, before), cholesky(blocks)
-        return mean, np.swapaxes(roots, 1, 2) @ (before - mean) @ factor, roots, inverse
+        turned = np.swapaxes(roots, 1, 2) @ (before - mean) @ factor
+        noise = len(mean) / max(self.beside_precision, 1e-30)
+        squares = np.sum((np.swapaxes(roots, 1, 2) @ mean @ factor) ** 2, axis=(0, 1))
+        seen = np.maximum(1 - noise / np.maximum(squares, 1e-30), 0.0) if np.sqrt(2) * noise <= SEEN else 0.0
+        return (mean @ factor * seen) @ inverse, turned, roots, inverse
 
     def _believed(self, turned: Floats) -> tuple[Floats, Floats]:
         """Return what is believed of differences between groups, in coordinates, and what is left of their sds."""
         number, told = turned.shape[0] * turned.shape[1], turned.shape[2]
-        noise = 1 / self.beside_precision if self.beside_precision else np.inf
+        noise = 1 / max(self.beside_precision, 1e-30)
         if np.sqrt(2 * number) * noise > SEEN:
             return np.zeros(told), np.full(told, np.sqrt(UNSEEN / number))
         signal = np.maximum(np.mean(turned**2, axis=(0, 1)) - noise, 0.0)
@@ -190,17 +205,8 @@ class Known:
         """Return the question at a point, in coordinates that what is known makes round."""
         roots, factor = self.coordinates(point, prior)
         parts = np.concatenate([point.effects, roots.reshape(len(roots), -1)], axis=1)
-        given = (
-            point.common,
-            parts,
-            self.means,
-            factor,
-            radii.scores,
-            radii.slopes,
-            np.array(shares) / sum(shares),
-            table,
-        )
-        return Asked(*(np.asarray(each, np.float32) for each in given))
+        given = point.common, parts, self.means, factor, radii.scores, radii.slopes, np.array(shares) / sum(shares)
+        return Asked(*(np.asarray(each, np.float32) for each in (*given, table)))
 
     def coordinates(self, point: Point, prior: Prior) -> tuple[Floats, Floats]:
         """Return roots of the covariance of each group, and of what is common: effects = root z."""
@@ -234,8 +240,10 @@ class Known:
         trace = max(float(np.trace(whitened[0].sum(axis=0))), 1e-9)
         known, _ = self._parts(point, radii.bound, radii.weights)
         expected = float(np.einsum("gji,gjk,gki->", roots, known, roots))
-        most = (1 / MOST_FACTOR, MOST_FACTOR)
-        weights = radii.weights * float(np.clip(trace / max(expected, 1e-9), *most))
+        expected = max(expected, 1e-9)
+        weights = radii.weights * times_expected(
+            trace / expected, sd * units[0] * np.sqrt(size * len(roots)) / expected
+        )
         of_groups = units[0] * float(answer.variance) / trace
         of_common = units[1] * np.asarray(answer.common_variance, float) / np.maximum(np.diag(whitened[1]), 1e-9)
         return Release(
@@ -258,8 +266,13 @@ class Known:
         precision, _ = self._parts(release.point, 1.0)
         precision = precision + prior.block
         sd = release.slope_sds[0] * np.trace(precision, axis1=1, axis2=2) / self.grouped.size / each
-        share = (sd**-2.0 / (sd**-2.0 + self.precision))[:, None, None]
+        before = 1 / (
+            1 / self.precision + (ELSEWHERE * self.rows) ** 2
+        )  # told elsewhere, of records weighted otherwise
+        share = (sd**-2.0 / (sd**-2.0 + before))[:, None, None]
         numbers = (1 - share) * self.numbers + share * release.slope.blocks / each[:, None, None]
+        usual = np.trace(_values(self.grouped, self.moments))
+        alone = np.trace(release.slope.blocks, axis1=1, axis2=2) / each / usual
         own = release.slope.corner / self._scaled(float(each @ self.rows / self.rows.sum()))
         weight = release.slope_sds[2] ** -2.0
         of_corner = weight / (weight + self.corner_weight)
@@ -271,15 +284,16 @@ class Known:
         ]
         noise = release.slope_sds[1] ** 2 * float(np.mean(sizes[0] * sizes[1] / sizes[2] ** 2))
         of_beside = 1 / (1 + self.beside_precision * noise)
-        before = np.zeros_like(beside) if self.beside is None else self.beside
+        last = np.zeros_like(beside) if self.beside is None else self.beside
         return replace(
             self,
-            numbers=_at_least(numbers, self.rows),
-            precision=self.precision + sd**-2.0,
+            numbers=at_least(numbers, self.rows),
+            precision=before + sd**-2.0,
             corner=_positive((1 - of_corner) * self.corner + of_corner * own, self.corner),
             corner_weight=self.corner_weight + weight,
-            beside=(1 - of_beside) * before + of_beside * beside,
+            beside=(1 - of_beside) * last + of_beside * beside,
             beside_precision=self.beside_precision + 1 / noise,
+            seen=self.seen.beside(alone, (usual / self.grouped.size / sd) ** 2),
         )
 
 
@@ -323,13 +337,6 @@ def coordinates_of(corner: Floats) -> tuple[Floats, Floats]:
         return corner, corner
     found = whiten(corner)
     return found.factor, found.inverse
-
-
-def _at_least(numbers: Floats, rows: Floats) -> Floats:
-    """Return numbers of rows that are positive: no less than a hundredth of what is usual, in any direction."""
-    values, vectors = np.linalg.eigh((numbers + np.swapaxes(numbers, 1, 2)) / 2)
-    least = np.maximum(0.02 * rows, 1.0)[:, None]
-    return (vectors * np.maximum(values, least)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
 
 
 def _positive(corner: Floats, before: Floats) -> Floats:

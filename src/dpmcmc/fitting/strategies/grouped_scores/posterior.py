@@ -12,19 +12,18 @@ import numpy as np
 from scipy import special
 
 from dpmcmc.fitting.strategies.grouped_scores.arrow import Arrow, Measured, Precision, Vectors, measured
+from dpmcmc.fitting.strategies.grouped_scores.bent import bent
+from dpmcmc.fitting.strategies.grouped_scores.grids import around, grid, wider
 from dpmcmc.fitting.strategies.grouped_scores.grouped import Grouped
 from dpmcmc.fitting.strategies.grouped_scores.known import Known, with_border
 from dpmcmc.fitting.strategies.grouped_scores.prior import Point, Prior, whole_means
 from dpmcmc.fitting.strategies.grouped_scores.release import Release
-from dpmcmc.fitting.strategies.grouped_scores.squares import without_squares
+from dpmcmc.fitting.strategies.grouped_scores.squares import Beside, beside_a_line, without
 from dpmcmc.fitting.strategies.grouped_scores.weights import doubt_of_weights, weights_of
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 SLOPES = 16
 """How many slopes are drawn around the released one: the draws carry its uncertainty."""
-
-GRID, FEWER = 25, 11
-"""Values of a standard deviation among which one is drawn: where there is one of them, and where there are two."""
 
 REFINEMENTS = 3
 """How often a grid is made finer, before slopes are drawn."""
@@ -35,11 +34,11 @@ CLIMBS = 3
 DOUBT = 0.4
 """How uncertain is what squares of errors add to scores, beside itself."""
 
-REACH = 5.0
-"""How far a finer grid reaches, in standard deviations of the logarithm."""
-
 LEAST_SCALE = 0.2
 """By how much all slopes together may be smaller than they were released."""
+
+FLATTEST = 0.5
+"""Directions in which noise of a slope hides it are taken to be as steep as the noise, and at most so much."""
 
 LEAST_SHARE, MOST_SHARE = 0.02, 1.5
 """What of a slope the variance may be."""
@@ -66,6 +65,8 @@ class Believed(NamedTuple):
         groups, common = zip(
             *(doubts_of(known, release, moved) for release, moved in zip(releases, away, strict=True)), strict=True
         )
+        ways = [seen_move(known.grouped, known.means, one.point, releases[-1].point).groups[..., 0] for one in releases]
+        groups = [own + bent(known, one, way) for own, one, way in zip(groups, releases, ways, strict=True)]
         by_groups, by_common = 1 / np.array(groups), 1 / np.array(common)
         return cls(by_groups / by_groups.sum(axis=0), by_common / by_common.sum())
 
@@ -183,7 +184,8 @@ def usual_slope(known: Known, releases: Sequence[Release]) -> Arrow:
     found = known.slope(last.point, last.radii.bound, weights_of(releases))
     corner = sum((release.slope.corner for release in releases), start=np.zeros_like(found.corner)) / len(releases)
     inverse = np.linalg.inv(last.factor)
-    corner = inverse.T @ _floored(last.factor.T @ corner @ last.factor) @ inverse
+    noise = last.slope_sds[2] * np.sqrt(corner.shape[0] / len(releases))
+    corner = inverse.T @ _floored(last.factor.T @ corner @ last.factor, min(noise, FLATTEST)) @ inverse
     return with_border(found.blocks, known.shrunk(last.point)[0], corner)
 
 
@@ -203,17 +205,19 @@ def draw(
     sizes = np.bincount(np.arange(size) % SLOPES, minlength=SLOPES)
     parts: list[Drawn] = []
     slope = usual_slope(known, releases)
-    squares = _Posterior.of(grouped, known, releases, slope, spreads).squares(known, releases)
-    usual = _Posterior.of(grouped, known, _straight(known, releases, squares), slope, spreads)
-    grids = [_grid(grouped, place) for place in range(grouped.size)]
+    beside = _Posterior.of(grouped, known, releases, slope, spreads).beside_lines(known, releases)
+    usual = _Posterior.of(grouped, known, _straight(releases, beside), slope, spreads)
+    grids = [grid(grouped, place) for place in range(grouped.size)]
     for _ in range(REFINEMENTS):
-        grids = _around(grids, *usual.law(grids))
+        grids = around(grids, *usual.law(grids))
+    wide = [wider(own, grid(grouped, place)) for place, own in enumerate(grids)]
     ranks = (rng.permutation(SLOPES) + 0.5) / SLOPES
     scales = np.maximum(1 + doubt_of_weights(releases) * special.ndtri(ranks), LEAST_SCALE)
     for number, scale in zip(sizes[sizes > 0], scales, strict=False):
-        straight = _straight(known, releases, (1 + DOUBT * rng.standard_normal()) * squares)
+        straight = _straight(releases, beside, 1 + DOUBT * rng.standard_normal())
         posterior = _Posterior.of(grouped, known, straight, drawn_slope(known, releases, float(scale), rng), spreads)
-        parts.append(posterior.draw(grids, int(number), rng))
+        own = around(wide, *posterior.law(wide))  # another slope tells of other standard deviations
+        parts.append(posterior.draw(own, int(number), rng))
     order = rng.permutation(size)
     effects, common, found = (np.concatenate(each)[order] for each in zip(*parts, strict=True))
     return Drawn(effects, common, found)
@@ -241,19 +245,20 @@ class _Posterior(NamedTuple):
             centre = point.common + move.common[:, 0]
         return cls(grouped, point, means, told, _prior(grouped, spreads, centre, point))
 
-    def squares(self, known: Known, releases: Sequence[Release]) -> Floats:
-        """Return how far predictors of each group are off at each release, in the mean square and the mean cube."""
+    def beside_lines(self, known: Known, releases: Sequence[Release]) -> list[Beside]:
+        """Return what scores have beside a line, at each release: of how far the predictors of each group are off."""
         precision, tilt = self._at(self.prior.spreads)
         move, left = precision.solve(tilt), np.linalg.inv(self.told.told.blocks + self.prior.block)
-        found: list[Floats] = []
+        found: list[Beside] = []
         for release in releases:
             before = seen_move(self.grouped, known.means, release.point, self.point)
             away = (before.groups + move.groups)[..., 0]
             both = away[:, :, None] * away[:, None, :] + left
             sizes = np.maximum(np.trace(known.numbers, axis1=1, axis2=2), 1e-9)
-            square, middle = np.einsum("gij,gji->g", both, known.numbers) / sizes, away[:, self.grouped.of_intercept]
-            found.append(np.stack([square, middle.sum(axis=1) * (3 * square - 2 * np.sum(middle**2, axis=1))]))
-        return np.array(found)
+            squares = np.einsum("gij,gji->g", both, known.numbers) / sizes
+            means = away[:, self.grouped.of_intercept].sum(axis=1)
+            found.append(beside_a_line(known, release, means, np.sqrt(np.maximum(squares - means**2, 0.0))))
+        return found
 
     def _at(self, spreads: Floats) -> tuple[Precision, Vectors]:
         own = self.prior._replace(spreads=spreads)
@@ -282,7 +287,7 @@ class _Posterior(NamedTuple):
     def draw(self, grids: Sequence[Floats], size: int, rng: np.random.Generator) -> Drawn:
         """Return draws."""
         cells, shares = self.law(grids)
-        widths = np.array([np.log(grid[1] / grid[0]) if len(grid) > 1 else 0.0 for grid in grids])
+        widths = np.array([np.log(each[1] / each[0]) if len(each) > 1 else 0.0 for each in grids])
         parts: list[Drawn] = []
         for cell, count in zip(cells, rng.multinomial(size, shares).tolist(), strict=True):
             if count:
@@ -295,39 +300,15 @@ class _Posterior(NamedTuple):
         return Drawn(effects, common, spreads)
 
 
-def _straight(known: Known, releases: Sequence[Release], squares: Floats) -> list[Release]:
-    """Return releases without what squares and cubes add to their scores."""
-    return [without_squares(known, release, *own) for release, own in zip(releases, squares, strict=True)]
+def _straight(releases: Sequence[Release], beside: Sequence[Beside], times: float = 1.0) -> list[Release]:
+    """Return releases without what is beside a line in their scores."""
+    return [without(release, own, times) for release, own in zip(releases, beside, strict=True)]
 
 
 def _prior(grouped: Grouped, spreads: Floats, centre: Floats, point: Point) -> Prior:
     """Return the prior around a centre, with its gradient at a point."""
     found = Prior.at(grouped, spreads, centre)
     return found._replace(gradient=found.gradient + found.precision @ (centre - point.common))
-
-
-def _grid(grouped: Grouped, place: int) -> Floats:
-    """Return standard deviations between far quantiles of their prior."""
-    prior = grouped.spreads[place].prior
-    if prior.fixed is not None:
-        return np.array([prior.fixed])
-    number = GRID if grouped.size == 1 else FEWER
-    return np.geomspace(max(prior.quantile(0.001), 1e-3), prior.quantile(0.999), number)
-
-
-def _around(grids: Sequence[Floats], cells: Floats, shares: Floats) -> list[Floats]:
-    """Return finer grids, where the law on coarse ones is."""
-    found: list[Floats] = []
-    for place, grid in enumerate(grids):
-        if len(grid) == 1:
-            found.append(grid)
-            continue
-        logs, step = np.log(cells[:, place]), np.log(grid[1] / grid[0])
-        mean = float(shares @ logs)
-        reach = REACH * max(float(np.sqrt(shares @ (logs - mean) ** 2)), step / 3)
-        ends = max(mean - reach, float(np.log(grid[0]))), min(mean + reach, float(np.log(grid[-1])))
-        found.append(np.exp(np.linspace(*ends, len(grid))))
-    return found
 
 
 def _symmetric(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
@@ -337,6 +318,7 @@ def _symmetric(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     return both * np.where(np.eye(shape[-1]) > 0, 1.0, np.sqrt(0.5))
 
 
-def _floored(matrix: Floats) -> Floats:
+def _floored(matrix: Floats, least: float = 0.0) -> Floats:
+    """Return a matrix that is not flatter in any direction than a hundredth of the steepest, and than this."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    return (vectors * np.maximum(values, 0.01 * max(float(np.max(values, initial=0.0)), 1e-6))) @ vectors.T
+    return (vectors * np.maximum(values, max(0.01 * float(np.max(values, initial=1e-4)), least))) @ vectors.T

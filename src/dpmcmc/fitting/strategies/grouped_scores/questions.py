@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,14 @@ class Questions:
     def residuals(self) -> Residuals | None:
         """The check of the residuals, where there can be any that are far out."""
         return Residuals(self.grouped, self.split.noise(LOOKS, 2)) if self.split.has_residuals else None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The releases, in plain values."""
+        found: dict[str, Any] = {"pilot": self.pilot.sums, "final": self.final.sums}
+        if self.residuals is not None:
+            found["residuals"] = self.residuals.sums
+        return {f"{name}_release": repr(sums) for name, sums in found.items()}
 
     @property
     def event(self) -> Event:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpmcmc.fitting.strategies.grouped_scores.arrow import Vectors
+from dpmcmc.fitting.strategies.grouped_scores.bent import straightened
 from dpmcmc.fitting.strategies.grouped_scores.grouped import Grouped
 from dpmcmc.fitting.strategies.grouped_scores.known import Known
 from dpmcmc.fitting.strategies.grouped_scores.posterior import told_by, usual_slope
@@ -18,6 +19,7 @@ from dpmcmc.fitting.strategies.weighted_scores.newton import (
     LONGEST_SHAPE_MOVE,
 )
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, TabledScores
+from dpmcmc.model.bounded_scores.one_row import OneRow
 
 
 class Step(NamedTuple):
@@ -48,6 +50,7 @@ def moved(known: Known, releases: Sequence[Release], prior: Prior, number: int, 
     move = precision.solve(told.tilt.plus(prior.tilt(last.point, means)))
     shortened = _trusted(known, move)
     is_whole = bool(np.allclose(move.common, shortened.common))
+    shortened = _straight(known, last, shortened)
     shaped = _shaped(known, last, shortened, number < EARLY * num_steps) if num_steps > 1 else shortened
     return Step(last.point.moved(shaped, means), is_whole, told.told.blocks)
 
@@ -77,6 +80,16 @@ def _trusted(known: Known, move: Vectors) -> Vectors:
     shapes = np.abs(move.common[first:, 0]).max(initial=0.0)
     times = min(1.0, 1 / max(np.sqrt(square) / LONGEST_MOVE, shapes / LONGEST_SHAPE_MOVE, 1e-12))
     return Vectors(times * move.groups, times * move.common)
+
+
+def _straight(known: Known, last: Release, move: Vectors) -> Vectors:
+    """Return a move with each group where its scores lead, which are not linear if it is far off."""
+    if isinstance(known.grouped.scores, OneRow) or not known.grouped.of_intercept:
+        return move
+    place = known.grouped.of_intercept[0]
+    groups, asked = move.groups.copy(), move.groups[:, place, 0]
+    groups[:, place, 0] = straightened(known, last.point, last.radii.bound, asked)
+    return Vectors(groups, move.common)
 
 
 def _shaped(known: Known, release: Release, move: Vectors, is_early: bool) -> Vectors:

@@ -10,6 +10,7 @@ import numpy as np
 from dpmcmc.accounting import Budget
 from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.fitting.strategies.grouped_scores import posterior, verdict
+from dpmcmc.fitting.strategies.grouped_scores.bent import UNCUT, still_off
 from dpmcmc.fitting.strategies.grouped_scores.bounds import PILOT_BOUND, best_radii, middle_of
 from dpmcmc.fitting.strategies.grouped_scores.budget import LAST, PILOT_STEPS, Split
 from dpmcmc.fitting.strategies.grouped_scores.grouped import Grouped
@@ -140,8 +141,13 @@ class GroupedScores(PrivateLaplace):
         last_look = self._look(paid, known, mean)
         fits = min(1.0, 2 * min(p_value_of_looks(*last_look, look[0]), p_value_of_patterns(*last_look, look[0])))
         found = {"cut": radii.bound, "radii": [float(one) for one in radii.scores], "disagreement": chi_square}
-        checks = verdict.Checks(arrived, p_value, fits, moments.clamped)
-        return self._result(paid, known, drawn, checks, {**found, "fits": fits})
+        off = still_off(known, releases[-1], drawn.effects, drawn.common)
+        told = known.per_record(releases[-1].point, UNCUT) * known.rows
+        differ = chi_square / (releases[-1].score.size + len(grouped.told))
+        checks = verdict.Checks(
+            arrived, p_value, differ, fits, moments.clamped, off, told / told.sum(), float(told.sum())
+        )
+        return self._result(paid, known, drawn, checks, {**found, "fits": fits, "away": float(off.max())})
 
     def _ask(
         self,
@@ -176,12 +182,7 @@ class GroupedScores(PrivateLaplace):
             "stages": [{"kernel": NAME, "num_steps": self.num_steps}],
             "num_chains": self.num_chains,
             "temperature": self.model.temperature,
-            "pilot": {
-                "steps": PILOT_STEPS,
-                "pilot_release": repr(self.questions.pilot.sums),
-                "final_release": repr(self.questions.final.sums),
-                **found,
-            },
+            "pilot": {"steps": PILOT_STEPS, **self.questions.settings, **found},
             **surroundings(self.data, paid.entry),
         }
 

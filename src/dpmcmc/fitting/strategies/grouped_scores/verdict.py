@@ -1,9 +1,10 @@
 """What the releases of a fit with many groups say about its result."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpmcmc.diagnostics.quality import Grade, Quality, worst
 from dpmcmc.fitting.strategies.grouped_scores.bounds import UNCUT
@@ -13,6 +14,9 @@ from dpmcmc.fitting.strategies.grouped_scores.posterior import Drawn, embedded
 from dpmcmc.fitting.strategies.grouped_scores.prior import Point, Prior, whole_means
 from dpmcmc.fitting.strategies.weighted_scores.draws import RARE
 from dpmcmc.fitting.strategies.weighted_scores.grades import MARKED, NARROWER, NOT_IDENTIFIED, NOT_SEEN, labelled
+from dpmcmc.fitting.strategies.weighted_scores.lost_groups import finding as lost_groups
+from dpmcmc.fitting.strategies.weighted_scores.lost_groups import with_lost_groups
+from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.verdict import CLAMPED, TOO_WIDE, of_model, of_noise
 from dpmcmc.fitting.strategies.weighted_scores.verdict import Checks as ModelChecks
@@ -20,6 +24,19 @@ from dpmcmc.model.formula.groups import Groups
 
 STEP = 1e-3
 """Of differences, in standard deviations."""
+
+OFF, SHARE = 1.0, 0.05
+"""From so many of its own standard deviations on a group may be too far off, and from which share of the information of
+all groups on such groups affect everything else."""
+
+GROSSLY = 10.0
+"""From so many times the variance of the noise on two releases differ so much that the last one is not near either."""
+
+FAR = "Its last scores were released too far from it: it may lie further out than its interval says."
+"""How groups are marked where the steps did not arrive."""
+
+ROWS = "The noise hides how many rows it has, if any: it may lie further out than its interval says."
+"""How groups are marked that may be empty."""
 
 FEW = 10
 """So many numbers are named at most."""
@@ -31,10 +48,28 @@ class Checks(NamedTuple):
     arrived: bool
     agreement: float
     """How rarely two releases differ more."""
+    differ: float
+    """The square of how far they differ, in variances of the noise."""
     fits: float
     """How probable residuals like these are under the model."""
     clamped: float
     """How many responses lie at a bound that is stated for them."""
+    off: Floats
+    """By how many of its own standard deviations each group may be further off than the last scores tell."""
+    shares: Floats
+    """Of each group in the information of all, which is"""
+    knows: float
+
+    @property
+    def are_off(self) -> NDArray[np.bool_]:
+        """Which groups are."""
+        return ~(self.off <= OFF)
+
+    @property
+    def have_arrived(self) -> bool:
+        """Whether the steps arrived, but for groups that matter to themselves alone."""
+        agree = self.agreement >= RARE or (self.fits >= MISFIT and self.differ <= GROSSLY)
+        return self.arrived and agree and bool(self.shares @ self.are_off <= SHARE)
 
 
 Named = Callable[[Floats, Floats, Floats], Mapping[str, np.ndarray]]
@@ -73,27 +108,59 @@ def judge(
     error = float(np.sqrt(np.mean(np.square(list(errors.values()))))) if errors else float("inf")
     model = ModelChecks(checks.arrived, checks.fits, clamped=checks.clamped)
     findings = [*of_noise(error, errors, TOO_WIDE), *of_model(model, error)]
-    if not checks.arrived:
-        findings.append(("bad", "The steps did not arrive: they wanted to be longer than answers are linear."))
+    if not checks.have_arrived:
+        findings.append(("bad", "The steps did not converge: the last scores were released too far from the result."))
     if not checks.agreement >= RARE:
         why = "Two releases of the scores disagree by more than their noise. The result rests on the last one alone."
         findings.append(("fair", why))
     if checks.clamped:
-        grades = {
-            label: Grade(worst((one.verdict, "fair")), (*one.reasons, CLAMPED), one.shares)
-            for label, one in grades.items()
-        }
+        grades = {label: _also(one, CLAMPED) for label, one in grades.items()}
+    far = [
+        f"{group}[{term.levels[place]}]"
+        for group, term, _, _ in _each(grouped, drawn)
+        for place in np.flatnonzero(checks.are_off)
+        if term.number is None
+    ]
+    grades |= {label: _also(grades[label], FAR) for label in far if label in grades}
+    if far:
+        why = f"The last scores were released too far from {_some(far)}, which may lie further out than intervals say."
+        findings.append(("fair", why))
+    hidden = [
+        label
+        for group, term, _, _ in _each(grouped, drawn)
+        for place in np.flatnonzero(known.seen.may_be_empty)
+        if (label := f"{group}[{term.levels[place]}]") in grades and not grades[label].reasons
+    ]
+    grades |= {label: _also(grades[label], ROWS) for label in hidden}
+    if hidden:
+        why = f"The noise hides how many rows {_some(hidden)} have; they may lie further out than intervals say."
+        findings.append(("fair", why))
     marked = [label for label, one in grades.items() if NOT_SEEN in one.reasons]
     if marked:
-        some = ", ".join(marked[:FEW]) + (f" and {len(marked) - FEW} others" if len(marked) > FEW else "")
-        findings.append(("fair", f"{MARKED} {some}; the prior dominates there (for groups, what the others are like)."))
+        findings.append(
+            (
+                "fair",
+                f"{MARKED} {_some(marked)}; the prior dominates there (for groups, the distribution of the others).",
+            )
+        )
     for label in own:
         if label not in grades:
             grades[label] = Grade("good", (), {})
+    grades = with_lost_groups(grades, [label for label in own if label.endswith("_sigma")], own, checks.knows)
+    findings += lost_groups(grades)
     verdict = worst(one for one, _ in findings)
     if verdict == "bad":
         grades = {label: Grade("bad", one.reasons, one.shares) for label, one in grades.items()}
     return Quality(verdict, tuple(why for _, why in findings), grades, error if np.isfinite(error) else None)
+
+
+def _also(grade: Grade, reason: str) -> Grade:
+    return Grade(worst((grade.verdict, "fair")), (*grade.reasons, reason), grade.shares)
+
+
+def _some(labels: Sequence[str]) -> str:
+    """Return the first labels, and how many more there are."""
+    return ", ".join(labels[:FEW]) + (f" and {len(labels) - FEW} others" if len(labels) > FEW else "")
 
 
 def _grade(own: float, exact: float, alone: float | None) -> Grade:

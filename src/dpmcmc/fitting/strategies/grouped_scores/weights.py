@@ -7,6 +7,15 @@ import numpy as np
 from dpmcmc.fitting.strategies.grouped_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
+MOST_FACTOR, USUAL_FACTOR = 8.0, 0.5
+"""By how much a slope may be larger than expected, of all groups together, or smaller; and how far it usually is."""
+
+
+def times_expected(found: float, noise: float) -> float:
+    """Return by how much the slopes of all groups are larger than expected, as far as noise lets it be seen."""
+    seen = USUAL_FACTOR**2 / (USUAL_FACTOR**2 + noise**2)
+    return float(np.clip(1 + (found - 1) * seen, 1 / MOST_FACTOR, MOST_FACTOR))
+
 
 def weights_of(releases: Sequence[Release]) -> Floats:
     """Return the weights of records in the last release, as all tell of them that have the same radii."""

@@ -1,1 +1,1 @@
-"""A posterior from one release: a few numbers of every record, from which the whole log-likelihood follows."""
+"""Posteriors from a sketch: a noisy sum of a few numbers per record, which determine the whole log-likelihood."""

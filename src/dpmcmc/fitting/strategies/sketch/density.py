@@ -1,4 +1,4 @@
-"""What records add to a log-posterior, with slopes, and the prior: compiled once for all sketches."""
+"""Log-likelihoods of records with derivatives, and the prior: compiled once for all sketches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from dpmcmc.fitting.strategies.sketch.skeleton import Matrix
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """What one record adds to the log-posterior at a flat position, with the prior; all in double precision."""
+    """The log-likelihood of one record at a flat position, and the prior; all in double precision."""
 
     log_prior: Callable[[jax.Array], jax.Array]
     of_record: Callable[[jax.Array, Any], jax.Array]
 
     def differences(self, records: Any, positions: Matrix, origin: Matrix) -> Matrix:
-        """Return what each record adds at each position less the same at the origin, one row a record."""
+        """Return each record's log-likelihood at each position minus that at the origin, one row per record."""
         with jax.enable_x64(True):
             table = np.asarray(self._table(records, jnp.asarray(np.vstack([origin, positions]))))
         return table[:, 1:] - table[:, :1]
@@ -33,9 +33,9 @@ class Likelihood:
             return np.asarray(self._log_priors(jnp.asarray(positions)))
 
     def climb(self, start: Matrix, records: Any, weights: Matrix) -> tuple[Matrix, float] | None:
-        """Return the mode of the posterior of weighted records that a climb from the start ends at, and its height.
+        """Return the posterior mode of weighted records that an optimiser reaches from the start, and its log-density.
 
-        None if it leads to where the posterior is not finite: noise may let one rise without end.
+        None if the posterior is not finite there: with noise the log-density may be unbounded.
         """
 
         def falling(position: Matrix) -> tuple[float, Matrix]:
@@ -61,7 +61,7 @@ class Likelihood:
             return np.asarray(self._curvatures(jnp.asarray(positions), records, weights))
 
     def slopes(self, position: Matrix, records: Any) -> Matrix:
-        """Return the gradient of what each record adds, one row a record."""
+        """Return the score of each record, one row per record."""
         with jax.enable_x64(True):
             return np.asarray(self._slopes(position, records))
 

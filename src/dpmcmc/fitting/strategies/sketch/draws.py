@@ -1,11 +1,10 @@
-"""Draws from a posterior whose likelihood is known by a noisy sketch: free, as they come after the release.
+"""Draws from a posterior whose likelihood is known from a noisy sketch: post-processing at no privacy cost.
 
-The sum T of the coefficients is known as S = T + N(0, s^2). What S says of T is T' = S + N(0, s^2), so the draws are
-from the mixture of the posteriors given many T': as wide as posterior and noise are together.
+The release is S = T + N(0, s^2), where T is the sum of the coefficients. Given S, T is distributed as S + N(0, s^2), so
+the draws are from the mixture of the posteriors given many such values: they include the noise.
 
-They are made by importance: points from a mixture that is fitted to the posterior in rounds, and weights that make up
-for what the mixture gets wrong. That sees several modes in their shares, and ridges; in more than some ten dimensions
-it would see nothing.
+They are made by importance sampling: proposals from a mixture that is fitted to the posterior in rounds, with
+importance weights. This handles several modes and ridges, but does not work in more than about ten dimensions.
 """
 
 from dataclasses import dataclass
@@ -26,23 +25,23 @@ CENTRES = 250
 ROUNDS = 6
 CLIMBS = 16
 NARROWER = 0.7
-"""The width of one law of many, in that of the posterior around its centre."""
+"""Scale of a mixture component, relative to the local scale of the posterior."""
 
 ENOUGH = 0.5
-"""The effective share of the points at which the rounds end."""
+"""Effective share of the points at which the rounds stop."""
 
 TOO_FEW = 0.02
-"""With a smaller effective share the weights are levelled out before centres are drawn by them."""
+"""Below this effective share the weights are tempered before centres are drawn by them."""
 
 LEVELLING = 0.8
-"""The power by which they are levelled out, as often as it takes."""
+"""Power of one tempering of the weights; it is repeated as often as needed."""
 
 FARTHEST = 30.0
-"""A mode whose estimated log-mass is so far below the best one's is left out."""
+"""A mode is ignored if its estimated log-mass is this far below that of the best one."""
 
 
 class Points(NamedTuple):
-    """Points that stand for a law by their weights."""
+    """A weighted sample from a distribution."""
 
     positions: Matrix
     weights: Matrix
@@ -50,7 +49,7 @@ class Points(NamedTuple):
 
     @property
     def effective(self) -> float:
-        """The share of the points that count, in the mean over replicates."""
+        """The effective share of the points, averaged over replicates."""
         together = self.weights.mean(axis=1)
         return float(1 / np.sum(together**2) / len(together))
 
@@ -68,7 +67,7 @@ class Points(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sketched:
-    """A posterior known by a sketch."""
+    """A posterior given a released sketch."""
 
     sketch: Sketch
     total: Matrix
@@ -80,7 +79,7 @@ class Sketched:
     num_records: int
 
     def explore(self, rng: np.random.Generator, positions: Matrix) -> Points:
-        """Return points of the posterior; `positions` are where to begin to look."""
+        """Return a weighted sample from the posterior; the search starts at `positions`."""
         totals = self.replicates(rng)
         mixture, widest = self._around_modes(positions)
         for _ in range(ROUNDS):
@@ -93,11 +92,11 @@ class Sketched:
         return self.weigh(drawn, mixture.log_density(drawn), totals)
 
     def replicates(self, rng: np.random.Generator) -> Matrix:
-        """Return sums that may be the true one, one row each."""
+        """Return draws of the true sum given the noisy one, one row each."""
         return self.total + self.deviation * rng.standard_normal((REPLICATES, self.sketch.rank))
 
     def weigh(self, positions: Matrix, log_density: NDArray[np.float64], totals: Matrix) -> Points:
-        """Return positions, drawn with that log-density, as points of the posteriors given such sums."""
+        """Return positions, drawn with that log-density, as weighted samples from the posteriors given these sums."""
         sums = np.column_stack([np.full(len(totals), self.num_records), totals])
         fixed = self.sketch.likelihood.log_priors(positions) - log_density
         with np.errstate(over="ignore", invalid="ignore"):  # points far out, which get no weight
@@ -108,7 +107,7 @@ class Sketched:
         return Points(positions, softmax(np.where(is_finite, values, -np.inf), axis=0))
 
     def _around_modes(self, positions: Matrix) -> tuple[Mixture, Matrix]:
-        """Climb from some of the positions; return laws around the modes, and how wide the positions are."""
+        """Optimise from some of the positions; return a mixture around the modes, and the spread of the positions."""
         sketch, likelihood = self.sketch, self.sketch.likelihood
         sums = np.append(self.num_records, self.total)
         heights = likelihood.log_priors(positions) + sketch.basis(positions) @ sums
@@ -139,7 +138,7 @@ class Sketched:
         return Mixture(np.stack([mode for mode, _ in kept]), np.stack(factors)), widest
 
     def _fitted(self, rng: np.random.Generator, points: Points, widest: Matrix) -> Mixture:
-        """Return a mixture of many narrow laws at places where the posterior is, each as it is wide there."""
+        """Return a mixture of many narrow components at points of the posterior, each with the local scale."""
         levelled = _levelled(points.weights.mean(axis=1))
         centres = points.positions[_chosen(rng, levelled, CENTRES)]
         weights = np.append(self.num_records, self.total) @ self.sketch.skeleton.to_basis
@@ -158,7 +157,7 @@ def _chosen(rng: np.random.Generator, weights: NDArray[np.float64], number: int)
 
 
 def _levelled(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the weights to the largest power up to one at which enough of them count."""
+    """Return the weights, tempered by the largest power up to one with a sufficient effective share."""
     levelled = weights / weights.max()
     while levelled.sum() ** 2 < TOO_FEW * len(weights) * np.sum(levelled**2):
         levelled = levelled**LEVELLING

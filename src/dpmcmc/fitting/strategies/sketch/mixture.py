@@ -1,4 +1,4 @@
-"""A mixture of Student's laws: where to look for the mass of a density."""
+"""Mixtures of Student's t distributions, as proposals of importance sampling."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,19 @@ from scipy.special import logsumexp
 from dpmcmc.fitting.strategies.sketch.skeleton import Matrix
 
 FREEDOM = 5.0
-"""Of Student's laws, whose tails are heavier than those of a posterior."""
+"""Degrees of freedom: the tails are heavier than those of a posterior."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Student's laws of equal shares around centres."""
+    """An equally weighted mixture of Student's t distributions around centres."""
 
     centres: Matrix
     factors: Matrix
     """Cholesky factors of the scales, one a centre."""
 
     def draw(self, rng: np.random.Generator, num_draws: int) -> Matrix:
-        """Return draws, one row each, as many of each law as can be."""
+        """Return draws, one row each, equally many from each component as far as possible."""
         chosen = np.arange(num_draws) % len(self.centres)
         lengths = np.sqrt(FREEDOM / rng.chisquare(FREEDOM, size=(num_draws, 1)))
         normal = rng.standard_normal((num_draws, self.centres.shape[1])) * lengths

@@ -1,4 +1,4 @@
-"""Synthetic records as the model would make them, within the stated bounds: public, as the model and the bounds are."""
+"""Synthetic records from the model, within the stated bounds: public, since model and bounds are."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,23 +16,23 @@ from dpmcmc.fitting.strategies.sketch.skeleton import Matrix
 from dpmcmc.missing_cells import is_hidden
 
 MOVES = 8
-"""How often each number of a record is moved between two records of a walk, on average."""
+"""Average number of moves of each value between two records of a chain."""
 
 FIRST = 8
-"""So many times as often before the first one."""
+"""Factor by which there are more moves before the first record."""
 
 SHORTEST = 8
-"""Before the first record the moves are as long as the bounds are apart, down to that over two to this power."""
+"""Before the first record proposal scales range from the distance of the bounds down to 2 to minus this times it."""
 
 TIMES = 2.4
-"""After it they are so many times as long as the records of all walks are wide."""
+"""After it the proposal scale is this factor times the spread of the records of all chains."""
 
 
 class RecordWalk:
-    """Records from the model's law of x given theta: a random walk, Metropolis's, one number of the record at a time.
+    """Records from the model's distribution of x given theta, by a random-walk Metropolis sampler, one value at a time.
 
-    The likelihood as a function of the record is the density to walk on; what the model conditions on, and so gives no
-    density to, spreads out evenly.
+    The target density is the likelihood as a function of the record. Covariates, to which the model gives no density,
+    are uniform within their bounds.
     """
 
     def __init__(self, data: PrivateData, log_likelihood: Callable[[jax.Array, Any], jax.Array]) -> None:
@@ -56,7 +56,7 @@ class RecordWalk:
         self._records = jax.jit(jax.vmap(self._unravel))
 
     def draw(self, rng: np.random.Generator, positions: Matrix, each: int = 1) -> Any:
-        """Return some records for each position: first one for all, then the next one for all."""
+        """Return records for each position: the first one of all positions, then the second one of all, and so on."""
         at = jnp.asarray(positions, jnp.float32)
         key = jax.random.key(int(rng.integers(2**32)))
         for whole in (False, True):  # what is stored as a number may be a count or a yes, and half of one impossible

@@ -1,7 +1,7 @@
 """A low-rank form of a public matrix, carried by few of its rows and columns.
 
-The entry in row j and column k is what a synthetic record j adds to the log-posterior at a position k, less the same at
-an origin. It is written as base(k) + <c(j), b(k)> by a singular value decomposition.
+The entry in row j and column k is the log-likelihood of a synthetic record j at a position k, minus that at an
+origin. It is written as base(k) + <c(j), b(k)> by a singular value decomposition.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Matrix: TypeAlias = NDArray[np.float64]
 
 SPARE = 3
-"""How many times as many rows and columns are kept as the rank asks: what is read off them is a least-squares fit."""
+"""Factor by which more rows and columns are kept than the rank requires: coefficients are least-squares fits."""
 
 
 class Skeleton(NamedTuple):
@@ -28,7 +28,7 @@ class Skeleton(NamedTuple):
     """(columns, rank): from a row's entries in the chosen columns to c."""
 
     middle: Matrix
-    """What is taken off c, so that it is about zero in the mean."""
+    """Subtracted from c, so that its mean is about zero."""
 
     @property
     def rank(self) -> int:
@@ -85,7 +85,7 @@ def _spanning(factor: Matrix) -> NDArray[np.int64]:
 
 
 def balance(coefficients: Matrix, steps: Matrix) -> Matrix:
-    """Return the map A with which noise on the sum of A c does the least harm to <c, b>.
+    """Return the map A for which noise on the sum of A c disturbs <c, b> the least.
 
     The noise is as large as the clip, whose square goes with tr(A C A^T); it moves a difference of two log-likelihoods
     by itself times A^-T (b - b'), whose square goes with tr(A^-T B A^-1). C and B are the second moments of c and of

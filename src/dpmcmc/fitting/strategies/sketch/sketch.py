@@ -1,4 +1,4 @@
-"""A public sketch of a likelihood: a few numbers of a record from which its log-likelihood follows, at any position."""
+"""A public sketch of a likelihood: a few numbers per record that determine its log-likelihood at every position."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,28 +14,28 @@ from dpmcmc.fitting.strategies.sketch.density import Likelihood
 from dpmcmc.fitting.strategies.sketch.skeleton import Decomposition, Matrix, Skeleton, balance
 
 SMALL = 0.02
-"""The error of the log-likelihood of all records that is no matter, in nats."""
+"""Negligible error of the log-likelihood of all records, in nats."""
 
 BELOW_NOISE = 0.3
-"""An error below this part of what the noise does is no matter either."""
+"""Errors below this fraction of the effect of the noise are negligible as well."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """What a record x adds is about base(theta) + <c(x), b(theta)>, up to what depends on x alone; |c(x)| is clipped.
+    """The log-likelihood of a record x as base(theta) + <c(x), b(theta)>, up to a function of x; |c(x)| is clipped.
 
-    All of it is public: it was made from positions and from records that nobody owns. What a data set says of theta is
-    the sum of its c(x), one short vector, and its number of records.
+    The sketch is public: it was made from positions and synthetic records. The likelihood of a data set depends on it
+    only through the sum of its c(x), one short vector, and its number of records.
 
     Attributes:
-        likelihood: what is sketched.
-        origin: the position to which log-likelihoods are compared.
-        nodes: the positions at which a record is asked, one row each.
-        anchors: the synthetic records at which a position is asked.
-        skeleton: the maps from the answers to c and b, so scaled that the clip is one.
-        error: by how much the log-likelihood of all records is off, in nats, if what is off never cancels out.
-        noise: by how much noise moves differences of it, in nats.
-        covered: the share of the synthetic records that the clip leaves alone.
+        likelihood: the sketched likelihood.
+        origin: the reference position of log-likelihood differences.
+        nodes: the positions at which a record's log-likelihood is evaluated, one row each.
+        anchors: the synthetic records at which a position's log-likelihood is evaluated.
+        skeleton: the maps from these values to c and b, scaled so that the clip is one.
+        error: a bound on the error of the log-likelihood of all records, in nats, if errors never cancel.
+        noise: the effect of the noise on its differences, in nats.
+        covered: the share of the synthetic records that are not clipped.
     """
 
     likelihood: Likelihood
@@ -49,7 +49,7 @@ class Sketch:
 
     @property
     def tolerance(self) -> float:
-        """The error that is no matter, in nats."""
+        """The negligible error, in nats."""
         return tolerance(self.noise)
 
     @property
@@ -92,7 +92,7 @@ class Release:
 
 
 CUT_SHARE = 0.02
-"""What of a checked release goes to the number of records that are cut."""
+"""Share of a checked release for the number of clipped records."""
 
 
 class Checked(NamedTuple):
@@ -137,18 +137,18 @@ def make_sketch(
 ) -> Sketch:
     """Return the sketch with the fewest coefficients that is good enough on synthetic records and positions.
 
-    Half of both make it, the other half judges it. It reads no private record.
+    One half of both is used to make it, the other half to evaluate it. No private record is read.
 
     Args:
-        likelihood: what to sketch.
-        records: synthetic records, from where the data may be; the first of them enter the table.
-        positions: from where the posterior may be, one row each.
-        pairs: positions whose log-likelihoods the posterior compares, for instance two draws from it, row by row.
-        num_records: how many records the data has.
+        likelihood: the likelihood to sketch.
+        records: synthetic records that cover the possible data; the first of them are rows of the matrix.
+        positions: positions that cover the possible posterior, one row each.
+        pairs: pairs of positions that the posterior compares, for instance two draws from it, row by row.
+        num_records: the number of records of the data.
         noise: the standard deviation of the noise on a coefficient, in clips.
-        covered: the shares of the synthetic records that the clip may leave alone; the best is taken.
-        centred: whether the number of records is public, so that what is common to all need not be released.
-        most: the most coefficients that a record may have.
+        covered: candidate shares of the synthetic records that are not clipped; the best is chosen.
+        centred: whether the number of records is public, so that the mean coefficients need not be released.
+        most: the largest number of coefficients.
     """
     positions, *sides = (np.asarray(np.asarray(part, np.float32), np.float64) for part in (positions, *pairs))
     origin, half = positions[-1:], len(positions) // 2
@@ -187,7 +187,7 @@ def make_sketch(
 
 
 class Trial(NamedTuple):
-    """A skeleton with what it gets wrong and what noise does to it, in nats; the latter also with a clip of one."""
+    """A skeleton with its error and the effect of noise, in nats; the latter also for a clip of one."""
 
     skeleton: Skeleton
     error: float
@@ -196,7 +196,7 @@ class Trial(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether more coefficients are of no use."""
+        """Whether more coefficients would not help."""
         return self.error <= tolerance(self.noise)
 
 
@@ -221,14 +221,14 @@ def _tried(
 
 
 def tolerance(noise: float) -> float:
-    """Return the error of the log-likelihood of all records that is no matter beside the noise, both in nats."""
+    """Return the error of the log-likelihood of all records that is negligible beside the noise, both in nats."""
     return max(SMALL, BELOW_NOISE * noise)
 
 
 def _best_clip(coefficients: Matrix, num_records: int, noise: float, covered: Sequence[float]) -> tuple[float, Matrix]:
-    """Return a clip, and what it takes off the coefficients of a record in the mean, which is put back.
+    """Return a clip, and the mean reduction of a record's coefficients by it, which is added back.
 
-    A short clip takes little noise; but what it takes off is known no better than from these synthetic records.
+    A short clip needs less noise, but its mean reduction is only known from these synthetic records.
     """
     lengths = np.linalg.norm(coefficients, axis=1)
 

@@ -1,4 +1,4 @@
-"""The sketch as a strategy of `fit`: whether a short one exists, how it is described, and its draws."""
+"""The sketch as a strategy of `fit`: whether a short sketch exists, its description, and its draws."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from dpmcmc.run.progress import Watcher
 NUM_STEPS = 1000
 
 NOTHING = 0.001
-"""An error in nats of which no more need be said."""
+"""An error in nats that is not reported."""
 
 LOOKED_AT = 128
 SHORT = 1e-5
@@ -39,15 +39,15 @@ SHORT = 1e-5
 parameter, and one more, has a rank at which ``auto`` takes a sketch."""
 
 OUTWARD = 1.5
-"""So many times as far from the middle of their bounds numbers are moved, and a third of them to the bounds."""
+"""Factor by which values are moved away from the middle of their bounds; a third of them reach the bounds."""
 
 MOST_PARAMETERS = 10
-"""Points by importance would be too few in more dimensions."""
+"""Largest number of parameters: importance sampling fails in more dimensions."""
 
 
 @dataclass(frozen=True, eq=False)
 class SketchStrategy:
-    """Two releases, then draws that cost nothing."""
+    """Two releases, then draws at no further cost."""
 
     stages: TwoStages
     num_steps: int
@@ -56,37 +56,37 @@ class SketchStrategy:
 
     @property
     def name(self) -> str:
-        """What `fit` calls it."""
+        """The name of the sampler in `fit`."""
         return SKETCH
 
     @property
     def what(self) -> str:
-        """The run in a few words, for the ledger."""
+        """A short description of the run for the ledger."""
         return "two sketches"
 
     @property
     def dimension(self) -> int:
-        """How many parameters there are."""
+        """The number of parameters."""
         return self.stages.layout.dimension
 
     @property
     def expected_error(self) -> float:
-        """By how many of its own standard deviations the noise moves the posterior, about."""
+        """The expected error from the privacy noise, in posterior standard deviations."""
         return least_error(self.stages.facts, self.stages.budget)
 
     @property
     def remedy(self) -> str:
-        """What would make a useless run useful, in words."""
+        """What would help if the expected error is too large."""
         return remedy(self.stages.facts, self.stages.budget)
 
     @property
     def event(self) -> Event:
-        """What the two releases cost."""
+        """The event of the two releases."""
         return self.stages.event
 
     @property
     def course(self) -> str:
-        """What the run does, in words."""
+        """A description of the run."""
         return (
             f"a coarse sketch of the likelihood over the prior, then a fine one, for {self.stages.layout.dimension} "
             f"parameters; {self.num_chains} x {self.num_steps} draws"
@@ -94,7 +94,7 @@ class SketchStrategy:
 
     @property
     def reason(self) -> str:
-        """Why a sketch, in words."""
+        """The reason for choosing a sketch."""
         coarse = self.stages.coarse
         off = f"about {coarse.error:.1g}" if coarse.error >= NOTHING else f"less than {NOTHING:g}"
         known = (
@@ -112,7 +112,7 @@ class SketchStrategy:
         is_interrupted: Callable[[], bool],  # noqa: ARG002
         seed: int,
     ) -> Drawn:
-        """Release both sketches and draw; after the second release there is nothing left to save by stopping."""
+        """Release both sketches and draw; stopping after the second release would save nothing."""
         shape = (self.num_chains, self.num_steps)
         try:
             drawn = self._drawn(paid, seed, shape)
@@ -144,7 +144,7 @@ class SketchStrategy:
         return Drawn(drawn, np.ones(shape, bool), 0, self._settings(paid, settings), quality)
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how the run was made, in plain values."""
+        """Return the settings of the run as plain values."""
         return {
             "stages": [
                 {
@@ -162,29 +162,29 @@ class SketchStrategy:
 
 
 FEW_POINTS = 0.01
-"""The effective share of the points below which draws are not to be relied on."""
+"""Effective share of the points below which draws are unreliable."""
 
 
 MORE_CUT = 3.1
-"""Standard deviations by which more records may be cut than synthetic ones are: by chance one run in a thousand."""
+"""Standard deviations by which the clipped share may exceed that of synthetic records (false-alarm rate 1e-3)."""
 
 
 def _quality(fine: Sketch, points: Points, surprise: float) -> Quality:
-    """Return what is known of a sketch: its clip, and what is put back for it, are set by synthetic records."""
+    """Return the verdict of a sketch, whose clip and correction for clipping come from synthetic records."""
     reasons = [
-        "A sketch's clip is set by synthetic records, and of the true ones it is known only how many it cut: compare "
+        "A sketch's clip is set from synthetic records, and of the true ones only the number clipped is known: compare "
         "it with another sampler."
     ]
     verdict = "fair"
     if not surprise <= MORE_CUT:
         verdict = "bad"
-        reasons.append("Many more records were cut than the model says: the sketch is biased by it.")
+        reasons.append("Many more records were clipped than the model predicts, which biases the sketch.")
     if not fine.error <= max(fine.tolerance, 1.0):
         verdict = "bad"
         reasons.append(f"The sketch determines the log-likelihood only to within {fine.error:.2g} nats.")
     if not points.effective >= FEW_POINTS:
         verdict = "bad"
-        reasons.append("The points that were weighted by the sketch hardly overlap with its posterior.")
+        reasons.append("The points for importance sampling hardly overlap with the posterior of the sketch.")
     return Quality(verdict, tuple(reasons))
 
 
@@ -198,10 +198,10 @@ def sketch_strategy(
     num_steps: int | None,
     num_chains: int,
 ) -> SketchStrategy | None:
-    """Return the sketch, if it was asked for, or is what ``auto`` should take; reads no record.
+    """Return the sketch strategy if it was requested or if ``auto`` should choose it; reads no record.
 
     Raises:
-        RankTooLarge: it was asked for, and there is no short one.
+        RankTooLarge: a sketch was requested, and there is no short one.
     """
     was_chosen = sampler != SKETCH
     if was_chosen and not (sampler == "auto" and looks_short(model, data, layout)):
@@ -217,9 +217,9 @@ def sketch_strategy(
 
 
 def looks_short(model: Model, data: PrivateData, layout: Layout) -> bool:
-    """Say whether a sketch is worth a try: a quick look at few synthetic records and positions.
+    """Say whether a short sketch is likely, from a few synthetic records and positions.
 
-    Regression models are about normal and have no short sketch, so formulas are not looked at.
+    Regression posteriors are approximately normal and have no short sketch, so formulas are not considered.
     """
     if isinstance(model, FormulaModel) or model.sample_prior is None or layout.dimension > MOST_PARAMETERS:
         return False

@@ -1,4 +1,4 @@
-"""The posterior from two releases: a coarse sketch over the whole prior, and a fine one where the posterior is."""
+"""The posterior from two releases: a coarse sketch over the whole prior, and a fine one around the posterior."""
 
 import math
 from dataclasses import dataclass
@@ -24,20 +24,20 @@ from dpmcmc.model import Model
 from dpmcmc.run.program import Layout
 
 COARSE_SHARE = 0.1
-"""What of the budget, in mean privacy loss, the coarse sketch takes."""
+"""Share of the budget (mean privacy loss) of the coarse sketch."""
 
 MOST = 48
-"""The most coefficients that the coarse sketch may have."""
+"""Largest number of coefficients of the coarse sketch."""
 
 ROOM = 8
-"""The fine sketch may have so many, or as many as the coarse one."""
+"""Largest number of coefficients of the fine sketch, unless the coarse one has more."""
 
 POSITIONS = 1024
 RECORDS_EACH = 128
-"""How many synthetic records each position of the fine sketch gets: what a clip takes off is known from them."""
+"""Number of synthetic records per position of the fine sketch; they determine the correction for clipping."""
 
 COVERED = (0.99, 0.995, 0.998, 0.999, 0.9995, 1.0)
-"""The shares of the synthetic records that a clip may leave alone."""
+"""Candidate shares of the synthetic records that are not clipped."""
 
 
 class Multipliers(NamedTuple):
@@ -48,17 +48,17 @@ class Multipliers(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What came out: a posterior known by a sketch, and points of it."""
+    """The result: the posterior given the fine sketch, and a weighted sample from it."""
 
     posterior: Sketched
     points: Points
     surprise: float = 0.0
-    """By how many standard deviations more records were cut than synthetic ones say."""
+    """Number of standard deviations by which the clipped share exceeds that of synthetic records."""
 
 
 @dataclass(frozen=True, eq=False)
 class TwoStages:
-    """A coarse sketch, which is public, and all that is needed to go on from it once that is paid for."""
+    """A public coarse sketch, and the settings for the fine one, which follows from its release."""
 
     model: Model
     data: PrivateData
@@ -79,20 +79,20 @@ class TwoStages:
         sketch = self._sketch(records, positions, pairs, noise, (1.0,), MOST)  # line 1
         if sketch.error > sketch.tolerance:
             raise RankTooLarge(
-                f"{sketch.rank} numbers of a record leave the log-likelihood of all of them off by {sketch.error:.2g} "
-                f"nats over the whole prior, and at most {sketch.tolerance:.2g} would do: this likelihood has no short "
-                "sketch. Take sampler='private_laplace', or a prior that is narrower; nothing was charged"
+                f"with {sketch.rank} numbers per record the log-likelihood of all records is off by {sketch.error:.2g} "
+                f"nats over the whole prior, and at most {sketch.tolerance:.2g} is allowed: this likelihood has no "
+                "short sketch. Take sampler='private_laplace', or a prior that is narrower; nothing was charged"
             )
         return sketch
 
     @property
     def room(self) -> int:
-        """How many coefficients the fine sketch may have."""
+        """The largest number of coefficients of the fine sketch."""
         return max(ROOM, self.coarse.rank)
 
     @cached_property
     def multipliers(self) -> Multipliers:
-        """The noise with which both releases take what the budget allows."""
+        """The noise multipliers at which both releases spend the budget."""
 
         def both(fine: float) -> Multipliers:
             return Multipliers(fine * math.sqrt((1 - COARSE_SHARE) / COARSE_SHARE), fine)
@@ -106,12 +106,12 @@ class TwoStages:
 
     @cached_property
     def event(self) -> Event:
-        """What the two releases cost; the price of the fine one does not depend on what it will ask."""
+        """The event of the two releases; that of the fine one does not depend on its query."""
         coarse = self.data.price(self._release(self.multipliers.coarse), *self.coarse.query(self.coarse.rank))
         return coarse + self.data.price(self._checked, *self.coarse.query(self.room))
 
     def run(self, paid: Session, rng: np.random.Generator) -> Found:
-        """Release both sketches, and return points of the posterior."""
+        """Release both sketches, and return a weighted sample from the posterior."""
         noisy = paid.run(self._release(self.multipliers.coarse), *self.coarse.query(self.coarse.rank))
         found = self._explored(self.coarse, noisy, rng, self._prior).points  # line 2
         positions = found.draw(rng, POSITIONS)
@@ -123,7 +123,7 @@ class TwoStages:
         return self._explored(fine, total, rng, positions)._replace(surprise=self._surprise(fine, cut))  # line 4
 
     def _surprise(self, fine: Sketch, cut: Noisy) -> float:
-        """Return by how many standard deviations more records were cut than the share of synthetic ones that is."""
+        """Return by how many standard deviations the clipped share of records exceeds that of synthetic records."""
         size, share = self.facts.num_records, 1 - fine.covered
         made_up = POSITIONS * RECORDS_EACH
         spread = float(cut.variance) + (size + size**2 / made_up) * max(share, 1 / made_up)

@@ -1,1 +1,1 @@
-"""Regressions from estimating equations that have the truth as their root whatever the bound on a record."""
+"""Regressions from estimating equations whose root is the true parameter for every bound on a record."""

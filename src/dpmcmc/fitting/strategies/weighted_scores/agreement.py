@@ -1,7 +1,7 @@
-"""Do the blocks that led the way agree with all rows, which are read once? In a table that is sorted they need not.
+"""Tests whether the pilot's blocks of rows agree with all rows, which are read once. In a sorted table they need not.
 
-The result rests on all rows, whatever the blocks said. But it is one step away from where they led, and how far that
-step misses its end, for answers are not linear, grows with the square of its length.
+The result depends on all rows, not on the blocks. But it is one Newton step away from the pilot's estimate, and the
+error of this step, because scores are not linear, grows with the square of its length.
 """
 
 import numpy as np
@@ -14,20 +14,20 @@ from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 RARE = 1e-4
-"""How rarely blocks at random positions of a table without an order are told to disagree with it."""
+"""False-alarm rate for blocks at random positions of an unsorted table."""
 
 BEND, LEFT = 0.6, 0.3
-"""By how much answers are not linear: for usual records in steps of a standard deviation over the root of the number of
-records, and beside how much a usual record knows more at the end of a step, of which the most is corrected."""
+"""Size of the nonlinearity of scores: for usual records, in units of a standard deviation over the root of the number
+of records; and relative to the change of a usual record's information along a step, most of which is corrected."""
 
 
 def agreement(joined: Joined, of_blocks: Release, share: float, size: float) -> float:
-    """Return how probable a larger distance between the root of the blocks and that of all rows is, were they alike.
+    """Return the p-value of the distance between the roots from the blocks and from all rows.
 
     Args:
         joined: the last release, of all rows.
-        of_blocks: that of the blocks, as if there were as many of their rows, with the same bounds.
-        share: the share of the rows that the blocks are; all rows contain them.
+        of_blocks: the release of the blocks, rescaled to all rows, with the same bounds.
+        share: the share of the rows that are in the blocks; all rows contain them.
         size: the number of records.
     """
     last = joined.release
@@ -46,15 +46,15 @@ def agreement(joined: Joined, of_blocks: Release, share: float, size: float) -> 
 
 
 def missed(joined: Joined, mean: Floats, size: float, knows: tuple[float, float]) -> float:
-    """Return by how many standard deviations the last step misses its end, about.
+    """Return the approximate error of the last step, in standard deviations.
 
-    Answers are not linear, and the slope has noise, which tells the more the longer the step is.
+    Scores are not linear, and the slope has noise, whose effect grows with the length of the step.
 
     Args:
         joined: the last release.
-        mean: where it leads.
+        mean: the end of the step.
         size: the number of records.
-        knows: what a usual record knows of its predictor where it was asked, and where it leads.
+        knows: the information of a usual record on its predictor at the queried point, and at the end.
     """
     release = joined.release
     move = np.linalg.norm(release.whitening.inverse @ (mean - release.point))
@@ -65,7 +65,7 @@ def missed(joined: Joined, mean: Floats, size: float, knows: tuple[float, float]
 
 
 def with_agreement(quality: Quality, p_value: float, missed: float) -> Quality:
-    """Return a verdict with what the blocks say of it."""
+    """Return a verdict, with a reason if the blocks disagree."""
     verdicts, reasons = [quality.verdict], list(quality.reasons)
     error = None if quality.predicted_error is None else float(np.hypot(quality.predicted_error, missed))
     if not missed <= FAIR_ERROR:

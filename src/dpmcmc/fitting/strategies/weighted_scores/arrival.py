@@ -1,4 +1,4 @@
-"""Did the steps arrive? How far the result is from the point at which the last scores were released."""
+"""Convergence of the steps: the distance of the result from the point at which the last scores were released."""
 
 from typing import NamedTuple
 
@@ -13,35 +13,35 @@ from dpmcmc.model.bounded_scores.one_row import LocationScale
 from dpmcmc.model.bounded_scores.survival import SurvivalScores
 
 FAR = 3.0
-"""The last point is far from the result if it is so many times as far as noise alone makes it."""
+"""The last point is far from the result if the distance is this many times that expected from noise alone."""
 
 OUTWARD, OUTWARD_IN_PRIOR = 3.0, 1.5
-"""Standard deviations the way that the coefficients grow from which on steps go on; and where the prior decides about
-half of the coefficients, so that the data have not told where they end."""
+"""A move of this many standard deviations in the direction of growing coefficients means that steps diverge; fewer
+suffice if the prior dominates half of the coefficients, since the data then do not limit them."""
 
 RESHAPED = 2.4
-"""The same of a shape: its scores are the least linear."""
+"""The same for a shape parameter, whose scores are the least linear."""
 
 
 class Moved(NamedTuple):
-    """How far the result is from the last point."""
+    """The distance of the result from the last queried point."""
 
     length: float
-    """Over all directions, in the lengths that noise makes."""
+    """Over all directions, relative to the length expected from noise."""
     outward: float = 0.0
-    """The way that the coefficients grow, in standard deviations."""
+    """In the direction of growing coefficients, in standard deviations."""
     reshaped: float = 0.0
-    """The way of the shape of a location and scale that moved most, in standard deviations."""
+    """Along the shape parameter that moved most, in standard deviations."""
 
     def has_arrived(self, were_whole: bool, is_of_prior: bool) -> bool:
-        """Say whether the steps arrived.
+        """Say whether the steps converged.
 
-        Steps that would go on for ever, as with outcomes that predictors separate, go the way that the coefficients
-        grow: a length over all directions does not show it.
+        Steps that diverge, as under separation, go in the direction of growing coefficients; a length over all
+        directions does not show this.
 
         Args:
-            were_whole: whether the steps before were as long as they wanted to be.
-            is_of_prior: whether the prior decides about half of the coefficients.
+            were_whole: whether earlier steps were not shortened.
+            is_of_prior: whether the prior dominates about half of the coefficients.
         """
         is_near = self.length <= (FAR if were_whole else FAR / 2)
         ends = abs(self.outward) <= (OUTWARD_IN_PRIOR if is_of_prior else OUTWARD)
@@ -49,13 +49,13 @@ class Moved(NamedTuple):
 
 
 def moved_to(joined: Joined, mean: Floats, first_noise: float, regression: Regression) -> Moved:
-    """Return how far a result is from the point of the last release.
+    """Return the distance of a result from the point of the last release.
 
     Args:
         joined: the last releases.
         mean: the result.
-        first_noise: the variance of the noise of the release that led to the last point.
-        regression: of which the first coefficient is an intercept.
+        first_noise: the noise variance of the release that determined the last point.
+        regression: the model, whose first coefficient is the intercept.
     """
     numbers = np.arange(len(mean))
     coefficients = (numbers >= regression.num_outputs) & (numbers < regression.num_linear)
@@ -73,13 +73,13 @@ def moved_to(joined: Joined, mean: Floats, first_noise: float, regression: Regre
 
 
 def noise_of_step(before: Release, point: Floats) -> float:
-    """Return the variance of the noise with which a release led to a point: its scores', and its slope's on the way."""
+    """Return the noise variance of a point that a release determined: from its scores, and its slope times the move."""
     step = before.whitening.inverse @ (point - before.point)
     return before.score_variance + before.slope_sd**2 * float(step @ step)
 
 
 def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
-    """Return how long a whitened move from the last point is, in lengths that the noise of the release before makes."""
+    """Return the length of a whitened move from the last point, relative to that expected from noise alone."""
     release = joined.release
     unseen = release.unseen(release.slope)
     values, vectors = np.linalg.eigh(release.slope)
@@ -89,13 +89,13 @@ def distance(joined: Joined, moved: Floats, first_noise: float) -> float:
 
 
 def moved_along(joined: Joined, moved: Floats, first_noise: float, way: Floats) -> float:
-    """Return how far a whitened move goes one way, in standard deviations of noise and data.
+    """Return the length of a whitened move in one direction, in standard deviations of noise and data.
 
     Args:
         joined: the last releases.
-        moved: from the last point to the result.
-        first_noise: the variance of the noise of the release that led to the last point.
-        way: in the parameters.
+        moved: the move from the last point to the result.
+        first_noise: the noise variance of the release that determined the last point.
+        way: the direction, in the parameters.
     """
     release = joined.release
     turned = release.whitening.inverse @ way

@@ -1,4 +1,4 @@
-"""A posterior beside its prior: what the prior moves and dominates, and which marks agree with the draws."""
+"""Comparison of a posterior with its prior: what the prior shifts or dominates, and whether marks agree with draws."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -15,17 +15,17 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model.formula.priors import Prior
 
 PULLED, PULLED_FAR = 0.5, 1.0
-"""By how many of its own standard deviations the prior moves a number before that is said, and before it is marked."""
+"""Shifts by the prior, in posterior standard deviations, above which a parameter is mentioned, and marked."""
 
 WIDER = (
     "Default priors of coefficients are scaled to half the range of a column: state wider priors, or narrower bounds "
     "if a column's bounds are wider than they need to be."
 )
 HERE = "widen it, or state narrower bounds of columns."
-"""What to do where the prior moves numbers."""
+"""Advice if the prior shifts parameters."""
 
 HARDLY_NARROWER = 0.5
-"""How many of the prior's standard deviations a posterior's are for the prior to dominate a coefficient."""
+"""Ratio of posterior to prior standard deviation above which the prior dominates a coefficient."""
 
 
 FAR_OUT, NOT_MUCH_NARROWER = 2.0, 1 / 3
@@ -34,17 +34,17 @@ steps may have gone on and on."""
 
 
 class BesidePrior(NamedTuple):
-    """What the prior does to a result."""
+    """The influence of the prior on a result."""
 
     pulls: Mapping[str, float] = MappingProxyType({})
-    """By how many of its own standard deviations the prior moves the mean of each number."""
+    """Shift of each mean by the prior, in posterior standard deviations."""
     dominates: Sequence[str] = ()
     """The coefficients that are hardly narrower than their prior."""
     is_half: bool = False
     """Whether half of all coefficients are far out in it, or not much narrower."""
 
     def findings(self, marked: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Say by how much the prior moves which numbers, and which coefficients it dominates that have no mark yet."""
+        """Return sentences on parameters that the prior shifts, and on unmarked coefficients that it dominates."""
         moved = [f"{name} by about {in_words(pull)}" for name, pull in self.pulls.items() if pull > PULLED]
         if moved:
             yield "fair", f"The prior moves {', '.join(moved)} of their standard deviations. {WIDER}"
@@ -60,15 +60,15 @@ class BesidePrior(NamedTuple):
 
 
 def seen_beside_prior(regression: Regression, vectors: Floats, draws: Mapping[str, Floats]) -> BesidePrior:
-    """Return what the prior does to a result.
+    """Return the influence of the prior on a result.
 
-    Were the prior raised to a power that is one and a little, a mean would move by so much of that little as it varies
-    together with the prior's logarithm: without the prior it would be about so far away.
+    The derivative of a posterior mean with respect to the power of the prior is its covariance with the log-prior. So
+    without the prior the mean would be shifted by about minus this covariance.
 
     Args:
         regression: the model.
         vectors: draws of its parameters.
-        draws: the same draws of each number that people read.
+        draws: the same draws of each reported number.
     """
     found, density = list[str](), regression.log_prior(vectors, regression.num_linear)
     num_far, outputs, vectors = 0, regression.num_outputs, regression.coefficients(vectors)
@@ -142,11 +142,11 @@ def beside_prior(
 
 
 DRAWS = 4000
-"""From a prior, to see how wide it is."""
+"""Number of draws from a prior to estimate its width."""
 
 
 def marked_shares(regression: Regression, quality: Quality, draws: Mapping[str, np.ndarray]) -> Quality:
-    """Return a verdict that marks shares as wide as their prior: of an effect near zero nobody can tell them."""
+    """Return a verdict that marks shares as wide as their prior: those of an effect near zero are not identified."""
     model, rng = regression.model.coordinates, np.random.default_rng(0)
     of_prior: dict[str, np.ndarray] = {}
     for term in model.monotone:

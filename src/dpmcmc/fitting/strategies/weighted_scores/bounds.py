@@ -1,4 +1,4 @@
-"""Where to cut scores and how long to let them be: the bounds at which an estimate has the least variance."""
+"""The choice of bounds on scores: the cut and the radius with the smallest variance of the estimate."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,33 +14,33 @@ from dpmcmc.fitting.strategies.weighted_scores.residuals import IS_FAR
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats, Scores
 
 BOUNDS = (1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0, 11.0)
-"""Cuts to choose from for the last releases."""
+"""Candidate cuts of the last releases."""
 
 UNCUT = 20.0
-"""A cut that cuts nothing."""
+"""A cut that has no effect."""
 
 RADII = 1.1 ** np.arange(-10.0, 45.0)
-"""Radii to choose from, in usual lengths of a score."""
+"""Candidate radii, relative to the usual norm of a score."""
 
 SPREAD = 0.35
-"""How much the logarithms of the lengths of scores vary, usually."""
+"""Typical standard deviation of the log-norms of scores."""
 
 SPREADS, UNUSUAL_SPREAD = 0.2 * 1.15 ** np.arange(14.0), 0.5
 LOG_MIDDLES, UNUSUAL_MIDDLE = np.linspace(-1.0, 2.0, 31), 1.0
 """Spreads and middles of the logarithms of lengths to choose from, in usual ones, and how unusual others are."""
 
 ALIKE = 0.05
-"""Variances that differ by so much of the noise's are alike."""
+"""Variances that differ by less than this share of the noise's count as equal."""
 
 MISFIT = 0.2
-"""How far the mean of what is cut from scores, or given less weight, is off zero, in its standard deviations: no model
-holds exactly. It keeps cuts and weights from deciding where the budget would allow to have none."""
+"""Assumed mean of the cut or down-weighted part of scores, in its standard deviations: no model holds exactly. It keeps
+cuts and weights from dominating the result when the budget would allow none."""
 
 MISFIT_OF_STATED = 0.3
-"""The same where rows state weights: these are there since what rows say depends on them."""
+"""The same with stated weights of rows, which usually depend on the outcome."""
 
 BELIEVED = 4.0
-"""Bins of residuals in excess of what the model expects by so many standard deviations are believed."""
+"""Bins whose excess is above this number of standard deviations are used."""
 
 
 FAR_BELIEVED = 3.0
@@ -48,18 +48,18 @@ FAR_BELIEVED = 3.0
 
 
 Lost = Callable[[float, Floats], Floats]
-"""``lost(bound, radii)``: what a cut and each of some radii take off what records tell, of predictors and of shapes."""
+"""``lost(bound, radii)``: the loss of information from a cut and each of some radii, on predictors and on shapes."""
 
 
 class Tails(NamedTuple):
-    """Residuals that the model does not expect: how many there are in each of the bins."""
+    """Residuals in excess of the model's expectation, per bin."""
 
     excess: Floats
     size: float
     """The number of records."""
 
     def bias(self, scores: Scores, bound: float, num_linear: int) -> "Bias":
-        """Return by how much a cut moves the estimate from that of the likelihood."""
+        """Return the bias of the estimate from a cut, relative to that of the likelihood."""
         location, shape = scores.cut_off(MIDDLES, bound)
         spread = float(self.excess @ location**2) / self.size
         shift = float(self.excess @ location) ** 2 / self.size
@@ -67,7 +67,7 @@ class Tails(NamedTuple):
 
 
 class Bias(NamedTuple):
-    """How far a cut moves the estimates from those of the likelihood, in standard deviations of the posterior."""
+    """The bias of the estimates from a cut, relative to the likelihood's, in posterior standard deviations."""
 
     linear: float
     shape: float
@@ -82,17 +82,16 @@ class Bias(NamedTuple):
 
 
 def tails(excess: Floats, noise: float, size: float, probabilities: Floats) -> Tails:
-    """Return the residuals that stand out of noise and chance; in front is the number of all that are far out."""
+    """Return the significant excess of residuals per bin; the first entry counts all that are far out."""
     excess, probabilities = excess[1:], probabilities[1:]
     sds = np.sqrt(noise**2 + size * probabilities)
     return Tails(np.where(excess > BELIEVED * sds, excess, 0.0), size)
 
 
 def far_tails(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats) -> Tails:
-    """Return the residuals that are far out, if together they stand out of noise and chance in two looks.
+    """Return the far residuals, if their total stands out of noise and chance in two releases.
 
-    How far out they are each bin tells roughly: all that are above zero are taken to be, in the end as many as there
-    are together.
+    The bins show roughly how far out they are: all positive bins are used, scaled to the total.
     """
     is_alike = abs(excess[0] - before[0]) <= LOOKS_ALIKE * np.sqrt(2) * noise
     seen, variance = ((excess + before) / 2, noise**2 / 2) if is_alike else (excess, noise**2)
@@ -108,13 +107,13 @@ class Bounds(NamedTuple):
     bound: float
     radius: float
     variance: float
-    """The predicted variance of the estimate, noise included, in units of the smallest that the records allow."""
+    """Predicted variance of the estimate with noise, relative to the smallest possible without privacy."""
     inefficiency: float
-    """The same without the noise."""
+    """The same without noise."""
     bias: Bias
-    """By how much residuals that the model does not expect move the estimate."""
+    """Bias of the estimate from residuals in excess of the model's expectation."""
     misfit: float = MISFIT
-    """How far the mean of what they take off scores was taken to be off zero."""
+    """The assumed mean of the part of scores that the bounds remove."""
     moved: float = float("inf")
     """How far that would move a coefficient if all of it did, in standard deviations of the posterior."""
 
@@ -125,12 +124,11 @@ def best_bounds(
     """Return the bounds at which the estimate is best, given the score histogram of the last release.
 
     Args:
-        steps: that asked.
-        release: the last of the pilot.
+        steps: the steps of the pilot.
+        release: the last release of the pilot.
         noise: the standard deviation of the noise at radius one.
-        found: the residuals that the model does not expect.
-        misfit: how far the mean of what is cut is off zero, given how much of the information bounds take off, if
-            something is known of it.
+        found: the residuals in excess of the model's expectation.
+        misfit: the mean of the cut part as a function of the information that bounds remove, if estimated.
     """
     regression = steps.regression
     upper = np.append(LENGTHS, LENGTHS[-1] * RATIO) * steps.unit
@@ -161,7 +159,7 @@ def lost_by(
     radii: Floats,
     num_linear: int,
 ) -> Floats:
-    """Return what a cut and each of some radii take off what records tell of their predictors and of the shapes."""
+    """Return the loss of information on predictors and shapes from a cut and each of some radii."""
     middles, held = lengths
     pilot, cut = (scores.moments(predictors, shapes, each).longest(num_linear) for each in (PILOT_BOUND, bound))
     weights = np.minimum(1.0, np.asarray(radii)[:, None] * pilot / (middles * cut))
@@ -169,7 +167,7 @@ def lost_by(
 
 
 def _kept(scores: Scores, predictors: Floats, shapes: Floats, bound: float) -> Floats:
-    """Return what a cut leaves of what a usual record tells of its predictors and of the shapes."""
+    """Return the share of a usual record's information on predictors and shapes that a cut keeps."""
     law = scores.under_model(predictors, shapes, bound)
     kept = np.diag(law.slope) / np.maximum(np.diag(law.information), 1e-30)
     outputs = len(kept) - scores.num_shapes
@@ -188,15 +186,15 @@ def _inflation(scores: Scores, predictors: Floats, shapes: Floats, bound: float)
 
 
 def smooth_lengths(scores: Scores, release: Release, lengths: Floats, weights: Floats) -> Floats:
-    """Return about how much of the information is in records with scores so long: a lognormal law of them.
+    """Return the approximate share of the information by the norm of scores: a fitted lognormal distribution.
 
-    Bins that do not stand out of their noise one by one tell together how far the lengths reach.
+    Bins that do not stand out of their noise individually still determine the spread together.
 
     Args:
-        scores: of the family.
-        release: with the score histogram.
-        lengths: of the bins, in usual ones.
-        weights: of records with scores so long, in the histogram.
+        scores: the scores of the family.
+        release: the release with the score histogram.
+        lengths: the norms of the bins, relative to the usual one.
+        weights: the weights of records in these bins.
     """
     logs, sd = np.log(lengths / scores.usual_length), max(release.lengths_sd, 1e-12)
     middles, spreads = (each.ravel() for each in np.meshgrid(LOG_MIDDLES, SPREADS))

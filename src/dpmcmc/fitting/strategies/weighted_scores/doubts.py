@@ -1,9 +1,9 @@
-"""How uncertain a symmetric matrix is in every direction, and the average of two such matrices.
+"""The uncertainty of a symmetric matrix in every direction, and weighted averages of two such matrices.
 
-The doubt of a matrix M is a matrix C: u^T M u has the standard deviation u^T C u, whatever the direction u. That is the
-law of B Z B^T with C = B B^T and Z of independent entries, those off the diagonal a root of two smaller. In other
-coordinates it becomes A^T C A, as M does: a direction that is stretched stays as uncertain as it was beside what is
-known of it. Standard deviations of the entries would not do: once turned, entries depend on each other.
+The doubt of a matrix M is a matrix C: u^T M u has the standard deviation u^T C u, for every direction u. That is the
+distribution of B Z B^T with C = B B^T and Z of independent entries, those off the diagonal a root of two smaller. In
+other coordinates it becomes A^T C A, as M does: a direction that is stretched stays as uncertain as it was beside what
+is known of it. Standard deviations of the entries would not do: once turned, entries depend on each other.
 """
 
 import numpy as np
@@ -11,22 +11,22 @@ import numpy as np
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 EXPLAINED = 4.0
-"""How many times its variance the square of a difference may be by chance."""
+"""Largest squared difference, relative to its variance, that counts as chance."""
 
 
 def widened(doubt: Floats, drift: float) -> Floats:
-    """Return a doubt of a matrix that may have changed since by so much in every direction."""
+    """Return the doubt of a matrix that may have changed by a given amount in every direction."""
     values, vectors = np.linalg.eigh((doubt + doubt.T) / 2)
     return (vectors * np.hypot(values, drift)) @ vectors.T
 
 
 def averaged(known: Floats, doubt: Floats, told: Floats, noise: float) -> tuple[Floats, Floats]:
-    """Return the average of a matrix with a doubt and of one with noise that is alike in all directions, and its doubt.
+    """Return the weighted average of a matrix with a doubt and of one with isotropic noise, and its doubt.
 
     Args:
-        known: what was known before.
-        doubt: of it.
-        told: what a release says.
+        known: the earlier estimate.
+        doubt: its doubt.
+        told: the released matrix.
         noise: the standard deviation of its entries on the diagonal.
     """
     values, vectors = np.linalg.eigh((doubt + doubt.T) / 2)
@@ -39,14 +39,14 @@ def averaged(known: Floats, doubt: Floats, told: Floats, noise: float) -> tuple[
 
 
 def or_more(known: Floats, doubt: Floats, told: Floats, noise: float, parameters: Floats) -> Floats:
-    """Return a doubt, larger where a release says otherwise of a parameter than its noise and the doubt explain.
+    """Return the doubt, increased where a release differs by more than its noise and the doubt explain.
 
-    Where a predictor is skewed weights are smaller in its direction than elsewhere, and other bounds change it more.
+    In the direction of a skewed predictor weights are smaller than elsewhere, and other bounds change it more.
 
     Args:
-        known: what was known before.
-        doubt: of it.
-        told: what a release says.
+        known: the earlier estimate.
+        doubt: its doubt.
+        told: the released matrix.
         noise: the standard deviation of its entries on the diagonal.
         parameters: how they move with the coordinates, as columns.
     """

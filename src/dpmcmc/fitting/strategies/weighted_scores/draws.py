@@ -1,8 +1,8 @@
-"""Draws from what two releases tell and the prior: on the host, for nothing.
+"""Draws from the posterior given the last two releases and the prior: post-processing on the host.
 
-The last two releases are asked at two points with the same weights. What they tell is joined; how they differ tests
-whether the answers are linear between the points, as everything else assumes: the difference has the noise of the two
-alone, since the records are the same.
+The last two releases are queried at two points with the same weights, and their likelihoods are combined. Their
+difference tests whether scores are linear between the points, as everything else assumes: it contains only the noise
+of the two, since the records are the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,22 +21,22 @@ from dpmcmc.fitting.strategies.weighted_scores.spread_evidence import around, lo
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood
 
 SLOPES = 32
-"""How many slopes are drawn around the released one: the draws carry its uncertainty."""
+"""Number of slopes drawn around the released one, so that the draws include its uncertainty."""
 
 PROPOSALS = 4
-"""For each draw so many proposals."""
+"""Number of proposals per draw."""
 
 AGREE = 0.05
-"""Of the last releases the first ones are kept if they agree with those after them better than this."""
+"""Significance level at which earlier releases are dropped for disagreeing with later ones."""
 
 RARE = 1e-3
-"""How rarely two releases that agree are told to disagree."""
+"""False-alarm rate of the test that two releases agree."""
 
 LEAST_SEEN = 0.4
-"""Directions that a released slope sees are at least so many noise levels steep in the slopes drawn around it."""
+"""Identified directions have at least this slope, in noise levels, in the slopes drawn around the released one."""
 
 FLAT = 1e-13
-"""Directions that are flatter than the steepest by this are not moved along."""
+"""Relative eigenvalue below which a direction is not moved along."""
 
 CLIMBS, NEAR, FARTHEST = 30, 1e-4, 1.0
 """Steps to the mode, how short the last one is, and how far any moves shapes: it bends where they are large."""
@@ -47,7 +47,7 @@ REUSED = 4
 
 @dataclass(frozen=True)
 class Joined:
-    """Two releases as one, at the point of the second."""
+    """Two releases combined into one, at the point of the second."""
 
     release: Release
     disagreement: float
@@ -57,18 +57,17 @@ class Joined:
 
     @property
     def p_value(self) -> float:
-        """The probability of a larger disagreement, were the answers linear between the points."""
+        """p-value of the disagreement, if scores are linear between the points."""
         return float(special.chdtrc(self.release.dimension, max(self.disagreement, 0.0)))
 
 
 def join(first: Release, second: Release, moved: Floats | None = None) -> Joined:
-    """Join two releases with the same coordinates and weights.
+    """Combine two releases with the same coordinates and weights.
 
     Args:
-        first: the one before.
-        second: the last.
-        moved: how far the point of the second is from that of the first, in whitened coordinates, if that is not the
-            difference of the two.
+        first: the earlier release.
+        second: the last release.
+        moved: the whitened displacement between their points, if it is not the difference of the two.
     """
     of_both = None if second.doubts is None or first.doubts is None else (first.doubts + second.doubts) / 2
     weights = np.array([first.slope_sd, second.slope_sd]) ** -2.0
@@ -99,11 +98,11 @@ def join(first: Release, second: Release, moved: Floats | None = None) -> Joined
 
 
 def join_all(releases: Sequence[Release], moved: Callable[[Release, Release], Floats | None] | None = None) -> Joined:
-    """Join releases with the same coordinates and weights: the last two, and those before that agree with them.
+    """Combine releases with the same coordinates and weights: the last two, and earlier ones that agree with them.
 
     Args:
-        releases: in their order.
-        moved: how far apart the points of two of them are, if that is not the difference of the two.
+        releases: the releases in order.
+        moved: the displacement between the points of two of them, if it is not the difference of the two.
     """
     if len(releases) == 1:
         return Joined(releases[0], 0.0)
@@ -119,7 +118,7 @@ def join_all(releases: Sequence[Release], moved: Callable[[Release, Release], Fl
 
 
 def join_or_last(releases: Sequence[Release]) -> Joined:
-    """Join releases, or return the last one if it disagrees with those before: they led to where it was asked."""
+    """Combine releases, or return the last one if it disagrees with earlier ones, which determined its point."""
     joined = join_all(releases)
     if joined.p_value >= RARE:
         return joined
@@ -127,7 +126,7 @@ def join_or_last(releases: Sequence[Release]) -> Joined:
 
 
 class Drawn(NamedTuple):
-    """Draws, and by how much importance weights had to correct the normal they come from."""
+    """Draws, with the effective share left by importance weights that correct the normal proposals."""
 
     vectors: Floats
     spreads: Mapping[str, Floats]
@@ -142,10 +141,10 @@ def draw(regression: Regression, release: Release, spreads: Mapping[str, Floats]
 
     Args:
         regression: the model.
-        release: what is known.
-        spreads: of random intercepts, to start from.
-        size: how many draws.
-        rng: for slopes, spreads and draws.
+        release: the combined release.
+        spreads: initial standard deviations of random intercepts.
+        size: the number of draws.
+        rng: the generator for slopes, spreads and draws.
     """
     sizes = np.bincount(np.arange(size) % SLOPES, minlength=SLOPES)
     vectors, kept, roots = [], [], []
@@ -167,7 +166,7 @@ def draw(regression: Regression, release: Release, spreads: Mapping[str, Floats]
 
 
 def _drawn_slope(release: Release, rng: Generator) -> Floats:
-    """Return a slope that the released one may be a noisy version of, and that sees the directions that it does."""
+    """Return a draw of the true slope given the released one, positive in the directions that it identifies."""
     size = release.dimension
     noise = np.tril(rng.standard_normal((size, size)))
     both = (noise + np.tril(noise, -1).T) * np.where(np.eye(size) > 0, 1.0, np.sqrt(0.5))
@@ -183,7 +182,7 @@ def _drawn_slope(release: Release, rng: Generator) -> Floats:
 
 
 class _Quadratic(NamedTuple):
-    """The log-prior of all but random intercepts around a point, to second order; it bends downward."""
+    """Second-order expansion of the log-prior around a point, without random intercepts; it is concave."""
 
     point: Floats
     gradient: Floats
@@ -207,8 +206,8 @@ class _Posterior:
     ) -> tuple[Floats, Mapping[str, Floats], float, Floats]:
         """Return draws, the spreads that they were drawn with, the effective share of the proposals, and their mean.
 
-        Given the spreads, likelihood and random intercepts are normal, and the rest of the prior about so: proposals
-        take it to be, and importance weights make it right.
+        Given the spreads, likelihood and random intercepts are normal, and the rest of the prior approximately so.
+        Proposals assume that it is; importance weights correct them.
         """
         number = PROPOSALS * size + 16
         prior = self._prior_at_mode(spreads)
@@ -228,13 +227,13 @@ class _Posterior:
         return points[chosen], kept, share, root
 
     def _law_of(self, prior: _Quadratic, spreads: Mapping[str, Floats]) -> Normal:
-        """Return the normal law of the parameters, given the spreads."""
+        """Return the normal distribution of the parameters, given the spreads."""
         precision, tilt = self._joined(prior, spreads)
         factor, covariance = self.release.whitening.factor, np.linalg.inv(precision)
         return Normal(self.release.point + factor @ (covariance @ tilt), factor @ covariance @ factor.T)
 
     def _prior_at_mode(self, spreads: Mapping[str, Floats]) -> _Quadratic:
-        """Return the prior around where likelihood and prior are highest."""
+        """Return the expansion of the prior around the posterior mode."""
         point, factor = self.release.point, self.release.whitening.factor
         prior = self._quadratic(point)
         for _ in range(CLIMBS):
@@ -297,7 +296,7 @@ class _Posterior:
     def _spreads(
         self, prior: _Quadratic, spreads: Mapping[str, Floats], number: int, rng: Generator
     ) -> list[tuple[Mapping[str, Floats], int]]:
-        """Return spreads with how many draws each is for: drawn one given the others, the parameters integrated out."""
+        """Return Gibbs draws of the spreads, parameters integrated out, each with its number of draws."""
         free = [
             (group, which)
             for group in self.regression.groups
@@ -311,7 +310,7 @@ class _Posterior:
         times = 1 if len(free) == 1 else REUSED
         while len(found) * times < number:
             for group, which in free:
-                if not laws or len(free) > 1:  # one alone has the same law every time
+                if not laws or len(free) > 1:  # one alone has the same distribution every time
                     laws[group.name] = self._law(prior, current, group, which)
                 grid, shares = laws[group.name]
                 near = rng.choice(len(grid), p=shares)
@@ -321,7 +320,7 @@ class _Posterior:
         return found
 
     def _law(self, prior: _Quadratic, spreads: Mapping[str, Floats], group: Group, which: int) -> tuple[Floats, Floats]:
-        """Return values of one spread, and how probable they are, given the others."""
+        """Return values of one spread with their probabilities, given the others."""
         places = group.members(which)
         precision, tilt = self._joined(prior, spreads, (group.name, which))
         effects, point = self.release.whitening.factor[places].T, self.release.point[places]

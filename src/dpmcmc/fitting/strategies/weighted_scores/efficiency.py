@@ -1,8 +1,8 @@
-"""What cuts and weights lose: how much more the records would tell without them.
+"""The loss of efficiency from cuts and weights, relative to the likelihood.
 
-It is known without asking: synthetic rows and the family's own law at the result give the slope M and the variance V of
-bounded scores and the Fisher information I. What a fit tells is M V^-1 M, what the likelihood would have told is I: the
-estimates differ by a variance of M^-1 V M^-1 - I^-1 even without noise.
+It needs no query: synthetic rows and the family's distribution at the result give the slope M and the variance V of
+bounded scores, and the Fisher information I. The information of the fit is M V^-1 M, that of the likelihood is I: even
+without noise the estimates differ by a variance of M^-1 V M^-1 - I^-1.
 """
 
 from contextlib import suppress
@@ -34,15 +34,15 @@ FAR = 200
 
 
 def full_information(regression: Regression, release: Release, bounded: Bounded, moments: Moments) -> Floats:
-    """Return what the records would tell without cuts, weights and noise, in whitened coordinates.
+    """Return the information of the records without cuts, weights and noise, in whitened coordinates.
 
-    It is what they tell without the noise, and as much more as synthetic rows would tell.
+    It is the information of the release without noise, plus the gain that synthetic rows predict.
 
     Args:
         regression: the model.
-        release: the last.
-        bounded: how its scores are bounded.
-        moments: of the columns.
+        release: the last release.
+        bounded: the bounds of its scores.
+        moments: the moments of the columns.
     """
     told = _told(release)
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
@@ -52,7 +52,7 @@ def full_information(regression: Regression, release: Release, bounded: Bounded,
 
 
 def _more(sums: Sums, release: Release, told: Floats) -> Floats:
-    """Return as much more than a release tells as synthetic rows would tell."""
+    """Return the gain in information over a release that synthetic rows predict."""
     scales = np.sqrt(np.maximum(np.diag(sums.information), RIDGE * np.diag(sums.information).max()))
     slope, variance, information = (part / np.outer(scales, scales) + RIDGE * np.eye(len(scales)) for part in sums)
     back = np.linalg.inv(_root(slope @ np.linalg.solve(variance, slope)))
@@ -62,9 +62,9 @@ def _more(sums: Sums, release: Release, told: Floats) -> Floats:
 
 
 def _told(release: Release) -> Floats:
-    """Return what a release tells but for its noise, M V^-1 M.
+    """Return the information of a release without its noise, M V^-1 M.
 
-    Where a slope is not seen, it is taken to be as large as it may be without being seen, by half.
+    In directions that it does not identify, the slope is set to half of the detection limit.
     """
     values, vectors = np.linalg.eigh(release.slope)
     slope = (vectors * np.maximum(values, release.noise_levels(vectors) / 2)) @ vectors.T
@@ -72,7 +72,7 @@ def _told(release: Release) -> Floats:
 
 
 def _root(matrix: Floats) -> Floats:
-    """Return the symmetric root; what rounding made negative is next to nothing."""
+    """Return the symmetric root; eigenvalues that rounding made negative are replaced by a tiny number."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return np.asarray((vectors * np.sqrt(np.maximum(values, 1e-12 * values[-1]))) @ vectors.T, np.float64)
 
@@ -87,7 +87,7 @@ class _Synthetic:
     moments: Moments
 
     def sums(self) -> Sums:
-        """Return what they tell, those of tails among them that the histograms do not show."""
+        """Return their total information, including that of tails that the histograms do not show."""
         rows = synthetic_rows(self.regression, self.moments)
         found, numbers = self._at_point(rows), np.full(len(rows), self.moments.worth / len(rows))
         sums = found.sums(numbers, self.release.whitening.factor, self.bounded)

@@ -1,7 +1,7 @@
-"""Are there events at all? Times that are nearly all censored tell little but that events are rare.
+"""Detects too few events: if nearly all times are censored, the data show little more than that events are rare.
 
-With few of them beside the noise their number is hardly known. How much records know then changes by factors within one
-interval: a normal law does not hold, and what is told of the shape of a hazard rests on noise.
+With few events relative to the noise their number is hardly known. The information of the records then changes by
+large factors within one interval: a normal approximation fails, and estimates of the hazard's shape are mostly noise.
 """
 
 import numpy as np
@@ -18,9 +18,9 @@ which on a result is not to be relied on."""
 
 
 def events_unsure(regression: Regression, moments: Moments, vectors: Floats) -> float:
-    """Return how uncertain the logarithm of the number of events is; zero where there are none by the model.
+    """Return the standard deviation of the log-number of events; zero if the model has no events.
 
-    That number is about what records know of their predictors.
+    The number of events is about the information of the records on their predictors.
     """
     if not isinstance(regression.scores, SurvivalScores):
         return 0.0

@@ -1,8 +1,8 @@
-"""Coefficients of a curve, a polynomial or a spline, of which so few rows tell that no release can show how much.
+"""Coefficients of curves (polynomials, splines) whose information comes from too few rows to be released.
 
-Far out, where a predictor has few values, a handful of rows may hold nearly all that is known of the columns of such a
-curve, which are nearly dependent elsewhere. Under privacy they count for little: the result is wide, and rightly so.
-But how much narrower it would be without privacy, no release tells.
+Where a predictor has few values, a handful of rows may have nearly all the information on the columns of a curve, which
+are nearly collinear elsewhere. Under privacy these rows have little influence, and the result is rightly wide. But no
+release shows how much narrower it would be without privacy.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,11 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.synthetic_records import places, source_of
 
 DEPENDENT, TOLD, INTERCEPT = 100.0, 20.0, 1000.0
-"""How many times as large a variance is as it would be if no other coefficient had to be estimated: that of a curve's
-coefficient from which on its columns are nearly dependent, that from which on a coefficient is told then, and that of
-the intercept beside them, which any spline has a share in."""
+"""Thresholds of variance inflation factors: above the first one a curve's columns are nearly collinear; above the
+second one a coefficient of such a curve is reported, above the third one the intercept, which splines share in."""
 
 LEFT = 0.5
-"""What is left of a variance, at most, if rows may tell much more than is seen."""
+"""Remaining share of a variance below which unseen rows may have much more information than is seen."""
 
 RIDGE = 1e-9
 
@@ -42,6 +41,7 @@ def hardly_told(regression: Regression, moments: Moments, vectors: Floats) -> tu
     """Return the coefficients of curves, and the intercept beside them, of which few rows may tell much more."""
     names, coordinates = regression.model.coordinates.names, regression.model.coordinates
     least = np.array([TOLD if ")[" in name else INTERCEPT if name == "intercept" else np.inf for name in names])
+    least[[place for steps in coordinates.monotone for place in steps.places]] = np.inf  # these are levels: no curve
     inflation = _inflation(vectors[:, : len(names) * regression.num_outputs]).reshape(len(names), -1)
     if not np.any(inflation[least == TOLD] > DEPENDENT):
         return ()

@@ -1,4 +1,4 @@
-"""What each number of a result is worth: where its variance comes from, and whether the records identify it."""
+"""Grades of each parameter: the sources of its variance, and whether the records identify it."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -21,19 +21,19 @@ NARROWER = 0.5
 
 MARKED = "Not identified at this budget:"
 NOT_SEEN = f"{MARKED} it has its prior's width."
-"""How parameters are marked of which the budget tells nothing."""
+"""The mark of parameters that the budget does not identify."""
 
 ROBUST = "Residuals that the model does not expect move it away from the estimate of the likelihood"
-"""How parameters are marked whose bounded scores have another target."""
+"""The mark of parameters for which bounded scores and likelihood differ."""
 
 OF_PRIOR = "The prior makes up"
-"""How parameters are marked of whose variance most comes from the prior, theirs or another's."""
+"""The mark of parameters whose variance comes mostly from a prior, their own or another parameter's."""
 
 MOSTLY = 0.5
 """The share of the variance that is most of it: not of effects of groups, which their spread says, nor beside them."""
 
 SURE = 1e6
-"""How much more certain than by its prior a direction is made to be left out."""
+"""Factor on the prior precision of a direction that removes it from the result."""
 
 FREE = 0.9
 """The part of a parameter that is in directions that are not seen from which on it is free by itself."""
@@ -49,7 +49,7 @@ OFF = 1.0
 
 
 class Variances(NamedTuple):
-    """Covariances of the parameters by where they come from, that of the posterior without privacy, and the prior's."""
+    """Covariances of the parameters by source, with those of the posterior without privacy and of the prior."""
 
     data: Floats
     privacy: Floats
@@ -60,13 +60,13 @@ class Variances(NamedTuple):
 
 
 def variances(joined: Joined, prior: Floats, information: Floats, known: Floats) -> Variances:
-    """Return where the covariance comes from.
+    """Return the covariances by source.
 
     Args:
         joined: the last two releases.
-        prior: its precision.
-        information: of the records without weights and without privacy, in whitened coordinates.
-        known: directions of the parameters that are left out, as rows: those that no data can see.
+        prior: the precision of the prior.
+        information: the information of the records without weights and privacy, in whitened coordinates.
+        known: directions of the parameters to leave out, as rows: those that no data can identify.
     """
     release = joined.release
     factor, alone = release.whitening.factor, np.asarray(np.linalg.pinv(prior), float)
@@ -106,11 +106,11 @@ def grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float,
     """Return the grade of one number.
 
     Args:
-        parts: where its variance comes from.
-        visible: the same without the directions that no data can see.
-        jacobian: how it moves with the parameters.
-        spread: the variance of its draws, if it is known.
-        bias: how far off it is for residuals that the model does not expect, in standard deviations.
+        parts: the covariances by source.
+        visible: the same without the directions that no data can identify.
+        jacobian: its derivative with respect to the parameters.
+        spread: the variance of its draws, if known.
+        bias: its bias from residuals in excess of the model's expectation, in standard deviations.
     """
     shares, seen = _shares(parts, jacobian), _shares(visible, jacobian)
     if not all(np.isfinite(share) for share in shares.values()):
@@ -141,7 +141,7 @@ def grade(parts: Variances, visible: Variances, jacobian: Floats, spread: float,
 
 
 def _hidden(parts: Variances, visible: Variances, jacobian: Floats) -> float:
-    """Return the share of a number's variance that is in directions that no data can see."""
+    """Return the share of a number's variance in directions that no data can identify."""
     whole, prior, seen = (float(np.sum(jacobian @ part * jacobian)) for part in (sum(parts[:3]), parts[2], visible[2]))
     return max(prior - seen, 0.0) / max(whole, 1e-30)
 
@@ -179,8 +179,8 @@ def _shares(parts: Variances, jacobian: Floats) -> dict[str, float]:
 def error(parts: Variances, visible: Variances, jacobian: Floats, spread: float) -> float:
     """Return the predicted distance from the posterior without privacy, in its standard deviations.
 
-    Draws that are far wider than the normal law of one slope have a slope that is in doubt; but where a direction has a
-    part that no data can see, a random intercept's, it is the doubt of how widely these are spread.
+    Draws that are far wider than the normal distribution of one slope have a slope that is in doubt; but where a
+    direction has a part that no data can see, a random intercept's, it is the doubt of how widely these are spread.
     """
     data, privacy, prior, exact, _ = (float(np.sum(jacobian @ part * jacobian)) for part in parts)
     free = float(np.sum(jacobian @ visible.prior * jacobian))

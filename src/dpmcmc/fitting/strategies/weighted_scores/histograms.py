@@ -1,6 +1,6 @@
-"""Noisy histograms of the response and of the columns: where a fit starts, and in which coordinates.
+"""Noisy histograms of the response and of the columns, for the starting point and the coordinates of a fit.
 
-They come before anything that is clipped: what they say of scales holds wherever in their bounds the values lie.
+They precede anything that is clipped: they estimate scales wherever in their bounds the values lie.
 """
 
 from collections.abc import Iterator
@@ -28,11 +28,11 @@ MOST_DOUBT = 1.5
 """How uncertain the square of a column is at most, beside itself."""
 
 EVEN = 0.58
-"""The standard deviation of an even law between -1 and 1."""
+"""The standard deviation of an even distribution between -1 and 1."""
 
 FEW, FEW_EVENTS = 0.01, 0.03
-"""The share of the responses that may lie at a bound without a word, and that of the events: some times are whole
-months, and the last one is among them."""
+"""Shares of responses at a bound above which this is reported; a larger one for events, since times in whole months
+include the last one."""
 
 
 class Counted(NamedTuple):
@@ -52,7 +52,7 @@ class Moments(NamedTuple):
     doubts: Floats
     """How uncertain the square of a column is, beside itself: that of a level with few rows or none."""
     rows: Floats
-    """For each column a row that tells of it: one of a level has no other, a number is as far out as tells most."""
+    """For each column a row that is informative on it: for a level only that level, for a number a value far out."""
     numbers: tuple[Spread | None, ...] = ()
     """The histogram of each column that is a number."""
     offsets: Spread | None = None
@@ -60,13 +60,15 @@ class Moments(NamedTuple):
     stated: Stated = Stated()
     """What the weights come to that rows state."""
     clamped: float = 0.0
-    """How many responses lie at a bound that is stated for them, as far as it is seen."""
+    """Estimated number of responses at a stated bound."""
     unseen: float = 0.0
-    """How many rows may be in one bin of a column without being seen."""
+    """Number of rows that a bin of a column may have without standing out of noise."""
+    shared: Floats | None = None
+    """Covariances of the columns made of one date; zero for all others, None without such columns."""
 
     @property
     def worth(self) -> float:
-        """How many records of equal weights the records are worth."""
+        """The effective number of records, given stated weights."""
         return self.size * self.stated.worth
 
     @property
@@ -85,7 +87,7 @@ _ANY = Sum(1.0, 1.0)
 
 @dataclass(frozen=True)
 class _Counts:
-    """What one record adds: the same for every noise."""
+    """The contribution of one record, which does not depend on the noise."""
 
     histograms: "Histograms"
 
@@ -218,7 +220,7 @@ class Histograms:
     # what follows from the counts, on the host
 
     def response(self, counted: Counted) -> Spread:
-        """Return the histogram of the response; of few classes every count is taken, of bins what stands out."""
+        """Return the histogram of the response; all counts of a few classes are used, of bins those above the noise."""
         counts, sd = np.asarray(counted.counts, float)[1 : 2 + len(self.edges)], float(counted.sd)
         response = self.regression.model.coordinates.response
         middles = response.bins.middles
@@ -236,7 +238,7 @@ class Histograms:
         return np.asarray(counted.counts, float)[first : first + 2] if self._has_ends else np.zeros(2)
 
     def clamped(self, counted: Counted) -> float:
-        """Return how many responses lie at a bound, where they stand out of noise and are more than a few."""
+        """Return the number of responses at a bound, if it is above the noise and not small."""
         counts = np.asarray(counted.counts, float)
         ends, few = self._ends(counted), FEW * counts[0]
         if self.regression.model.coordinates.response.needs == "survival":
@@ -296,7 +298,7 @@ class Histograms:
         return Moments(means, sds, size, doubts, told, tuple(numbers), offsets, stated, self.clamped(response), unseen)
 
     def _rows(self, means: Floats, reaches: Floats) -> Floats:
-        """Return a row that tells of each column, given how far out a number is that does."""
+        """Return an informative row for each column, given how far out the value of a number should be."""
         same = self.regression.blocks[:, None] == self.regression.blocks
         levels = np.where(same, np.eye(len(means)), means)
         return np.where(self.numeric[:, None], means + np.diag(reaches), levels)

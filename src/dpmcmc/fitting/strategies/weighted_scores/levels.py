@@ -1,7 +1,7 @@
-"""How what records know changes with the point: usual records, and those of each level of a category by themselves.
+"""Change of the records' information with the point: for usual records, and separately for each level of a category.
 
-Where an outcome is rare in one level, the records of that level know e times less of it when its predictor falls by
-one, and a usual record as much as before. One number for all would take the level to be known far better than it is.
+If an outcome is rare in one level, the information of that level's records falls by a factor of e when its predictor
+falls by one, while that of usual records hardly changes. A common factor would overstate the information on the level.
 """
 
 from collections.abc import Sequence
@@ -15,46 +15,46 @@ from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
-"""Predictors for which a mean over them stands, in standard deviations, with their weights: Gauss and Hermite's."""
+"""Nodes of a Gauss-Hermite quadrature over predictors, in standard deviations, with their weights."""
 
 HARDLY = 0.5
-"""From so large a doubt of its count on, beside itself, a group is taken to have no rows."""
+"""Relative uncertainty of its count above which a group is assumed to have no rows."""
 
 THERE = 4.5
 """How many standard deviations of their noise the count and the slope of a level come to, together, if it has rows."""
 
 RARE, WIDE = 0.2, 1.5
-"""Below so many times what a usual record knows a level is one by itself: none is where an outcome is rare everywhere,
-or where other columns move predictors by more standard deviations than that, as those of separated classes do."""
+"""A level is treated separately if its information is below this fraction of a usual record's; none is if the outcome
+is rare everywhere, or if other columns move predictors by more than this, as with separated classes."""
 
 SKEWED = 0.2
-"""By which power of e more or less is known one standard deviation away from which on a normal law does not do."""
+"""Change of the log-information over one standard deviation above which a normal approximation is inadequate."""
 
 LEVEL_CHANGE = 16.0
-"""By how much more or less a level may come to be known than a usual record does."""
+"""Largest factor by which the information on a level may change relative to that of a usual record."""
 
 
 def some_predictors(regression: Regression, point: Floats, moments: Moments) -> list[tuple[Floats, float]]:
-    """Return predictors of records for which a mean stands, with their weights."""
+    """Return quadrature nodes of the records' predictors, with their weights."""
     linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
     return around(moments.means @ linear, moments.sds**2 @ linear**2, moments)
 
 
 def around(middle: Floats, variance: Floats, moments: Moments) -> list[tuple[Floats, float]]:
-    """Return predictors with their weights, given mean and variance of what columns add to the offset."""
+    """Return predictors with their weights, given mean and variance of the columns' contribution to the offset."""
     spread = np.sqrt(variance + moments.offset_sd**2)
     return [(middle + moments.offset_mean + step * spread, weight) for step, weight in SPREAD]
 
 
 def changes(regression: Regression, before: Floats, point: Floats, moments: Moments, usual: float) -> Floats:
-    """Return by how much more is known at a point than at one before, for each parameter.
+    """Return the ratio of the information at a point to that at an earlier one, for each parameter.
 
     Args:
         regression: the model.
-        before: the one point.
-        point: the other.
-        moments: of the columns.
-        usual: by how much more a usual record knows.
+        before: the earlier point.
+        point: the point.
+        moments: the moments of the columns.
+        usual: the ratio for a usual record.
     """
     found, outputs = np.full(regression.dimension, usual), regression.num_outputs
     for column in rare_levels(regression, point, moments):
@@ -69,9 +69,10 @@ def changes(regression: Regression, before: Floats, point: Floats, moments: Mome
 
 
 def skewed(regression: Regression, moments: Moments, vectors: Floats) -> tuple[str, ...]:
-    """Return the levels whose records know much more at one end of their interval than at the other.
+    """Return the levels whose information differs much between the two ends of their interval.
 
-    A normal law is then not what their scores tell: of an outcome that is rare in a level, say, which may be rarer yet.
+    A normal approximation is then inadequate, for instance for an outcome that is rare in a level and may be rarer
+    still.
     """
     if regression.num_outputs > 1:
         return ()
@@ -89,7 +90,7 @@ def skewed(regression: Regression, moments: Moments, vectors: Floats) -> tuple[s
 
 
 def rare_levels(regression: Regression, point: Floats, moments: Moments) -> list[int]:
-    """Return the levels whose records know far less than usual ones do; none where others move predictors far."""
+    """Return the levels whose records have far less information than usual ones; none if other columns dominate."""
     usual, found = known_of(regression, point, some_predictors(regression, point, moments)), list[int]()
     for column in levels(regression, moments):
         middle, variance = _of_level(regression, point, moments, column)
@@ -100,13 +101,13 @@ def rare_levels(regression: Regression, point: Floats, moments: Moments) -> list
 
 
 def levels(regression: Regression, moments: Moments) -> list[int]:
-    """Return the columns that are levels of a category, or yes and no: not numbers, and not the intercept."""
+    """Return the columns of categories and booleans: not numbers, and not the intercept."""
     always = {place for place in range(regression.num_columns) if moments.sds[place] == 0}
     return [place for place, spread in enumerate(moments.numbers) if spread is None and place not in always]
 
 
 def without_rows(regression: Regression, moments: Moments) -> list[int]:
-    """Return the parameters of groups whose count is within its noise: there may be no row of them."""
+    """Return the parameters of groups whose count is within its noise, so that they may have no rows."""
     first, outputs = len(regression.model.coordinates.names), regression.num_outputs
     columns = [column for column in range(first, regression.num_columns) if moments.doubts[column] > HARDLY]
     return [column * outputs + output for column in columns for output in range(outputs)]
@@ -115,16 +116,16 @@ def without_rows(regression: Regression, moments: Moments) -> list[int]:
 def without_hardly_seen(
     regression: Regression, moments: Moments, asked: Sequence[Release], release: Release
 ) -> Release:
-    """Return a release that says nothing of levels which neither their count nor their slope shows to have rows.
+    """Return a release without information on levels that neither their count nor their slope shows to have rows.
 
-    Slopes are those that were released, before anything else that is known is averaged in: of a direction in which
-    nothing is known that may tell a little of those beside it, in which records know fifty times as much.
+    Slopes are those that were released, before averaging with earlier estimates: in a direction without information
+    the average may pick up a little of neighbouring directions that have fifty times as much.
 
     Args:
         regression: the model.
-        moments: what is known of the columns.
-        asked: the last releases as they came.
-        release: what is made of them.
+        moments: the moments of the columns.
+        asked: the last releases, unchanged.
+        release: the release combined from them.
     """
     ways: list[Floats] = []
     for place in _fixed_places(regression, moments):
@@ -153,7 +154,7 @@ def _of_level(regression: Regression, point: Floats, moments: Moments, column: i
 
 
 def known_of(regression: Regression, point: Floats, predictors: list[tuple[Floats, float]]) -> float:
-    """Return how much records know of their predictors."""
+    """Return the information of a record on its predictors."""
     shapes, size = regression.shapes(np, point), regression.num_outputs
     each = [weight * np.trace(regression.scores.information(one, shapes)[:size, :size]) for one, weight in predictors]
     return max(float(np.sum(each)), 1e-30)

@@ -1,8 +1,8 @@
-"""How far a model is from holding, as the records tell: bounds of other lengths lead elsewhere where it does not.
+"""Estimate of the model's misspecification: under it, scores with different bounds have different roots.
 
-The scores of the pilot have short bounds, those of its last step long ones, near the likelihood's. Where the model
-holds both have one root. How far apart they are, beside their noise, tells how far the mean of what bounds take off may
-be off zero, and so how short the bounds of the last releases may be.
+The scores of the pilot have short bounds, those of its last step long ones, close to the likelihood's. If the model
+holds, both have the same root. Their distance, relative to noise, shows how far the mean of the clipped part may be
+from zero, and so how short the bounds of the last releases may be.
 """
 
 import numpy as np
@@ -14,11 +14,11 @@ from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 MISFITS = np.geomspace(0.01, 0.35, 40)
-"""How far the mean of what bounds take off may be off zero, in its standard deviations."""
+"""Candidate means of the part that bounds remove, in its standard deviations."""
 
 COMMON = 1.5
-"""How common larger ones are: with 0 all magnitudes would be as likely, with 1 all numbers. What is not seen to be
-small is taken to be large: most models do not quite hold."""
+"""Exponent of their prior: 0 is uniform on the log scale, 1 uniform. A misfit that is not shown to be small is assumed
+to be large, since most models do not quite hold."""
 
 APART = 0.05
 """Where roots are apart as they rarely are if the model holds, it is taken to be as far off as models usually are."""
@@ -28,14 +28,14 @@ LEAST_LOST = 0.05
 
 
 def expected_misfit(led: OtherRoot, probe: Release, bounds: tuple[Bounds, float], unit: float, lost: Lost) -> float:
-    """Return how far the mean of what bounds take off is off zero, in its standard deviations, root mean square.
+    """Return the estimated mean of the clipped part, root mean square in its standard deviations.
 
     Args:
-        led: where short bounds lead, beside the long ones of the probe.
-        probe: a release with long bounds.
-        bounds: the long ones, and the radius of the short ones.
-        unit: the usual length of a score.
-        lost: what bounds take off.
+        led: the root with short bounds, relative to that of the probe.
+        probe: a release with wide bounds.
+        bounds: the wide bounds, and the radius of the short ones.
+        unit: the usual norm of a score.
+        lost: the loss of information from bounds.
     """
     long, radius = bounds
     taken = lost(PILOT_BOUND, np.array([radius]))[0] - lost(long.bound, np.array([long.radius]))[0]
@@ -48,12 +48,12 @@ def expected_misfit(led: OtherRoot, probe: Release, bounds: tuple[Bounds, float]
 
 
 def squared_shift(apart: Floats, covariance: Floats, times: float) -> float:
-    """Return the expected square of a misfit that moves a root by so many times itself, in some direction.
+    """Return the expected square of a misfit that shifts a root by `times` itself, in some direction.
 
     Args:
-        apart: how far two roots are apart.
-        covariance: of that, were the model to hold.
-        times: by how much a misfit moves the one from the other.
+        apart: the difference of two roots.
+        covariance: the covariance of the difference if the model holds.
+        times: the shift of one root from the other per unit of misfit.
     """
     values, vectors = np.linalg.eigh(covariance)
     seen = values > 1e-9 * values[-1]

@@ -1,10 +1,10 @@
-"""Draws of monotonic effects, whose steps have one sign and share an effect: on the host, for nothing.
+"""Draws of monotonic effects, whose steps have one sign and share an effect: on the host, at no cost.
 
-A release tells of the coefficients of the steps as of any others: by a normal likelihood, which knows no sign. Their
-prior is met here. The law of the coefficients that have such priors, all others integrated out, is that likelihood
-times the prior; it is reached from draws of the prior by raising the likelihood to powers that grow to one, with draws
-chosen again by weight and moved at each of them (Del Moral, Doucet and Jasra 2006). So the two signs have the shares
-that they should have, where the records do not tell which it is.
+A release gives a normal likelihood of the coefficients of the steps, as of any others, without their sign
+constraint. Their prior is applied here. The distribution of the coefficients that have such priors, all others
+integrated out, is that likelihood times the prior; it is reached from draws of the prior by raising the likelihood to
+powers that grow to one, with draws chosen again by weight and moved at each of them (Del Moral, Doucet and Jasra 2006).
+So the two signs have the shares that they should have, where the records do not tell which it is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +24,16 @@ Spreads = Mapping[str, Floats]
 Places = NDArray[np.int_]
 
 KEPT = 0.5
-"""The effective share of the draws that a rise of the power leaves."""
+"""Effective share of the draws after each increase of the power."""
 
 MOVES, REACH = 12, 2.0
-"""Moves of every draw at each power, and how long they are: so much over the root of the dimension."""
+"""Number of moves of every draw at each power, and their scale times the root of the dimension."""
 
 MOST_POWERS = 200
 
 
 class Normal(NamedTuple):
-    """A normal law."""
+    """A normal distribution."""
 
     mean: Floats
     covariance: Floats
@@ -45,7 +45,7 @@ class Normal(NamedTuple):
         return -0.5 * np.sum(whitened**2, axis=0) - float(np.sum(np.log(np.diag(root))))
 
     def marginal(self, places: Places) -> "Normal":
-        """Return the law of some of the numbers."""
+        """Return the distribution of some of the numbers."""
         return Normal(self.mean[places], self.covariance[np.ix_(places, places)])
 
     def given(self, places: Places, values: Floats, rng: Generator) -> Floats:
@@ -82,9 +82,10 @@ def effects_of(regression: Regression) -> list[Effect]:
 
 
 def inside_of(regression: Regression, vectors: Floats) -> Floats:
-    """Return the mean of draws with mean shares of monotonic effects: where draws have both signs, theirs is neither's.
+    """Return the mean of draws, with mean shares of monotonic effects.
 
-    There an effect is taken to be as far from zero as it is usually.
+    If draws have both signs, their mean would be typical of neither; the effect then gets its typical distance from
+    zero.
     """
     mean = vectors.mean(axis=0)
     for effect in effects_of(regression):
@@ -109,7 +110,7 @@ def with_effects(
 
     Args:
         regression: the model.
-        law_of: the law of all parameters, with the normal priors that stand in, given the spreads of groups.
+        law_of: the distribution of all parameters, with the normal priors that stand in, given the spreads of groups.
         drawn: spreads, with how many draws each is for.
         rng: for the draws.
     """
@@ -132,10 +133,10 @@ def draw_effects(effects: Sequence[Effect], normal: Normal, number: int, rng: Ge
     """Return draws of the coefficients of monotonic effects, (draws, coefficients), one effect after the other.
 
     Args:
-        effects: at least one.
-        normal: the law of all parameters, with the normal priors that stand in for those of the effects.
-        number: how many draws.
-        rng: for the draws.
+        effects: the effects, at least one.
+        normal: the distribution of all parameters, with normal priors in place of those of the effects.
+        number: the number of draws.
+        rng: the generator for the draws.
     """
     law = _Law(effects, *_told(effects, normal))
     points = law.draw_prior(number, rng)
@@ -152,7 +153,7 @@ def draw_effects(effects: Sequence[Effect], normal: Normal, number: int, rng: Ge
 
 
 def _told(effects: Sequence[Effect], normal: Normal) -> tuple[Floats, Floats]:
-    """Return precision and tilt of what is known of the coefficients without the priors that stand in."""
+    """Return precision and tilt of the likelihood of the coefficients, without the substituted normal priors."""
     own = normal.marginal(np.concatenate([effect.places for effect in effects]))
     stand_ins = [prior.arguments for effect in effects for prior in effect.term.stand_ins]
     means, sds = np.array(stand_ins).T
@@ -166,7 +167,7 @@ def _told(effects: Sequence[Effect], normal: Normal) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class _Law:
-    """The law of what a sampler would move in: an effect and the log-ratios of its shares, for each effect."""
+    """The distribution of what a sampler would move in: an effect and the log-ratios of its shares, for each effect."""
 
     effects: Sequence[Effect]
     precision: Floats
@@ -196,7 +197,7 @@ class _Law:
 
 
 def _rise(told: Floats, most: float) -> float:
-    """Return by how much the power may rise, so that enough of the draws are left."""
+    """Return the largest increase of the power that leaves enough effective draws."""
 
     def left(step: float) -> float:
         weights = np.exp(step * (told - told.max()))
@@ -209,7 +210,7 @@ def _rise(told: Floats, most: float) -> float:
 
 
 def _moved(law: _Law, points: Floats, power: float, rng: Generator) -> tuple[Floats, Floats]:
-    """Return draws after some random walks that leave their law at a power as it is, and what is told of them."""
+    """Return draws after random walks that leave the tempered distribution invariant, with their log-likelihoods."""
     told, prior = law.told(points), law.log_prior(points)
     dimension = points.shape[1]
     for move in range(MOVES):

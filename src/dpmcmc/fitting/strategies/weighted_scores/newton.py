@@ -1,8 +1,8 @@
 """Private scoring steps on the host: from the start to the root of the estimating equation.
 
-Near the root G, the released sum of scores at a public point, is about N(M (theta - point), V + N): M the slope, V the
-variance of the sum given the predictors, N the noise. So every release gives a likelihood of theta that is normal, with
-the precision M (V + N)^-1 M, and the next question is asked where it points, in coordinates whitened by what is known.
+Near the root the released sum of scores G at a public point is about N(M (theta - point), V + N), where M is the slope,
+V the variance of the sum given the predictors and N the noise. So every release gives a normal likelihood of theta with
+precision M (V + N)^-1 M. The next query is made at its mode, in coordinates whitened by the current estimate.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,39 +26,39 @@ from dpmcmc.model.bounded_scores.one_row import LocationScale
 from dpmcmc.model.bounded_scores.pieces import Pieces
 
 PILOT_BOUND = 1.0
-"""Where scores are cut off in the pilot, in their standard deviations: noise counts there, and efficiency does not."""
+"""Cut of scores in the pilot, in their standard deviations: low noise matters more there than efficiency."""
 
 LONGEST_MOVE, LONGEST_SHAPE_MOVE = 2.0, 1.0
-"""How far a step may move the predictors, root mean square over the records, and the shape parameters."""
+"""Trust region of a step: for the predictors, root mean square over the records, and for the shape parameters."""
 
 CARRIED = 0.5
-"""How much of what earlier steps told is believed by the last one; by the first one nothing is."""
+"""Weight of earlier releases in the last step; the first step uses none."""
 
 EARLY = 0.4
 """The share of the steps that are early ones."""
 
 LINEAR = 0.3
-"""How far the logarithm of a scale may be off for its score to be linear."""
+"""Error of a log-scale up to which its score is approximately linear."""
 
 POOLED = 3
-"""Of so many steps the score histograms are joined."""
+"""Number of steps whose score histograms are pooled."""
 
 SEEN = 3.0
-"""Bins of less than so many standard deviations of their noise are not believed."""
+"""Bins below this number of noise standard deviations are ignored."""
 
 DOUBT = 2.0
-"""How large eigenvalues of what is not known of the information are in whitened coordinates, before any release."""
+"""Eigenvalues of the uncertainty of the information in whitened coordinates, before any release."""
 
 MOST_CHANGE = 64.0
-"""By how much a step may change what is known of the predictors: a scale by its square, else it is the fourth root."""
+"""Largest change of the information on predictors in a step: by a squared scale, otherwise its fourth root."""
 
 DRIFT, LEAST_DRIFT = 0.7, 0.1
 """By how much the information changes, so measured, where a step moves the predictors by one, and at least."""
 
 
 REACHED = 0.2
-"""The least that records are taken to know of a piece of time, beside what they would were all of it seen by as many as
-the model has it: for coordinates."""
+"""Smallest information on an interval of time, relative to that of complete observation under the model: for whitening
+alone."""
 
 Ask = Callable[[Asked], Answer]
 
@@ -71,7 +71,7 @@ def usual_predictors(regression: Regression, point: Floats, moments: Moments) ->
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Asks and moves."""
+    """Queries and steps."""
 
     regression: Regression
     moments: Moments
@@ -124,9 +124,9 @@ class Steps:
     def _weights(
         self, point: Floats, whitening: Whitening, bound: float, radius: float, slope_radius: float
     ) -> tuple[float, Floats]:
-        """Return the weight of a usual record, and those of records that tell of each parameter, beside it.
+        """Return the weight of a usual record, and relative weights of the records that inform each parameter.
 
-        Of a rare level few records tell, each of them much: their scores are long.
+        Few records inform a rare level, each of them strongly: their scores are long.
         """
         regression, moments = self.regression, self.moments
         shapes, usual = regression.shapes(np, point), usual_predictors(regression, point, moments)
@@ -146,7 +146,7 @@ class Steps:
         return float(weights[-1]), np.append(found, np.ones(regression.dimension - len(found)))
 
     def _blind(self, whitening: Whitening) -> Floats | None:
-        """Return directions that no data can see, and those of groups in which hardly a row was counted."""
+        """Return directions that no data can identify, and those of groups with hardly any rows."""
         free = np.eye(self.regression.dimension)[without_rows(self.regression, self.moments)]
         rows = np.concatenate([self.regression.unseen, free]) if len(self.regression.unseen) else free[:0]
         return linalg.orth(whitening.inverse @ rows.T) if len(rows) else None
@@ -166,7 +166,7 @@ class Steps:
         return linalg.block_diag(linear, of_scale, of_shapes[np.ix_(free[1:], free[1:])])
 
     def trusted(self, move: Floats, share: float = 1.0) -> Floats:
-        """Return a move, shortened where it would go further than a linear answer holds."""
+        """Return a move, shortened to the region in which scores are approximately linear."""
         linear, shapes = self._lengths(move)
         return move * min(1.0, share / max(linear / LONGEST_MOVE, shapes / LONGEST_SHAPE_MOVE, 1e-12))
 
@@ -193,10 +193,10 @@ class Steps:
     def pilot(
         self, start: Floats, information: Floats, spreads: Spreads, num_steps: int
     ) -> tuple[Floats, Release, Sequence[Release]]:
-        """Return where the steps lead, the last release with the score histogram of the last few, and these.
+        """Return the pilot's estimate, its last release with the pooled score histogram, and the last few releases.
 
-        The first steps move as far as they are told, shape parameters beyond a scale not at all; the later ones
-        average with those before.
+        Early steps use their own release alone, and do not move shape parameters beyond a scale. Later steps average
+        with earlier releases.
         """
         point, known, expected = start, np.zeros_like(information), information
         releases: list[Release] = []
@@ -232,26 +232,26 @@ class Steps:
         return float(size / np.sqrt(2.0 * self.regression.dimension))
 
     def _drift(self, moved: float) -> float:
-        """Return by how much entries of the information change in a step that moves the predictors so far."""
+        """Return the relative change of the information in a step that moves the predictors by a given amount."""
         return self._entry(LEAST_DRIFT + DRIFT * moved)
 
     @property
     def _first_doubt(self) -> Floats:
-        """How uncertain the information is before any release: a level that is hardly counted may have no rows."""
+        """Uncertainty of the information before any release: a level with a count near its noise may have no rows."""
         outputs, size = self.regression.num_outputs, self.regression.dimension
         linear = np.repeat(self.moments.doubts, outputs)
         counted = np.append(linear, np.zeros(size - len(linear)))
         return np.diag(np.hypot(self._entry(DOUBT), counted))
 
     def _doubt(self, before: Release, point: Floats, whitening: Whitening, drift: float) -> Floats:
-        """Return how uncertain is what a release told of the information at a point, in whitened coordinates."""
+        """Return the uncertainty of the information at a point after a release, in whitened coordinates."""
         return before.doubt(whitening, self._changes(before.point, point), drift)
 
     def known(self, last: Release, point: Floats) -> Floats:
-        """Return what all records know at a point after a release, for coordinates: not less than its noise.
+        """Return the information of all records at a point after a release, for whitening: at least its noise level.
 
-        Of a piece of time that nobody reaches nothing is known. In coordinates as long as that an event in it would
-        have a score longer than any, which would hold down the weights of all records.
+        There is no information on an interval of time that nobody reaches. In coordinates of that scale an event in it
+        would have a score longer than any other, which would lower the weights of all records.
         """
         found = self.information(last.floored(), point)
         if isinstance(self.regression.scores, Pieces):
@@ -261,12 +261,12 @@ class Steps:
         return found
 
     def pooled(self, release: Release, last: Release, times: int = 1) -> Release:
-        """Return a release with its slope averaged with what the pilot's last one told of it.
+        """Return a release with its slope averaged with that of the pilot's last release.
 
         Args:
-            release: with other bounds.
-            last: of the pilot.
-            times: how many releases are averaged with it, of which each has its share of it.
+            release: a release with other bounds.
+            last: the last release of the pilot.
+            times: the number of releases averaged with it, which share its weight.
         """
         doubt = self._doubt(last, release.point, release.whitening, self._entry(2 * LEAST_DRIFT))
         return release.pooled(self.information(last, release.point), np.sqrt(times) * doubt, self._numbers)
@@ -281,9 +281,9 @@ class Steps:
     def bounded_step(
         self, point: Floats, last: Release, spreads: Spreads, bound: float, radius: float, carried: Floats | float = 0.0
     ) -> tuple[Floats, Release]:
-        """Return where one more step leads that has other bounds: where the model does not hold, elsewhere.
+        """Return the result of one more step with other bounds, which differs under misspecification.
 
-        What is carried, a precision of the parameters at the point, keeps it from going far on noise alone.
+        `carried`, a precision of the parameters at the point, keeps noise alone from causing a long step.
         """
         gradient, bend = spreads.prior_at(self.regression, point)
         whitening = whiten(self.known(last, point) + bend)
@@ -296,9 +296,9 @@ class Steps:
         return point + self.trusted(move, 0.5), release
 
     def information(self, release: Release, point: Floats) -> Floats:
-        """Return what all records know without weights at a point near that of a release.
+        """Return the information of all records without weights, at a point near that of a release.
 
-        That of shapes is as the model has it, and that of the rest changes with it.
+        For shapes it is the model's; for the other parameters it is rescaled by the model.
         """
         regression, place = self.regression, self.regression.num_linear
         found = with_known_shapes(regression, release.information(), point, self.moments)
@@ -306,14 +306,14 @@ class Steps:
         return root[:, None] * found * root  # scaled by blocks alone it could become indefinite
 
     def _changes(self, before: Floats, point: Floats) -> Floats:
-        """Return by how much more is known of each parameter at a point than at one before."""
+        """Return the ratio of the information on each parameter at a point to that at an earlier one."""
         ratio = self._known_by_model(point) / self._known_by_model(before)
         most = MOST_CHANGE if isinstance(self.regression.scores, LocationScale) else MOST_CHANGE**0.25
         usual = float(np.clip(ratio, 1 / most, most)) if np.isfinite(ratio) else 1.0
         return changes(self.regression, before, point, self.moments, usual)
 
     def _known_by_model(self, point: Floats) -> float:
-        """Return how much a usual record knows of its predictors."""
+        """Return the information of a usual record on its predictors."""
         each, size = information_of_records(self.regression, point, self.moments), self.regression.num_outputs
         return max(float(np.trace(each[:size, :size])), 1e-30)
 

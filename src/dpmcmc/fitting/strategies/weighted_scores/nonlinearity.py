@@ -1,4 +1,4 @@
-"""Slopes as they are where releases lead: records know more there, or less, than where they were asked."""
+"""Corrects slopes for the move from the queried point to the root, where the information may differ."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,17 +14,17 @@ from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 MOST_CHANGE = 4.0
-"""By how much the information of a usual record may change between a release and where it leads, to be believed."""
+"""Largest credible change of a usual record's information between a release and its root."""
 
 ROUNDED = 1e-9
 """Slopes of less, beside the steepest, are zero but for rounding."""
 
 HALFWAY = 8
-"""Times that where a release leads is found by the slope halfway to where it led before."""
+"""Number of iterations for the root of a release with the slope at the midpoint."""
 
 
 def at_result(regression: Regression, releases: Sequence[Release], moments: Moments) -> list[Release]:
-    """Return releases with their slopes as they are at the root of all of them."""
+    """Return releases with their slopes corrected to their common root."""
     if len(releases) == 1:
         return [_at_own_result(regression, releases[0], moments)]
     last = join_all(releases).release
@@ -40,27 +40,27 @@ def at_result(regression: Regression, releases: Sequence[Release], moments: Mome
 
 
 def change(regression: Regression, point: Floats, found: Floats, moments: Moments) -> float:
-    """Return by how much a usual record knows more at one point than at another."""
+    """Return the ratio of a usual record's information at two points."""
     ratio = known(regression, found, moments) / known(regression, point, moments)
     return float(np.clip(ratio, 1 / MOST_CHANGE, MOST_CHANGE))
 
 
 def known(regression: Regression, point: Floats, moments: Moments) -> float:
-    """Return how much a usual record knows at a point."""
+    """Return the information of a usual record at a point."""
     predictors = usual_predictors(regression, point, moments)
     return float(np.trace(regression.scores.information(predictors, regression.shapes(np, point))))
 
 
 def _root(release: Release, ratio: float) -> Floats:
-    """Return where a release leads if its slope is so many times as large on the way: not in directions unseen."""
+    """Return the root of a release if its slope is rescaled along the move, except in unidentified directions."""
     inverse = np.linalg.pinv(release.seen(release.slope), rcond=ROUNDED, hermitian=True)
     return release.point + release.whitening.factor @ inverse @ release.score / ratio
 
 
 def _at_own_result(regression: Regression, release: Release, moments: Moments) -> Release:
-    """Return a release with its slope as it is where it leads by the slope halfway there, which is a mean on the way.
+    """Return a release with its slope at its root, which is found with the slope at the midpoint of the move.
 
-    With the slope where it was asked, or where it leads, a long step would miss its end by as much, on either side.
+    With the slope at the queried point, or at the root, a long step would miss the root, on opposite sides.
     """
     ratio = 1.0
     for _ in range(HALFWAY):

@@ -1,7 +1,7 @@
-"""How many rows lead the way of a fit that reads all rows once, and how good it would be: from public facts.
+"""The size of the pilot's blocks in a fit that reads all rows once, and its expected error, from public facts.
 
-A pilot on few rows is far from the root of all of them, and one step from there misses it by what is not linear: the
-square of the distance. So the blocks are as many as make that small beside the noise, if they can be.
+A pilot on few rows is far from the root of all rows, and one Newton step from there has an error of the order of the
+squared distance. So there are enough blocks to make this small relative to the noise, if possible.
 """
 
 from bisect import bisect_left
@@ -22,29 +22,29 @@ from dpmcmc.fitting.strategies.weighted_scores.schedule import Rows, Schedule, S
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 WAY = 0.18
-"""What of the budget leads the way, of each of the two sets of blocks."""
+"""Share of the budget for the pilot, in each of the two sets of blocks."""
 
 LOOK, OTHER = 0.02, 0.03
-"""What of that each look at residuals takes, and scores with other bounds at the end."""
+"""Shares of each release of residuals, and of scores with other bounds at the end."""
 
 MOST_FINAL = 2
 """How many last releases there are if all rows may be read more often than once."""
 
 SLOPES = (0.06, 0.15, 0.3)
-"""What of the last releases' share their slope has at least: to choose from. Its noise tells where a step is long."""
+"""Candidate smallest shares of the slope in the last releases. Its noise matters if the last step is long."""
 
-PILOT_BLOCKS = np.geomspace(1 / 64, 1 / 6, 25)
-MORE_BLOCKS = np.geomspace(1 / 32, 1 / 3, 25)
+PILOT_BLOCKS = np.geomspace(1 / 128, 1 / 6, 30)
+MORE_BLOCKS = np.geomspace(1 / 64, 1 / 3, 30)
 """Shares of the rows that blocks may be."""
 
-LEAST_ROWS = 10_000
-"""Rows of a pilot at least, from whose noisy histograms it starts."""
+LEAST_ROWS, MANY_ROWS, SHARE_OF_FEW = 10_000, 200_000, 1 / 64
+"""Rows of a pilot at least, from whose noisy histograms it starts; less than this share of all only if it has many."""
 
 BEND = 0.6
 """By how much a step of one standard deviation in each parameter misses its end, in roots of (parameters / records)."""
 
 SMALL = 0.3
-"""What is not linear may be so much of the noise."""
+"""Largest error from nonlinearity, relative to the noise."""
 
 
 def chosen(split: Split, budget: Budget, size: int, seed: int, *, passes: int | None, is_in_memory: bool) -> Split:
@@ -68,7 +68,7 @@ def chosen(split: Split, budget: Budget, size: int, seed: int, *, passes: int | 
 
 
 def of_blocks(split: Split, budget: Budget, size: int, seed: int, num_final: int) -> Split:
-    """Return how a budget is divided if blocks at random positions lead the way, to so many last releases."""
+    """Return how a budget is divided between a pilot on blocks at random positions and a number of last releases."""
     candidates = [_with(split, num_final, slope, *_sizes(split, budget, size, num_final, slope)) for slope in SLOPES]
     best = min(candidates, key=lambda each: predicted_error(each, budget, size)).schedule  # line 1
     rows = blocks(size, (best.pilot.share, best.refinement.share), seed)  # line 2
@@ -105,8 +105,10 @@ def _first(is_enough: Callable[[float], bool], shares: Floats) -> float:
 
 
 def _is_led(split: Split, budget: Budget, size: float) -> bool:
-    """Return whether the pilot's blocks are enough for a pilot that arrives."""
-    return size * split.schedule.pilot.share >= LEAST_ROWS and split.leads(budget, size)
+    """Return whether the pilot's blocks have enough rows for it to converge."""
+    share = split.schedule.pilot.share
+    least = LEAST_ROWS if share >= SHARE_OF_FEW else MANY_ROWS
+    return size * share >= least and split.leads(budget, size)
 
 
 def missed(split: Split, budget: Budget, size: float) -> float:
@@ -125,7 +127,7 @@ def missed(split: Split, budget: Budget, size: float) -> float:
 
 
 def predicted_error(split: Split, budget: Budget, size: float) -> float:
-    """Return by how many of its own standard deviations a posterior of usual records is off, at best."""
+    """Return a lower bound on the error for usual records, in posterior standard deviations."""
     error = split.error(budget, size)
     if not split.schedule.has_blocks:
         return error
@@ -133,7 +135,7 @@ def predicted_error(split: Split, budget: Budget, size: float) -> float:
 
 
 def remedy(split: Split, budget: Budget, size: float) -> str:
-    """Say what would make a useless run useful."""
+    """Say what would help if the expected error is too large."""
     every_time = replace(split, blocks=None)
     error = every_time.error(budget, size)
     if split.blocks is None or not error <= 1:

@@ -1,8 +1,8 @@
-"""Do scores with other bounds have the same root? Where the model holds they do, whatever the bounds.
+"""Tests whether scores with other bounds have the same root, as they do for all bounds if the model holds.
 
-At the result scores are asked once more, cut and weighted as in the pilot: such short ones have little noise. Where a
-term is missing, or where the spread or the skewness of the residuals changes with the predictors, the two roots are
-apart, and so is that of the likelihood, beyond the result.
+At the result scores are queried once more, cut and weighted as in the pilot: such short scores have little noise. If a
+term is missing, or if the spread or the skewness of the residuals changes with the predictors, the two roots differ,
+and the likelihood's root differs from the result in the other direction.
 """
 
 from collections.abc import Sequence
@@ -35,15 +35,15 @@ EARLIER = 0.2
 def tighter(
     questions: Questions, paid: Session, moments: Moments, point: Floats, result: Release, last: Release
 ) -> Release:
-    """Ask scores at the result with the bounds of the pilot; return them as if of all rows.
+    """Query scores at the result with the bounds of the pilot; return them rescaled to all rows.
 
     Args:
-        questions: that may be asked.
-        paid: what executes them.
-        moments: of the columns.
+        questions: the queries of the fit.
+        paid: the session that executes them.
+        moments: the moments of the columns.
         point: the result.
         result: the last releases, in whose coordinates it is.
-        last: of the pilot, which knows the slope.
+        last: the last release of the pilot, with the slope.
     """
     rows, shares = questions.schedule.refinement, questions.split.other
     few, program = rescaled.moments_of(moments, rows.share), rows.of(questions.other)
@@ -58,16 +58,16 @@ class OtherRoot(NamedTuple):
     """The root of scores with other bounds beside that of the result."""
 
     p_value: float
-    """How probable it is under the model that they are as far apart."""
+    """p-value of their distance under the model."""
     apart: Floats
     """How far apart they are, in the parameters."""
     covariance: Floats
     """Of that, were the model to hold."""
 
     def at_most(self, jacobian: Floats) -> float:
-        """Return how far apart they are in a number that moves so with the parameters, by two deviations at most.
+        """Return an upper limit, by two standard deviations, of the difference in a number with this Jacobian.
 
-        Where none was asked for nobody knows.
+        Unknown if no such scores were queried.
         """
         if not len(self.apart):
             return float("inf")
@@ -86,15 +86,15 @@ NO_OTHER = OtherRoot(1.0, np.zeros(0), np.zeros((0, 0)))
 def other_root(
     joined: Joined, others: Sequence[Release], bounds: Bounds, size: float, unasked: float = 0.0, times: float = 1.0
 ) -> OtherRoot:
-    """Return how far the root of other scores is from that of the result.
+    """Return the distance of the root of other scores from that of the result.
 
     Args:
         joined: the last releases.
-        others: with other bounds: some of the pilot, and the last one, at the result.
-        bounds: of the last releases.
+        others: releases with other bounds: some of the pilot, and the last one, at the result.
+        bounds: the bounds of the last releases.
         size: the number of records.
-        unasked: how many records there are for each of those that were asked with other bounds, beside them.
-        times: how many there are for each of those that were asked at all.
+        unasked: the number of records not queried with other bounds, per record that was.
+        times: the number of records per record that was queried at all.
     """
     last = joined.release
     values, vectors = np.linalg.eigh(last.slope)

@@ -9,7 +9,7 @@ from dpmcmc.model.formula.priors import Prior
 
 
 def width_of(prior: Prior, *, on_line: bool = False) -> float:
-    """Return half of what the middle two thirds span; of a positive one on the line of its logarithm, if asked."""
+    """Return half the width of the central two thirds; of the logarithm of a positive parameter if requested."""
     low, high = (prior.quantile(probability) for probability in (0.16, 0.84))
     return float(prior.to_line(np, high) - prior.to_line(np, low) if on_line else high - low) / 2
 

@@ -1,4 +1,4 @@
-"""What a weighted fit asks, of which rows, and with how much of its budget: its price follows."""
+"""The queries of a weighted fit, their rows and their shares of the budget, which determine its price."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Program = Callable[..., Any]
 
 
 def usual_split(regression: Regression, clips_moved: int) -> Split:
-    """Return how a budget is divided if all rows are asked every time."""
+    """Return how a budget is divided if all rows are read in every release."""
     has_residuals = regression.scores.residual_table(_some_shapes(regression)) is not None
     least = regression.num_outputs + len(regression.free)
     return Split(regression.dimension, clips_moved, has_residuals, partial(usual_variance, regression), least=least)
@@ -56,22 +56,22 @@ class Questions:
 
     @cached_property
     def pilot(self) -> ScoreAndSlope:
-        """What a step of the pilot asks."""
+        """The query of a pilot step."""
         return self._scores(self.pilot_shares, self.schedule.shares.num_steps)
 
     @cached_property
     def refinement(self) -> ScoreAndSlope:
-        """What the steps after the pilot ask."""
+        """The query of the steps after the pilot."""
         return self._scores(self.refinement_shares, self.schedule.shares.num_refinements)
 
     @cached_property
     def final(self) -> ScoreAndSlope:
-        """What the last releases ask."""
-        return self._scores(self.final_shares, self.schedule.shares.num_final)
+        """The query of the last releases: of the one pass over many rows, no more numbers than are needed."""
+        return self._scores(self.final_shares, self.schedule.shares.num_final, not self.schedule.has_blocks)
 
     @cached_property
     def other(self) -> ScoreAndSlope:
-        """What is asked at the end with other bounds: where the model holds, its root is the same."""
+        """The query with other bounds at the end: its root is the same if the model holds."""
         return self._scores(self.split.other, 1)
 
     @cached_property
@@ -101,8 +101,17 @@ class Questions:
         """The standard deviation of the noise of the last releases together, at radius one."""
         return self.data.facts.clips_moved * noise_of_share(self.final_shares[0], 1, self.budget)
 
-    def _scores(self, shares: tuple[float, float], times: int) -> ScoreAndSlope:
-        return ScoreAndSlope(self.regression, Sum(1.0, noise_of_share(sum(shares), times, self.budget)))
+    def _scores(self, shares: tuple[float, float], times: int, has_lengths: bool = True) -> ScoreAndSlope:
+        return ScoreAndSlope(self.regression, Sum(1.0, noise_of_share(sum(shares), times, self.budget)), has_lengths)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The releases, in plain values."""
+        asked = {"pilot": self.pilot, "refinement": self.refinement, "final": self.final, "other": self.other}
+        found = {"histograms": self.histograms.sums, **{name: each.sums for name, each in asked.items()}}
+        if self.residuals is not None:
+            found["residuals"] = self.residuals.sums
+        return {f"{name}_release": repr(sums) for name, sums in found.items()}
 
     @property
     def event(self) -> Event:

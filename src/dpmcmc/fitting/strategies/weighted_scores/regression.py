@@ -26,7 +26,7 @@ from dpmcmc.model.formula.priors import Prior
 from dpmcmc.schema import OF_PERSON, PRESENT
 
 FLATTEST = 0.1
-"""The least precision of a prior that is believed, in its own width: where it is flat it is not normal."""
+"""Smallest precision of a prior, in its own scale; where it is flatter it is not approximately normal."""
 
 FARTHEST = 30.0
 """Logarithms of a scale count as this beyond it."""
@@ -57,9 +57,9 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """A formula's model, taken apart.
+    """The parts of a formula's model: design, scores, prior.
 
-    Two are equal if they ask the same of a record: with the same formula, family and fixed shapes over one schema.
+    Two are equal if they compute the same function of a record: same formula, family, fixed shapes and schema.
     """
 
     model: FormulaModel
@@ -163,7 +163,7 @@ class Regression:
 
     @cached_property
     def unseen(self) -> Floats:
-        """Directions that no data can see, as rows: random intercepts all raised, and the intercept lowered as much.
+        """Directions that no data can identify, as rows: random intercepts raised, the intercept lowered by as much.
 
         So it is with slopes, and with groups that divide those of another term.
         """

@@ -1,4 +1,4 @@
-"""One answer of the records: scores and their slope, in the coordinates in which they were asked."""
+"""One release: noisy scores and their slope, in the coordinates of the query."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,24 +15,24 @@ FLAT, SURELY = 0.25, 1.5
 zero are too steep there, on average."""
 
 LEAST_WEIGHT, MOST_WEIGHT = 0.02, 1.5
-"""Mean weights below this are taken to be noise, or above, where a variance is not quite known from the slope."""
+"""Range of credible mean weights; values outside it are attributed to noise."""
 
 UNUSUAL = 0.3
-"""How far the mean weight usually is from what it usually is."""
+"""Typical relative deviation of the mean weight from its usual value."""
 
 UNEVEN, LEAST_UNEVEN = 0.1, 0.05
 """How much mean weights usually differ between coordinates, and how small they may be beside the mean."""
 
 TURNED = 4.0
-"""Parts of a direction are believed that are so many times as large as what noise makes."""
+"""Components of a direction are kept if they are this many times larger than those from noise."""
 
 USUAL_SCALE, MOST_SCALE = 0.5, 4.0
-"""By how much the whole information usually differs from what was known of it, and at most."""
+"""Typical relative difference of the total information from its earlier estimate, and the largest ratio."""
 
 
 @dataclass(frozen=True)
 class Release:
-    """One answer, in the coordinates in which it was asked."""
+    """One release, in the coordinates of its query."""
 
     point: Floats
     whitening: Whitening
@@ -51,7 +51,7 @@ class Release:
     usual: float | None = None
     """The mean weight that records usually have, if it is known."""
     evenness: Floats | None = None
-    """What is known beforehand of the mean weight in each coordinate over that of all, if it is."""
+    """Prior estimate of the mean weight in each coordinate relative to that of all, if there is one."""
     blind: Floats | None = None
     """Directions that no data can see, in whitened coordinates, as columns that are orthogonal."""
     doubts: Floats | None = None
@@ -90,21 +90,21 @@ class Release:
         return self.slope_sd * (np.eye(self.dimension) if self.doubts is None else self.doubts)
 
     def likelihood(self, slope: Floats | None = None) -> Likelihood:
-        """Return what it tells of the parameters; directions in which the slope is within its noise tell nothing."""
+        """Return the likelihood of the parameters; directions whose slope is within its noise carry no information."""
         return self.told(self.seen(self.slope if slope is None else slope))
 
     def step(self, levels: float = 1.0) -> Likelihood:
-        """Return what it tells for a step: directions within so many noise levels are taken to be as steep as that."""
+        """Return the likelihood for a step: slopes below this number of noise levels are raised to it."""
         return self.told(self.floored(levels).slope)
 
     def told(self, slope: Floats) -> Likelihood:
-        """Return what it tells of the parameters if this is its slope, directions and all."""
+        """Return the likelihood of the parameters with a given slope, in all directions."""
         spread = self.data_variance(slope) + self.score_variance * np.eye(self.dimension)
         gain = np.linalg.solve(spread, slope).T
         return Likelihood((gain @ slope + (gain @ slope).T) / 2, gain @ self.score)
 
     def seen(self, slope: Floats) -> Floats:
-        """Return a slope without directions that are within their noise."""
+        """Return a slope without the directions that are within their noise."""
         values, vectors = np.linalg.eigh(_without(self.unseen(slope), slope))
         return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
@@ -169,16 +169,16 @@ class Release:
         return np.clip(self.mean_weight * self.unevenness, LEAST_WEIGHT, 1.0)
 
     def full_information(self, inefficiency: float) -> Floats:
-        """Return what the records would tell without weights, cuts and noise, in whitened coordinates.
+        """Return the information of the records without weights, cuts and noise, in whitened coordinates.
 
-        Where a slope is not seen, it is taken to be as large as it may be without being seen, by half.
+        In directions that the release does not identify, the slope is set to half of the detection limit.
         """
         values, vectors = np.linalg.eigh(self.slope)
         slope = (vectors * np.maximum(values, self.noise_levels(vectors) / 2)) @ vectors.T
         return slope * inefficiency / self.mean_weight
 
     def at_information(self, changes: Floats) -> "Release":
-        """Return the release as if its slope had been asked where so many times as much is known of each parameter."""
+        """Return the release with its slope rescaled to a point with a given ratio of information on each parameter."""
         turned = self.whitening.inverse @ (np.sqrt(changes)[:, None] * self.whitening.factor)
         doubt = turned.T @ self.slope_doubt @ turned
         usual, ratios = max(float(np.trace(doubt)) / self.dimension, 1e-30), np.sum(turned**2, axis=0)
@@ -195,12 +195,13 @@ class Release:
         )
 
     def pooled(self, expected: Floats, doubt: Floats, numbers: Sequence[int] = ()) -> "Release":
-        """Return the release with its slope averaged with what is known of it.
+        """Return the release with its slope averaged with an earlier estimate.
 
         Args:
-            expected: the information of all records without weights, as it is known, in the original coordinates.
-            doubt: how uncertain it is, in whitened coordinates.
-            numbers: the parameters of columns that are numbers, which may be skewed.
+            expected: the earlier estimate of the information of all records without weights, in the original
+                coordinates.
+            doubt: its uncertainty, in whitened coordinates.
+            numbers: the parameters of numeric columns, which may be skewed.
         """
         roots = np.sqrt(self.weights)
         expected = roots[:, None] * (self.whitening.factor.T @ expected @ self.whitening.factor) * roots
@@ -219,24 +220,24 @@ class Release:
         return float(np.clip(found, 1 / MOST_SCALE, MOST_SCALE))
 
     def doubt(self, whitening: Whitening, changes: Floats, drift: float) -> Floats:
-        """Return how uncertain the information is that it tells, in other coordinates.
+        """Return the uncertainty of its estimate of the information, in other coordinates.
 
         Args:
             whitening: the coordinates.
-            changes: by how much the information of each parameter is larger there by what the model says.
-            drift: by how much it may have changed otherwise, in these.
+            changes: the ratio of the information on each parameter there, by the model.
+            drift: a further possible change, in these coordinates.
         """
         stretched = np.sqrt(changes)[:, None] * whitening.factor
         turned = (self.whitening.inverse @ stretched) / np.sqrt(self.weights)[:, None]
         return widened(turned.T @ self.slope_doubt @ turned, drift)
 
     def information(self) -> Floats:
-        """Return what all records know without weights; of directions that no data can see still nothing."""
+        """Return the information of all records without weights; zero in directions that no data can identify."""
         inner = _without(self.blind, self.slope / np.sqrt(np.outer(self.weights, self.weights)))
         return self.whitening.inverse.T @ inner @ self.whitening.inverse
 
     def blind_to(self, ways: Floats) -> "Release":
-        """Return the release as if no data could see some more directions, which are the columns of a matrix."""
+        """Return the release with further directions, the columns of a matrix, marked as not identifiable by data."""
         blind = linalg.orth(ways if self.blind is None else np.concatenate([self.blind, ways], axis=1))
         return replace(self, blind=blind, slope=_without(blind, self.slope))
 

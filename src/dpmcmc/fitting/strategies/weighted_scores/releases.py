@@ -1,9 +1,9 @@
-"""What a weighted fit asks of the records: histograms of the columns, and scores with their slope.
+"""The releases of a weighted fit: histograms of the columns, and scores with their slope.
 
-A record's score is weighted by a number that depends on its predictors alone, so that it is at most `radius` long
-whatever its response, and its slope at most `slope_radius`. The weighted scores have mean zero at the truth all the
-same. In whitened coordinates z, parameters = centre + factor z; `radius` and all else that changes from one question to
-the next are arguments, and what the vault clips is held to one.
+A record's score is multiplied by a weight that depends on its predictors alone, so that its norm is at most `radius`
+for every response, and its slope at most `slope_radius`. The weighted scores still have mean zero at the truth. In
+whitened coordinates z, parameters = centre + factor z; `radius` and all else that changes from one question to the next
+are arguments, and what the vault clips is held to one.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ MOST_SLICES = 24
 
 
 class Asked(NamedTuple):
-    """Where the scores are asked for, and how: all of it public."""
+    """The point and the settings of a query of scores: all public."""
 
     centre: Any
     factor: Any
@@ -65,11 +65,11 @@ class Answer(NamedTuple):
     differences: Any
     """The variance in each coordinate, less the mean over them."""
     lengths: Any
-    """The trace of the slope by the length that the longest score of a record has without weight."""
+    """The trace of the slope by the length that the longest score of a record has without weight, if it was asked."""
 
 
 class _Weighed(NamedTuple):
-    """One record: its score and slope without weight, the weight, and in which bin it is."""
+    """One record: its score and slope without weight, its weight, and its bin."""
 
     score: jax.Array
     steep: jax.Array
@@ -86,17 +86,19 @@ class _Weighed(NamedTuple):
 class ScoreAndSlope:
     """The weighted scores and their slope, in one release: ``ask(oracle, asked)``.
 
-    Both are blocks of one vector of length one at most, each in units in which it is as long as the root of its share:
-    that is as private, and as noisy, as two releases with these shares of the budget.
+    Both are blocks of one vector of norm at most one, each scaled to a norm of at most the root of its share: this has
+    the privacy and the noise of two releases with these shares of the budget.
     """
 
     regression: Regression
     sums: Sum
+    has_lengths: bool = True
+    """Whether the histogram of lengths is asked: a third more numbers, where few parameters are."""
 
     def __call__(self, oracle: Oracle, asked: Asked) -> Answer:
         """Return the two sums."""
         size = self.regression.dimension
-        found = oracle.sum(self.sums, _Blocks(self.regression), asked)
+        found = oracle.sum(self.sums, _Blocks(self.regression, self.has_lengths), asked)
         score_unit, slope_unit = _units(asked)
         score, entries = found.value[:size] * score_unit, found.value[size:] * slope_unit
         rows, columns = np.triu_indices(size)
@@ -109,9 +111,10 @@ class ScoreAndSlope:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """What one record adds: the same for every noise."""
+    """The contribution of one record, which does not depend on the noise."""
 
     regression: Regression
+    has_lengths: bool
 
     def __call__(self, asked: Asked, record: Any) -> jax.Array:
         one = weighed(self.regression, asked, record)
@@ -126,7 +129,7 @@ class _Blocks:
                 *upper_triangle(of_slope * one.steep, one.moves),
                 (of_variance * trace)[None],
                 of_variance * (one.variance - mean),
-                of_side * one.slope_trace * one.bins,
+                *([of_side * one.slope_trace * one.bins] if self.has_lengths else []),
             ]
         )
 

@@ -1,4 +1,4 @@
-"""What some rows told, as if there were so many times as many of them."""
+"""Rescales releases of some rows to a larger number of rows."""
 
 from dataclasses import replace
 

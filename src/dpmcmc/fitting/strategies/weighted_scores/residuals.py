@@ -1,9 +1,8 @@
-"""Do the residuals have the family's law? Bounded scores estimate something else where they do not.
+"""Tests whether the residuals have the family's distribution; otherwise bounded scores have another target.
 
-Where the model holds, weighted scores and the likelihood have the same root. Where tails are heavier than the family's,
-or some counts are zero for another reason, the two are apart, and a result that is good for the one is not for the
-other. So the residuals are counted by bins, each less its probability under the model: the sums are zero but for chance
-and noise.
+If the model holds, weighted scores and the likelihood have the same root. If tails are heavier than the family's, or
+counts are zero-inflated, the two differ. So residuals are counted by bins, each minus its probability under the model:
+under the model the sums are zero up to chance and noise.
 """
 
 from dataclasses import dataclass
@@ -25,17 +24,17 @@ FAR = 4.0
 """Residuals beyond so many standard deviations are counted together as well: a few in many bins are seen in none."""
 
 ALIKE = 2.0
-"""Two looks at the same records that differ by more standard deviations of their noise were asked at other places."""
+"""Two releases of the same residuals that differ by more noise standard deviations than this had different points."""
 
 RARE = 1e-3
-"""How rarely residuals that have the family's law are told not to."""
+"""False-alarm rate of the test of the residuals."""
 
 
 IS_FAR = np.abs(MIDDLES) > FAR
 
 
 class Point(NamedTuple):
-    """Where residuals are asked for."""
+    """The point at which residuals are queried."""
 
     centre: Any
     table: Any
@@ -78,15 +77,20 @@ class Residuals:
     regression: HasResiduals
     noise_multiplier: float
 
+    @property
+    def sums(self) -> Sum:
+        """The mechanism."""
+        return Sum(LENGTH, self.noise_multiplier)
+
     def __call__(self, oracle: Oracle, point: Point) -> tuple[jax.Array, jax.Array]:
         """Return the sums, with the standard deviation of their noise."""
-        found = oracle.sum(Sum(LENGTH, self.noise_multiplier), _Excess(self.regression), point)
+        found = oracle.sum(self.sums, _Excess(self.regression), point)
         return found.value, jnp.sqrt(found.variance)
 
 
 @dataclass(frozen=True)
 class _Excess:
-    """What one record adds: the same for every noise."""
+    """The contribution of one record, which does not depend on the noise."""
 
     regression: HasResiduals
 
@@ -115,20 +119,20 @@ def far_and_bins(values: Any) -> Any:
 
 
 def p_value(excess: Floats, noise: float, size: float, probabilities: Floats) -> float:
-    """Return how probable a larger excess is, in the worst of the bins, were the distribution the family's."""
+    """Return the p-value of the largest excess over the bins, under the family's distribution."""
     sds = np.sqrt(noise**2 + size * probabilities * (1 - probabilities))
     return float(min(1.0, len(excess) * 2 * special.ndtr(-np.max(np.abs(excess) / sds))))
 
 
 def p_value_of_looks(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats) -> float:
-    """Return how probable a larger excess is in two looks, in the worst of the bins or far out.
+    """Return the p-value of the largest excess in two releases, over the bins and the far residuals.
 
     Args:
-        excess: of the last look, the number of residuals that are far out in front.
-        noise: its standard deviation.
+        excess: the excess in the last release; the first entry is the number of far residuals.
+        noise: the standard deviation of its noise.
         size: the number of records.
-        probabilities: of the bins.
-        before: the excess of the look before, which tells as much of residuals that are far out if it saw as many.
+        probabilities: the probabilities of the bins.
+        before: the excess in the release before, which is as informative on far residuals if it read as many rows.
     """
     is_alike = abs(excess[0] - before[0]) <= ALIKE * np.sqrt(2) * noise  # else the one before was asked too far away
     far = (excess[0] + before[0]) / 2 if is_alike else excess[0]

@@ -1,9 +1,9 @@
-"""Which rows a weighted fit asks when: all of them every time, or blocks on the way and all of them at the end.
+"""The rows that each release of a weighted fit reads: all rows every time, or blocks in the pilot and all at the end.
 
-Blocks stand at public random positions, one in each stretch of the table, so that a table that is sorted does not
-mislead. The two sets of blocks are disjoint: a neighbour is in one of them at most, so each is asked for all that the
-way may cost, and of the two the dearer counts (`Parallel`). The last releases ask every row, those of the blocks
-again: what the posterior rests on is a sum over all records, whatever the blocks said.
+Blocks are at public random positions, one in each stretch of the table, so that a sorted table does not mislead the
+pilot. The two sets of blocks are disjoint: neighbours differ in at most one of them, so each can use the whole budget
+of the pilot, and the larger cost counts (`Parallel`). The last releases read every row, including those of the blocks:
+the posterior depends on a sum over all records, not on the blocks.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ LEAST_ROWS = 4
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows that a release asks: all of them, or those of some cells, between public cuts of their places."""
+    """The rows that a release reads: all of them, or those of some cells of a public partition of their places."""
 
     share: float = 1.0
     """What of all places they are."""
@@ -28,7 +28,7 @@ class Rows:
     cells: tuple[int, ...] = ()
 
     def of(self, program: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a program that asks these rows."""
+        """Return the program restricted to these rows."""
         return OfCells(program, self.cuts, self.cells) if self.cells else program
 
 
@@ -37,7 +37,7 @@ EVERY_ROW = Rows()
 
 @dataclass(frozen=True)
 class OfCells:
-    """A program that asks the rows of some cells: ``program(oracle, *arguments)``."""
+    """A program that reads the rows of some cells: ``program(oracle, *arguments)``."""
 
     program: Callable[..., Any]
     cuts: tuple[int, ...]
@@ -50,7 +50,7 @@ class OfCells:
 
 @dataclass(frozen=True)
 class Shares:
-    """What of the budget, in mean privacy loss, goes where."""
+    """Shares of the budget (mean privacy loss) by release."""
 
     histograms: tuple[float, float]
     """Of the response and of the columns."""
@@ -73,7 +73,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Which rows are asked on the way; all of them are asked at the end."""
+    """The rows that the pilot reads; the last releases read all of them."""
 
     shares: Shares
     pilot: Rows = EVERY_ROW
@@ -83,7 +83,7 @@ class Schedule:
 
     @property
     def has_blocks(self) -> bool:
-        """Whether blocks of rows lead the way."""
+        """Whether the pilot reads blocks of rows."""
         return self.pilot is not EVERY_ROW
 
     @property
@@ -111,9 +111,9 @@ def blocks(num_places: int, shares: Sequence[float], seed: int) -> list[Rows]:
     """Return disjoint sets of blocks at random positions, each of them with one block in each of equal stretches.
 
     Args:
-        num_places: how many places there are.
-        shares: what of them the sets are, about; a half together at most.
-        seed: of the positions, which are public.
+        num_places: the number of places.
+        shares: the approximate shares of the places in each set; at most a half together.
+        seed: the seed of the positions, which are public.
     """
     size = max(len(shares) + 1, min(GRID, num_places // LEAST_ROWS))
     owner = [-1] * size

@@ -1,4 +1,4 @@
-"""What is believed of noisy counts: bins that stand out of their noise, by themselves or with their neighbours."""
+"""Denoising of counts: bins that stand out of their noise, by themselves or pooled with neighbours."""
 
 import numpy as np
 
@@ -6,19 +6,19 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model.bounded_scores.spread import Spread
 
 SEEN, MOST = 4.0, 0.7
-"""Counts of less than so many standard deviations of their noise are not believed, and the share that should be."""
+"""Counts below this number of noise standard deviations are not used; and the share of the records to be covered."""
 
 
 def shares_of(counts: Floats, sd: float, lengths: Floats | None = None) -> Floats:
     """Return the shares of bins whose counts stand out of their noise.
 
-    Where most of the records are in bins that do not, neighbours are counted together, as many as it takes; if none
-    stands out then, all are taken to be.
+    If most of the records are in bins that do not, neighbouring bins are pooled, as many as needed; if none stands
+    out then, all bins are used.
 
     Args:
-        counts: by bins.
-        sd: of their noise.
-        lengths: how bins that are counted together share what they have, evenly unless stated.
+        counts: the counts of the bins.
+        sd: the standard deviation of their noise.
+        lengths: how pooled bins share their count (default: evenly).
     """
     number = len(counts)
     lengths = np.ones(number) if lengths is None else lengths

@@ -1,7 +1,7 @@
-"""Are the residuals skewed, or flatter or more peaked than the family's? Neyman's smooth test, in the noise of privacy.
+"""Neyman's smooth test for skewness and kurtosis of the residuals, under privacy noise.
 
-A single bin tells little of records whose spreads differ, or of a family that is nearly the right one: all of them are
-off a little, in a pattern. So the excess of the bins is added up with the weights that see the third and the fourth
+A single bin shows little if the spread varies between records, or if the family is nearly right: all bins deviate a
+little, in a pattern. So the excess of the bins is added up with the weights that see the third and the fourth
 orthogonal polynomial best, given the noise of privacy and chance; the first two are those of a place and a scale, which
 are fitted, and are left out.
 """
@@ -17,27 +17,25 @@ ORDERS = (3, 4)
 """The polynomials whose patterns are looked for: skewness, and how peaked the residuals are."""
 
 ALIKE = 3.0
-"""Two looks whose patterns differ by more standard deviations of their noise were asked at other places."""
+"""Two releases whose patterns differ by more noise standard deviations than this had different points."""
 
 HEAVIER, LIGHTER = 2.33, -3.0
-"""Standard deviations from which on residuals are taken to be more peaked than the family's, or flatter, for a scale:
-one in a hundred is so by chance. What is not sure enough to be told of the whole model may move a scale far, whose
-scores are cut."""
+"""Standard deviations at which residuals count as heavier-tailed, or lighter-tailed, for the bias of a scale (one in a
+hundred by chance). An effect too small to report for the model can move a scale far, since its scores are cut."""
 
 LEAST_BINS, SEEN = 6, 1.5
-"""How many bins must have a probability to speak of, of so many residuals, for patterns of four polynomials to be told
-from noise."""
+"""Smallest number of bins with an expected count of at least so many residuals for a test of four polynomials."""
 
 
 def p_value_of_patterns(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats) -> float:
-    """Return how probable a stronger pattern is in two looks at the residuals, were their distribution the family's.
+    """Return the p-value of the patterns in two releases of residuals, under the family's distribution.
 
     Args:
-        excess: of the last look by bins, the number of residuals that are far out in front.
-        noise: its standard deviation.
+        excess: the excess in the last release by bins; the first entry is the number of far residuals.
+        noise: the standard deviation of its noise.
         size: the number of records.
-        probabilities: of the same.
-        before: the excess of the look before.
+        probabilities: their probabilities under the model.
+        before: the excess in the release before.
     """
     found = _found(excess, noise, size, probabilities, before)
     return 1.0 if found is None else float(min(1.0, len(ORDERS) * 2 * special.ndtr(-np.max(np.abs(found.strengths)))))
@@ -46,10 +44,10 @@ def p_value_of_patterns(excess: Floats, noise: float, size: float, probabilities
 def scale_moved(
     excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats, bound: float
 ) -> float:
-    """Return how far a cut moves a scale from the estimate of the likelihood, in standard deviations of the posterior.
+    """Return the bias of a scale from a cut, relative to the likelihood's estimate, in posterior standard deviations.
 
-    It is that of residuals as much more peaked than the family's, or flatter, as they seem to be; none where that may
-    well be noise. The score of a scale is taken to be that of a normal law.
+    It is computed for the estimated kurtosis of the residuals, and is zero if that may be noise. The score of a scale
+    is assumed to be that of a normal distribution.
     """
     found = _found(excess, noise, size, probabilities, before)
     if found is None or LIGHTER < found.strengths[-1] < HEAVIER:

@@ -46,7 +46,7 @@ def wide_grid(prior: Prior) -> Floats:
 
 
 def around(grid: Floats, shares: Floats) -> Floats:
-    """Return a finer grid, where the law on a coarse one is."""
+    """Return a finer grid, where the distribution on a coarse one is."""
     logs, step = np.log(grid), np.log(grid[1] / grid[0])
     mean = float(shares @ logs)
     reach = 4 * max(float(np.sqrt(shares @ (logs - mean) ** 2)), step / 2)

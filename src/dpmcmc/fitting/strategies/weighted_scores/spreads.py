@@ -7,7 +7,7 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
 
 class Spreads:
-    """The standard deviations of random intercepts, as a pilot finds them: they are the prior's own parameters."""
+    """The standard deviations of random intercepts during the pilot: parameters of the prior."""
 
     def __init__(self, regression: Regression) -> None:
         self.values = {group.name: np.full(group.num_spreads, group.prior.quantile(0.5)) for group in regression.groups}

@@ -1,4 +1,4 @@
-"""Where a weighted fit starts: the parameters that fit the histogram of the response, all slopes zero."""
+"""The starting point of a weighted fit: parameters that fit the histogram of the response, with zero slopes."""
 
 import numpy as np
 
@@ -53,5 +53,7 @@ def information(regression: Regression, vector: Floats, moments: Moments) -> Flo
 def mean_squares(regression: Regression, moments: Moments) -> Floats:
     """Return the mean products of the columns; those of one term never meet, others are taken to be independent."""
     never_meet = regression.blocks[:, None] == regression.blocks
-    products = np.where(never_meet, 0.0, np.outer(moments.means, moments.means))
-    return products + np.diag(moments.means**2 + moments.sds**2)
+    means = np.outer(moments.means, moments.means)
+    covariance = np.where(never_meet, -means, 0.0)
+    np.fill_diagonal(covariance, moments.sds**2)
+    return means + (covariance if moments.shared is None else np.where(moments.shared == 0, covariance, moments.shared))

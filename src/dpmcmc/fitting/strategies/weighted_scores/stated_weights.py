@@ -1,4 +1,4 @@
-"""Weights that rows state, as surveys have them: which one counts as one, and how many equal rows a row is worth.
+"""Stated weights of rows, such as survey weights: the unit weight, and the effective number of rows.
 
 A sum of weighted scores has the variance n E[w^2] and the slope n E[w], in units of an unweighted record: as much as
 n E[w]^2 / E[w^2] records tell whose weights are all E[w^2] / E[w]. So that one counts as one. Beside the largest that
@@ -36,22 +36,22 @@ class Stated(NamedTuple):
         return self.worth < 1.0
 
     def held(self, lengths: Floats, spread: float) -> Floats:
-        """Return how much of the information is in records whose scores are so long, by the upper edges of bins.
+        """Return the share of the information by the norm of scores, for bins with given upper edges.
 
-        Few rows may have the largest weights, and they tell much: the law of weights is taken to be lognormal.
+        The few rows with the largest weights have much information: weights are assumed to be lognormal.
 
         Args:
-            lengths: the edges, in scores of a record whose weight counts as one; a last bin has none.
-            spread: how much the logarithms of lengths vary without weights.
+            lengths: the edges, relative to the score of a record with unit weight; the last bin is unbounded.
+            spread: the standard deviation of the log-norms without weights.
         """
         below = special.ndtr((np.log(lengths) + self.spread**2 / 2) / np.hypot(self.spread, spread))
         return np.diff(below, prepend=0.0, append=1.0)
 
 
 def stated(shares: Floats) -> Stated:
-    """Return what weights come to of which so large a share is in each of the bins.
+    """Return the summary of weights, given the share of them in each bin.
 
-    The largest are too few to be seen: what the mean square has of them is that of a lognormal law.
+    The largest weights are too few to be seen: their part of the mean square is that of a lognormal distribution.
     """
     middle, upper = (_quantile(shares, probability) for probability in (0.5, 0.84))
     spread = float(np.sqrt(max((upper - middle) ** 2 - (0.34 * WIDTH) ** 2, 0.0)))

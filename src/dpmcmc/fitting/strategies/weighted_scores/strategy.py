@@ -37,6 +37,7 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
 from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns, scale_moved
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
+from dpmcmc.fitting.strategies.weighted_scores.synthetic_records import with_shared
 from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import Bounded
 from dpmcmc.fitting.strategies.weighted_scores.told import carried
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
@@ -46,17 +47,17 @@ from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
 
 DRAWS = 1000
-"""Draws of each chain unless stated."""
+"""Number of draws per chain by default."""
 
 UNSEEN = 2.0
-"""In so many standard deviations of the noise of one look residuals that are far out are not seen in two."""
+"""Excess of far residuals, in noise standard deviations of one release, that two releases may fail to detect."""
 
 DOUBTFUL = 2.0
-"""Directions whose slope is within so many noise levels are taken to be as steep as that by the last step."""
+"""In the last step slopes below this number of noise levels are raised to it."""
 
 SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.15, 0.015
-"""How large the noise of the slope's eigenvalues may become for longer slopes to be let in; a single last release is
-further away from where it leads."""
+"""Largest noise of the slope's eigenvalues when the radius of slopes is widened; smaller for a single last release,
+which is further from its root."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +89,12 @@ class WeightedScores(PrivateLaplace):
 
     @property
     def course(self) -> str:
-        """What the run does, in words."""
+        """A description of the run."""
         may_move = self.data.facts.places is None  # then no blocks of rows lead the way, where they might
-        why = ": nobody has stated that rows keep their place (rows_keep_place=True), so no blocks lead" * may_move
+        why = (
+            ": it is not stated that rows keep their place (rows_keep_place=True), so no pilot can use blocks"
+            * may_move
+        )
         return (
             f"histograms of the columns, {PILOT_STEPS} private scoring steps for {self.dimension} parameters, "
             f"{self.split.schedule.shares.num_final} releases of weighted scores, then {self.num_chains} x "
@@ -99,17 +103,17 @@ class WeightedScores(PrivateLaplace):
 
     @property
     def reason(self) -> str:
-        """Why this strategy was chosen, in words."""
+        """The reason for choosing this strategy."""
         return "Scores are weighted by their predictors, not clipped: if the model holds, bounding them causes no bias."
 
     @property
     def expected_error(self) -> float:
-        """By how many of its own standard deviations the noise moves the posterior, about; at best."""
+        """A lower bound on the error from the privacy noise, in posterior standard deviations."""
         return predicted_error(self.split, self.budget, self.data.facts.size)
 
     @property
     def remedy(self) -> str:
-        """What would make a useless run useful, in words."""
+        """What would help if the expected error is too large."""
         return remedy(self.split, self.budget, self.data.facts.size)
 
     def _drawn(self, paid: Session, seed: int, watcher: Watcher) -> Drawn:
@@ -117,7 +121,7 @@ class WeightedScores(PrivateLaplace):
         rng = np.random.default_rng(seed)
         watcher.stage("histograms of the columns")
         response, columns = paid.run(schedule.pilot.of(asked.histograms))  # line 1
-        moments = asked.histograms.moments(response, columns)
+        moments = with_shared(self.regression, asked.histograms.moments(response, columns))
         begin = start(self.regression, asked.histograms.response(response), moments)
         ask = watcher.counted("pilot", PILOT_STEPS - 1, partial(paid.run, schedule.pilot.of(asked.pilot)))
         steps = Steps(self.regression, moments, ask, asked.pilot_shares)
@@ -156,7 +160,8 @@ class WeightedScores(PrivateLaplace):
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
         bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
         told = moments.clamped, *told_little(self.regression, moments, drawn.vectors)
-        checks = verdict.Checks(arrived, fits, root, bias, unseen, *told, moved=bounds.moved)
+        all_know = moments.worth * known(self.regression, mean, moments)
+        checks = verdict.Checks(arrived, fits, root, bias, unseen, *told, knows=all_know, moved=bounds.moved)
         before_it, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
         noise = noise_of_step(before_it, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
@@ -168,7 +173,7 @@ class WeightedScores(PrivateLaplace):
         return result._replace(quality=with_agreement(result.quality, agree, off))
 
     def _steps(self, paid: Session, moments: Moments) -> Steps:
-        """Return what asks all rows."""
+        """Return the steps that read all rows."""
         program, shares = self.questions.final, self.questions.final_shares
         return Steps(self.regression, moments, lambda asked: paid.run(program, asked), shares)
 
@@ -192,26 +197,21 @@ class WeightedScores(PrivateLaplace):
         return point, rescaled.release_of(release, 1 / rows.share)
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how the run was made, in plain values."""
+        """Return the settings of the run as plain values."""
         return {
             "stages": [{"kernel": NAME, "num_steps": self.num_steps}],
             "num_chains": self.num_chains,
             "temperature": self.model.temperature,
-            "pilot": {
-                "steps": PILOT_STEPS,
-                "pilot_release": repr(self.questions.pilot.sums),
-                "final_release": repr(self.questions.final.sums),
-                **found,
-            },
+            "pilot": {"steps": PILOT_STEPS, **self.questions.settings, **found},
             **surroundings(self.data, paid.entry),
         }
 
     def _last(
         self, paid: Session, moments: Moments, point: Floats, last: Release, bounds: Bounds, spreads: Spreads
     ) -> tuple[list[Release], list[Release], bool]:
-        """Return the last releases as they came, the same with what else is known of their slopes, and an arrival.
+        """Return the last releases, the same with corrected slopes, and whether the last step between them was whole.
 
-        That is whether the last step between them was as long as it wanted to be.
+        A step is whole if it did not have to be shortened.
         """
         steps, number = self._steps(paid, moments), self.split.schedule.shares.num_final
         whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
@@ -257,7 +257,7 @@ class WeightedScores(PrivateLaplace):
         bounds: Bounds,
         checks: verdict.Checks,
     ) -> Drawn:
-        """Return the draws as people read them, and what they are worth."""
+        """Return the draws as reported parameters, with their verdict."""
         mean = drawn.vectors.mean(axis=0)
         _, bend = spreads.prior_at(self.regression, mean)
         steps = 1e-3 * np.sqrt(np.maximum(np.diag(np.cov(drawn.vectors.T).reshape(len(mean), -1)), 1e-12))
@@ -304,7 +304,7 @@ class WeightedScores(PrivateLaplace):
         return Drawn(chains, np.ones(shape, bool), 0, self._settings(paid, found), quality)
 
     def _information(self, release: Release, bounds: Bounds, moments: Moments) -> Floats:
-        """Return what the records would tell without weights, cuts and noise, in whitened coordinates."""
+        """Return the information of the records without weights, cuts and noise, in whitened coordinates."""
         bounded = Bounded(bounds.bound, bounds.radius, self._slope_radius(bounds, moments))
         return full_information(self.regression, release, bounded, moments)
 
@@ -317,5 +317,5 @@ class WeightedScores(PrivateLaplace):
         return float(np.clip(2 * bounds.radius**2, least, max(least, most)))
 
     def _named(self, vectors: Floats, spreads: Mapping[str, Floats]) -> dict[str, np.ndarray]:
-        """Return vectors (draws, parameters) as people read them."""
+        """Return vectors (draws, parameters) as reported parameters."""
         return parameters_at(self.model, self.layout, self.regression.positions(vectors, spreads))

@@ -1,9 +1,8 @@
 """Synthetic rows of formulas in which a column of the table stands more than once: curves, dates, products.
 
-Columns of a design that are made of the same column of the table belong together: January is no day in July, and all
-sines of a curve are of one number. So values are drawn for each column of the table, with weights under which what they
-make has the released histograms, and rows are computed from them. Columns of the table have nothing to do with each
-other.
+Columns of a design that come from the same column of the table depend on each other: a date in January is not in July,
+and all sines of a curve have one argument. So values are drawn for each column of the table, with weights that
+reproduce the released histograms, and rows are computed from them. Columns of the table are drawn independently.
 """
 
 from collections import Counter
@@ -62,6 +61,30 @@ def places(regression: Regression, moments: Moments, name: str) -> Places:
     columns = np.flatnonzero(np.isin(regression.blocks, own))
     made = _evaluated(regression, {name: values})[:, columns]
     return Places(values, columns, made, _shares(made, columns, moments))
+
+
+def with_shared(regression: Regression, moments: Moments) -> Moments:
+    """Return moments that know how columns go together that are made of one date.
+
+    A trend, years and months are nearly dependent by the calendar, however many rows a day has: their covariances are
+    those of the days, and a row that tells of one of them has the others as they are there. Whether the columns of a
+    curve are nearly dependent is for the rows to say, of which a noisy histogram knows too little.
+    """
+    counts = Counter(next(iter(columns)) for columns in _sources(regression) if len(columns) == 1)
+    dates = [name for name, count in counts.items() if count > 1 and regression.model.known[name].kind == "date"]
+    shared, rows = np.zeros((len(moments.means), len(moments.means))), moments.rows.copy()
+    for name in dates:
+        _, columns, made, shares = places(regression, moments, name)
+        centred = made - shares @ made
+        shared[np.ix_(columns, columns)] = (centred.T * shares) @ centred
+        for column, values in zip(columns, made.T, strict=True):
+            if moments.numbers[column] is None:
+                weights = shares * values
+            else:
+                weights = np.arange(len(values)) == np.argmin(np.abs(values - moments.rows[column, column]))
+            if weights.any():  # no day of a level may be among those that are tried
+                rows[column, columns] = (weights / weights.sum()) @ made
+    return moments._replace(rows=rows, shared=shared) if dates else moments
 
 
 def joint_rows(regression: Regression, moments: Moments, number: int, rng: np.random.Generator) -> Floats:

@@ -1,4 +1,4 @@
-"""Synthetic rows with the columns' histograms, and what they tell: on the host, of released values alone."""
+"""Synthetic rows with the released histograms of columns, and their information: on the host, without records."""
 
 from typing import NamedTuple
 
@@ -15,10 +15,10 @@ ROWS, ROWS_EACH = 1000, 10
 """How many synthetic rows there are, and for each parameter at least."""
 
 LAWS = 25
-"""For so many predictors the law of the responses is found, where a record has one predictor."""
+"""For so many predictors the distribution of the responses is found, where a record has one predictor."""
 
 RIDGE = 1e-6
-"""What is added to an information, beside the largest: of directions that no row tells of."""
+"""Ridge added to an information matrix, relative to its largest entry, for directions without information."""
 
 
 class Bounded(NamedTuple):
@@ -30,7 +30,7 @@ class Bounded(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What rows tell in all, of the parameters."""
+    """Total information of rows on the parameters."""
 
     slope: Floats
     variance: Floats
@@ -67,7 +67,7 @@ def synthetic_offsets(moments: Moments, number: int) -> Floats:
 
 
 class Rows:
-    """Rows at a point, and what each of them tells of the parameters."""
+    """Rows at a point, and the information of each on the parameters."""
 
     def __init__(self, regression: Regression, point: Floats, cut: float, rows: Floats, offsets: Floats) -> None:
         predictors = rows @ point[: regression.num_linear].reshape(regression.num_columns, -1) + offsets[:, None]
@@ -80,11 +80,11 @@ class Rows:
         self._designs = _designs(regression, rows)
 
     def information(self, numbers: Floats) -> Floats:
-        """Return what so many of each row know."""
+        """Return the information of the rows, each with a multiplicity."""
         return self._sum(numbers, "information")
 
     def sums(self, numbers: Floats, factor: Floats, bounded: Bounded) -> Sums:
-        """Return what so many of each row tell, their scores bounded in coordinates with a factor."""
+        """Return the sums over rows with multiplicities, with scores bounded in coordinates with a factor."""
         weights = self._weights(factor, bounded)
         slope, variance = self._sum(numbers * weights, "slope"), self._sum(numbers * weights**2, "variance")
         return Sums(slope, variance, self.information(numbers))
@@ -109,7 +109,7 @@ class Rows:
 
 
 def _law(regression: Regression, predictors: Floats, shapes: Floats, cut: float) -> Law:
-    """Return the law of scores by the predictors and the free shapes."""
+    """Return the distribution of scores by the predictors and the free shapes."""
     law, outputs = regression.scores.under_model(predictors, shapes, cut), regression.num_outputs
     kept = [*range(outputs), *(outputs + place for place in regression.free)]
     bounds = None if law.bounds is None else law.bounds[kept]

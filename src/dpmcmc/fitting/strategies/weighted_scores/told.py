@@ -1,4 +1,4 @@
-"""What records tell of the parameters, by the model and by releases that were made."""
+"""The information of records on the parameters, by the model and by earlier releases."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from dpmcmc.model.bounded_scores.survival import SurvivalScores
 
 
 def information_of_records(regression: Regression, point: Floats, moments: Moments) -> Floats:
-    """Return what a record knows of its predictors and the shapes, as the model has it: the mean over predictors."""
+    """Return the model's information of a record on its predictors and the shapes, averaged over predictors."""
     shapes, each = regression.shapes(np, point), some_predictors(regression, point, moments)
     return np.sum([weight * regression.scores.information(one, shapes) for one, weight in each], axis=0)
 
@@ -36,10 +36,10 @@ def with_known_shapes(regression: Regression, information: Floats, point: Floats
 
 
 def carried(regression: Regression, releases: Sequence[Release]) -> Floats | float:
-    """Return the precision of what some releases told of times to an event, of the parameters; of all else nothing.
+    """Return the precision of the parameters from some releases, for times to an event; otherwise zero.
 
-    Few events tell much each: longer scores have far more noise than those of the pilot, and would lead away from where
-    it arrived.
+    With few, informative events longer scores have far more noise than those of the pilot, and a step with them alone
+    would move away from the pilot's estimate.
     """
     if not isinstance(regression.scores, SurvivalScores):
         return 0.0

@@ -25,6 +25,8 @@ from dpmcmc.fitting.strategies.weighted_scores.grades import (
     of_group,
 )
 from dpmcmc.fitting.strategies.weighted_scores.grades import error as number_error
+from dpmcmc.fitting.strategies.weighted_scores.lost_groups import finding as lost_groups
+from dpmcmc.fitting.strategies.weighted_scores.lost_groups import with_lost_groups
 from dpmcmc.fitting.strategies.weighted_scores.other_root import NO_OTHER, OtherRoot
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -41,7 +43,7 @@ FEW_ROWS = "Few rows carry information about it, with little weight: without pri
 SKEWED = "Hardly any record carries information about it: it may lie further out than its interval says."
 """How levels are marked whose records know much more at one end of the interval than at the other."""
 
-HARDLY_EVENTS = "Hardly an event tells of it, beside the noise: it may be farther out than its interval says."
+HARDLY_EVENTS = "Compared with the noise hardly any events inform it: it may lie further out than its interval says."
 """How parameters are marked where the number of events is hardly known."""
 
 NOISY = 0.2
@@ -88,6 +90,8 @@ class Checks(NamedTuple):
     """Levels whose records know much more at one end of the interval than at the other."""
     events: float = 0.0
     """How uncertain the logarithm of the number of events is, in times to an event."""
+    knows: float = 0.0
+    """What all records know of their predictors."""
     moved: float = 0.0
     """How far a misfit that may be there unseen would move a coefficient, in standard deviations of the posterior."""
 
@@ -170,10 +174,13 @@ def judge(
     findings += beside.findings(marked)
     mostly = [name for name in _with_reason(grades, OF_PRIOR) if name not in beside.dominates]
     findings += [
-        ("fair", f"{OF_PRIOR} most of the variance of {', '.join(mostly)}: the data say little of it.")
+        ("fair", f"{OF_PRIOR} most of the variance of {', '.join(mostly)}: the data say little about it.")
     ] * bool(mostly)
     findings += [("fair", f"{MARKED} {', '.join(marked)}; the prior dominates there.")] * bool(marked)
-    grades |= {name: of_group(name, grades) for name in spreads if name not in grades and "_sigma" in name}
+    of_groups = [name for name in spreads if name not in grades and "_sigma" in name]
+    grades |= {name: of_group(name, grades) for name in of_groups}
+    grades = with_lost_groups(grades, of_groups, spreads, checks.knows)
+    findings += lost_groups(grades)
     verdict = worst(verdict for verdict, _ in findings)
     if verdict == "bad":
         grades = {name: Grade("bad", grade.reasons, grade.shares) for name, grade in grades.items()}
@@ -188,7 +195,7 @@ def _of_steps(joined: Joined, has_arrived: bool, share_kept: float) -> Iterator[
     """Say whether the steps arrived, and whether what they rest on agrees."""
     if not has_arrived:
         yield "bad", "The steps did not converge: the result is far from where the last scores were released."
-    disagree = "Two releases of the scores disagree by more than their noise: the answers are not linear between them."
+    disagree = "Two releases of the scores disagree by more than their noise: the scores are not linear between them."
     if joined.is_alone:
         yield "fair", f"{disagree} The result rests on the last one alone."
     elif not joined.p_value >= RARE:
@@ -215,8 +222,7 @@ def of_noise(error: float, errors: Mapping[str, float], too_wide: float) -> Iter
         also = f", that of {name} {in_words(most)} times" if most > UNLIKE * usual else ""
         yield (
             verdict,
-            f"The privacy noise is larger than the posterior's own spread: intervals are about {in_words(usual)} "
-            f"times as wide as without privacy{also}.",
+            f"The privacy noise makes intervals about {in_words(usual)} times as wide as without privacy{also}.",
         )
 
 
@@ -294,9 +300,9 @@ def _of_events(unsure: float) -> Iterator[Finding]:
     if unsure > UNSURE:
         yield (
             "bad" if unsure > HARDLY_ANY else "fair",
-            "Events are so few, if there are any, that noise hides how many: what is told of rates and shapes is "
-            "little more than that events are rare, and may be farther out than the intervals say. Follow the records "
-            "for longer, or spend more.",
+            "There are so few events, if any, that the noise hides their number: the result says little about rates "
+            "and shapes except that events are rare, and they may lie further out than the intervals say. Follow the "
+            "records for longer, or spend more.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Coordinates in which what is known of the parameters is round, and a normal likelihood in them."""
+"""Whitened coordinates of the parameters, and normal likelihoods in them."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ class Whitening(NamedTuple):
 
 
 def whiten(precision: Floats) -> Whitening:
-    """Return coordinates in which a precision is the identity, each as near to one of the parameters as can be."""
+    """Return coordinates in which a precision is the identity, each as close to one of the parameters as possible."""
     scales = np.sqrt(np.maximum(np.diag(precision), 1e-30))
     values, vectors = np.linalg.eigh((precision + precision.T) / 2 / np.outer(scales, scales))
     values = np.maximum(values, 1e-9 * values[-1])
