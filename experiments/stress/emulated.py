@@ -19,6 +19,7 @@ import numpy as np
 
 import dpmcmc as dp
 from dpmcmc.accounting import Partition
+from dpmcmc.enclave.mechanisms.counts import ROOT_OF_TWO
 from dpmcmc.enclave.oracle import Noisy
 from dpmcmc.fitting import prepare_fit
 from dpmcmc.fitting.budget_split import noise_of_share
@@ -57,7 +58,9 @@ class FloatOracle:
         places = np.concatenate([np.arange(*partition.cuts[cell : cell + 2]) for cell in cells])
         return FloatOracle(jax.tree.map(lambda leaf: leaf[places], self.records), self.key, self.noise)
 
-    def sum(self, mechanism: dp.mechanisms.Sum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
+    def sum(
+        self, mechanism: dp.mechanisms.Sum | dp.mechanisms.Counts, statistic: Callable[..., Any], *arguments: Any
+    ) -> Noisy:
         """Return the sum of a statistic, each record's clipped, with noise."""
 
         def clipped(record: Any) -> jax.Array:
@@ -72,7 +75,8 @@ class FloatOracle:
         one = jax.eval_shape(clipped, jax.tree.map(lambda leaf: leaf[0], self.records))
         rows, counts = in_chunks(self.records, int(np.clip(NUMBERS_AT_ONCE // one.size, 100, CHUNK)))
         total, _ = jax.lax.scan(more, jnp.zeros(one.shape), (rows, counts))
-        sd = self.noise * mechanism.noise_multiplier * mechanism.clip
+        nearer = ROOT_OF_TWO / 2 if isinstance(mechanism, dp.mechanisms.Counts) else 1.0  # under replace-one
+        sd = nearer * self.noise * mechanism.noise_multiplier * mechanism.clip
         self.count += 1
         noise = jax.random.normal(jax.random.fold_in(self.key, self.count), total.shape)
         return Noisy(total + sd * noise, jnp.float32(sd**2))
@@ -103,7 +107,7 @@ def _at_unit_noise(program: Any) -> tuple[Any, float]:
     multipliers: set[float] = set()
     for each in fields(program) if is_dataclass(program) else ():
         value = getattr(program, each.name)
-        if isinstance(value, dp.mechanisms.Sum):
+        if isinstance(value, dp.mechanisms.Sum | dp.mechanisms.Counts):
             found[each.name] = replace(value, noise_multiplier=1.0)
             multipliers.add(value.noise_multiplier)
         elif each.name == "noise_multiplier":

@@ -115,7 +115,7 @@ def test_every_pair_keeps_to_its_claim(make):
     assert pair.path in {*pair.paths(), "numbers as arguments"}
 
 
-@pytest.mark.parametrize("name", ["Sum", "GradientSum, linear rows", "BlockSum"])
+@pytest.mark.parametrize("name", ["Sum", "GradientSum, linear rows", "BlockSum", "Counts"])
 def test_hostile_records_add_no_more_than_a_clip(name):
     (question,) = (one for one in sensitivity.questions() if one.name == name)
     found = list(sensitivity.contributions(question, ADD))

@@ -43,12 +43,12 @@ WIDER = 1.1
 """Smallest factor by which bounds for slightly misspecified models increase the noise."""
 
 
-def every_time(has_residuals: bool, has_other: bool, pilot: float) -> Schedule:
+def every_time(histograms: tuple[float, float], has_residuals: bool, has_other: bool, pilot: float) -> Schedule:
     """Return the schedule of a fit that reads all rows in every release, with a share of the budget for the pilot."""
     look, probe, other = RESIDUALS_SHARE * has_residuals / 2, PROBE_SHARE * has_other, OTHER_SHARE * has_other
-    final = 1 - sum(HISTOGRAM_SHARES) - pilot - probe - 2 * look - other
+    final = 1 - sum(histograms) - pilot - probe - 2 * look - other
     steps = PILOT_STEPS - 1
-    shares = Shares(HISTOGRAM_SHARES, pilot, steps, probe, int(has_other), final, LAST, look, other, FINAL_SLOPE)
+    shares = Shares(histograms, pilot, steps, probe, int(has_other), final, LAST, look, other, FINAL_SLOPE)
     return Schedule(shares)
 
 
@@ -92,11 +92,13 @@ class Split:
     """Share of the pilot's steps if all rows are read in every release."""
     least: int = 1
     """Smallest number of parameters of a model of the family."""
+    histograms: tuple[float, float] = HISTOGRAM_SHARES
+    """Shares of the histograms of the response and of the columns if all rows are read in every release."""
 
     @property
     def schedule(self) -> Schedule:
         """The rows that each release reads."""
-        return self.blocks or every_time(self.has_residuals, self.has_other, self.pilot_share)
+        return self.blocks or every_time(self.histograms, self.has_residuals, self.has_other, self.pilot_share)
 
     def pilot(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the pilot's scores and slopes."""

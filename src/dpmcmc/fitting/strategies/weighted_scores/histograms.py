@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.enclave import Oracle, Sum
+from dpmcmc.enclave import Counts, Oracle, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.seen_counts import SEEN, of_times, shares_of
@@ -82,7 +82,7 @@ class Moments(NamedTuple):
         return 0.0 if self.offsets is None else float(np.sqrt(self.offsets.variance))
 
 
-_ANY = Sum(1.0, 1.0)
+_ANY = Counts(1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Histograms:
     """Counts of the rows: ``histograms(oracle)``. A person's rows share one count."""
 
     regression: Regression
-    sums: Sum
+    sums: Counts | Sum
     shares: tuple[float, float]
     """What of the release's budget goes to the response with the offset, and to the columns; they add up to one."""
 
