@@ -10,6 +10,12 @@ import numpy as np
 
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
+STANDS_OUT = 1.1
+"""Eigenvalues of a difference beyond so many times the largest that noise makes are no noise."""
+
+SURE = 2.0
+"""By so many of its standard deviations the mean square of a difference may lie above what was found."""
+
 EXPLAINED = 4.0
 """Largest squared difference, relative to its variance, that counts as chance."""
 
@@ -36,6 +42,30 @@ def averaged(known: Floats, doubt: Floats, told: Floats, noise: float) -> tuple[
     move = vectors.T @ (told - known) @ vectors
     left = noise * values / np.hypot(noise, values)
     return known + vectors @ (gain * move) @ vectors.T, (vectors * left) @ vectors.T
+
+
+def shrunk(known: Floats, doubt: Floats, guess: Floats, least: float) -> tuple[Floats, Floats]:
+    """Return a matrix with a doubt, moved to a public guess as far as their difference is explained by noise.
+
+    The mean square over all entries of the difference shows how good the guess is: of a large matrix far more exactly
+    than any entry. Directions in which the difference alone is more than noise stay as they are.
+
+    Args:
+        known: the estimate.
+        doubt: its doubt.
+        guess: the guess.
+        least: what is left of the doubt at least.
+    """
+    values, vectors = np.linalg.eigh((doubt + doubt.T) / 2)
+    roots = np.sqrt(np.maximum(values, 1e-9 * max(values[-1], 1e-30)))
+    root, inverse = vectors * roots, (vectors / roots).T
+    found, ways = np.linalg.eigh(inverse @ (known - guess) @ inverse.T)
+    entries = len(found) * (len(found) + 1) / 2
+    is_noise = np.abs(found) <= STANDS_OUT * np.sqrt(2.0 * len(found))
+    excess = max(0.0, float(np.sum(found[is_noise] ** 2)) / entries - 1) + SURE * np.sqrt(2 / entries)
+    kept = np.where(is_noise, np.clip(excess / (1 + excess), least**2, 1.0), 1.0)
+    turned = root @ ways
+    return guess + (turned * (kept * found)) @ turned.T, (turned * np.sqrt(kept)) @ turned.T
 
 
 def or_more(known: Floats, doubt: Floats, told: Floats, noise: float, parameters: Floats) -> Floats:

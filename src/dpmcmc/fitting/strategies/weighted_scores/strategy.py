@@ -220,7 +220,7 @@ class WeightedScores(PrivateLaplace):
         arrived = True
         for place in range(number):
             raw += [steps.release(point, whitening, bounds.bound, bounds.radius, self._slope_radius(bounds, moments))]
-            releases.append(steps.pooled(raw[-1], last, number))
+            releases.append(steps.near(steps.pooled(raw[-1], last, number), number))
             if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
                 told, factor = releases[-1].step(DOUBTFUL), whitening.factor
