@@ -13,8 +13,12 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 STANDS_OUT = 1.1
 """Eigenvalues of a difference beyond so many times the largest that noise makes are no noise."""
 
-SURE = 2.0
-"""By so many of its standard deviations the mean square of a difference may lie above what was found."""
+FEW = 0.2
+"""Share of all directions that may stand out alone; with more a guess is bad in all of them."""
+
+SURE, SURELY_NOTICED = 2.0, 3.0
+"""By so many of its standard deviations the mean square of a difference may lie above what was found, and by so many
+of theirs the eigenvalues of a difference that must not go unnoticed lie above those of noise."""
 
 EXPLAINED = 4.0
 """Largest squared difference, relative to its variance, that counts as chance."""
@@ -61,11 +65,23 @@ def shrunk(known: Floats, doubt: Floats, guess: Floats, least: float) -> tuple[F
     root, inverse = vectors * roots, (vectors / roots).T
     found, ways = np.linalg.eigh(inverse @ (known - guess) @ inverse.T)
     entries = len(found) * (len(found) + 1) / 2
-    is_noise = np.abs(found) <= STANDS_OUT * np.sqrt(2.0 * len(found))
+    stands_out = np.abs(found) > STANDS_OUT * np.sqrt(2.0 * len(found))
+    is_noise = ~stands_out if np.mean(stands_out) <= FEW else np.ones(len(found), bool)  # else the guess is bad in all
     excess = max(0.0, float(np.sum(found[is_noise] ** 2)) / entries - 1) + SURE * np.sqrt(2 / entries)
-    kept = np.where(is_noise, np.clip(excess / (1 + excess), least**2, 1.0), 1.0)
-    turned = root @ ways
-    return guess + (turned * (kept * found)) @ turned.T, (turned * np.sqrt(kept)) @ turned.T
+    share = float(np.clip(excess / (1 + excess), least**2, 1.0))
+    alone = np.sqrt(np.maximum(1 - 2 * len(found) / np.maximum(found**2, 1e-30), 0.0))  # what is no noise of them
+    moved, turned = np.where(is_noise, share, alone) * found, root @ ways
+    return guess + (turned * moved) @ turned.T, (turned * np.where(is_noise, np.sqrt(share), 1.0)) @ turned.T
+
+
+def most_noise(size: int) -> float:
+    """Return the largest noise of eigenvalues, beside a matrix, at which a direction in which it is zero is noticed.
+
+    In units of the largest eigenvalue of noise, a difference of x in one direction has the largest eigenvalue
+    x + 1 / (4 x), if x is above a half, with a standard deviation of about one over the root of twice the size.
+    """
+    least = STANDS_OUT + SURELY_NOTICED / np.sqrt(2.0 * size)
+    return float(2 / (least + np.sqrt(least**2 - 1)))
 
 
 def or_more(known: Floats, doubt: Floats, told: Floats, noise: float, parameters: Floats) -> Floats:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, or_more, shrunk, widened
+from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, most_noise, or_more, shrunk, widened
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening
 
@@ -215,20 +215,21 @@ class Release:
         usual = max(float(np.trace(left)) / self.dimension, 1e-30)
         return replace(self, slope=_without(self.blind, slope), slope_sd=usual, doubts=left / usual)
 
-    def near(self, expected: Floats, times: int = 1) -> "Release":
+    def near(self, expected: Floats, *, is_result: bool = False) -> "Release":
         """Return the release with a slope that is lost in noise moved to a public guess, as far as they agree.
 
         Args:
             expected: the guess of the information of all records without weights, in the original coordinates.
-            times: how many releases are moved to the same guess, to be averaged.
+            is_result: whether more than a step rests on it: then the noise may only be so large that a direction
+                without information would be noticed.
         """
         roots = np.sqrt(self.weights)
         guess = roots[:, None] * (self.whitening.factor.T @ expected @ self.whitening.factor) * roots
         guess = _without(self.blind, self._scale(float(np.trace(guess))) * guess)
         noise = self.noise_level / max(float(np.trace(guess)) / self.dimension, 1e-30)
-        if noise <= CLEAR:
+        if noise <= CLEAR or (is_result and noise > most_noise(self.dimension)):
             return self
-        slope, left = shrunk(self.slope, self.slope_doubt, guess, min(1.0, CLEAR * np.sqrt(times) / noise))
+        slope, left = shrunk(self.slope, self.slope_doubt, guess, CLEAR / noise)
         usual = max(float(np.trace(left)) / self.dimension, 1e-30)
         return replace(self, slope=_without(self.blind, slope), slope_sd=usual, doubts=left / usual)
 

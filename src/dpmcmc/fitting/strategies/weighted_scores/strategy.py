@@ -28,6 +28,7 @@ from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps,
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
 from dpmcmc.fitting.strategies.weighted_scores.other_root import other_root, tighter
+from dpmcmc.fitting.strategies.weighted_scores.public_guess import near_together
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
@@ -220,15 +221,15 @@ class WeightedScores(PrivateLaplace):
         arrived = True
         for place in range(number):
             raw += [steps.release(point, whitening, bounds.bound, bounds.radius, self._slope_radius(bounds, moments))]
-            releases.append(steps.near(steps.pooled(raw[-1], last, number), number))
+            releases.append(steps.pooled(raw[-1], last, number))
             if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
-                told, factor = releases[-1].step(DOUBTFUL), whitening.factor
+                told, factor = steps.near(releases[-1]).step(DOUBTFUL), whitening.factor
                 precision = told.precision + factor.T @ bend @ factor
                 move = factor @ np.linalg.solve(precision, told.tilt + factor.T @ gradient)
                 trusted = steps.trusted(move)
                 point, arrived = point + trusted, bool(np.allclose(move, trusted))
-        return raw, releases, arrived
+        return raw, near_together(steps, releases), arrived
 
     def _excess(self, paid: Session, moments: Moments, point: Floats) -> tuple[Floats, float, float, Floats]:
         """Return the excess of residuals by bins, the sd of its noise, the number of records and what is expected.
