@@ -142,7 +142,7 @@ class Emulated:
         self, problem: Problem | ModelProblem, epsilon: float, data: dp.PrivateData | None = None, **options: Any
     ) -> None:
         self.problem, self.epsilon = problem, epsilon
-        options = {"delta": DELTA, "even_if_useless": True, **options}
+        options = {"delta": DELTA, "allow_low_accuracy": True, **options}
         if isinstance(problem, Problem):
             model, options = problem.formula, {"family": problem.family, **options}
         else:
