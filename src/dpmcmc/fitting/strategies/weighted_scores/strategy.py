@@ -21,10 +21,10 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_
 from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_information
 from dpmcmc.fitting.strategies.weighted_scores.few_rows import told_little
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.levels import without_hardly_seen
+from dpmcmc.fitting.strategies.weighted_scores.levels import MANY, some_predictors, without_hardly_seen
 from dpmcmc.fitting.strategies.weighted_scores.misfit import expected_misfit
 from dpmcmc.fitting.strategies.weighted_scores.monotone_draws import inside_of
-from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
+from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
 from dpmcmc.fitting.strategies.weighted_scores.other_root import other_root, tighter
@@ -42,6 +42,7 @@ from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import Bounded
 from dpmcmc.fitting.strategies.weighted_scores.told import carried
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.model import FormulaModel
+from dpmcmc.model.bounded_scores.one_row import LocationScale
 from dpmcmc.run.plan import parameters_at, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
@@ -158,7 +159,9 @@ class WeightedScores(PrivateLaplace):
         root = other_root(joined, [*before, other], bounds, moments.worth, times - 1).beside(led)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
         far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
-        bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
+        bias = bounds.bias.or_more(far)
+        if isinstance(self.regression.scores, LocationScale):
+            bias = bias.or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
         told = moments.clamped, *told_little(self.regression, moments, drawn.vectors)
         all_know = moments.worth * known(self.regression, mean, moments)
         checks = verdict.Checks(arrived, fits, root, bias, unseen, *told, knows=all_know, moved=bounds.moved)
@@ -242,7 +245,8 @@ class WeightedScores(PrivateLaplace):
             return np.zeros(1 + len(MIDDLES)), 1.0, moments.size, np.zeros(1 + len(MIDDLES))
         asked = Point(np.asarray(point, np.float32), np.asarray(table, np.float32))
         excess, sd = paid.run(rows.of(self.questions.residuals), asked)
-        expected = self.regression.scores.bin_probabilities(usual_predictors(self.regression, point, moments), table)
+        each = some_predictors(self.regression, point, moments, MANY)
+        expected = np.sum([weight * self.regression.scores.bins_at(one, shapes, table) for one, weight in each], axis=0)
         usual = np.maximum(far_and_bins(expected), 1 / moments.size)
         return np.asarray(excess, float), float(sd), moments.size, usual
 
