@@ -34,7 +34,9 @@ def at_result(regression: Regression, releases: Sequence[Release], moments: Mome
     if not np.isfinite(usual).all():
         return list(releases)
     ratios = [
-        _with_shapes(regression, changes(regression, release.point, found, moments, ratio), release.point, found, moments)
+        _with_shapes(
+            regression, changes(regression, release.point, found, moments, ratio), release.point, found, moments
+        )
         for release, ratio in zip(releases, usual, strict=True)
     ]
     return [release.at_information(ratio) for release, ratio in zip(releases, ratios, strict=True)]
