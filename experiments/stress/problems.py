@@ -28,6 +28,7 @@ class Problem:
         size: how many rows there are.
         constant: the predictor where all columns are zero.
         holds: whether the rows come from the model.
+        clamps: whether they do but for bounds of the response, which clamp many of them.
         alter: changes columns and predictor before the response is drawn: ``alter(rng, columns, eta)``.
         respond: draws another response than the family's: ``respond(rng, eta)``.
         bounds: of the predictors, as multiples of what they run over.
@@ -50,6 +51,7 @@ class Problem:
     size: int = 20_000
     constant: float = 0.0
     holds: bool = True
+    clamps: bool = False
     alter: Callable[[Generator, dict[str, Any], np.ndarray], np.ndarray] | None = None
     respond: Callable[[Generator, np.ndarray], np.ndarray] | None = None
     bounds: float = 1.0
@@ -130,8 +132,8 @@ class Problem:
 
     @property
     def truth(self) -> dict[str, float]:
-        """The coefficients that make the rows, where the model holds and has them: the numbers' and the wards'."""
-        if not self.holds:
+        """The coefficients that make the rows, where these come from the model: the numbers' and the wards'."""
+        if not (self.holds or self.clamps):
             return {}
         known = {f"x{number}": float(slope) for number, slope in enumerate(self.slopes)}
         if not self.levels and self.family == "bernoulli":
@@ -430,7 +432,7 @@ PROBLEMS: Mapping[str, Problem] = {
     "gaussian missing curve": Problem("gaussian", respond=_grown, response_bounds=(0.0, 40.0), holds=False),
     "gaussian contaminated": Problem("gaussian", respond=_contaminated, response_bounds=(-15.0, 15.0), holds=False),
     "binomial clustered": Problem("binomial", trials=30, respond=_clustered, holds=False),
-    "beta near one": Problem("beta", constant=2.5, holds=False),  # its bounds clamp one in ten
+    "beta near one": Problem("beta", constant=2.5, holds=False, clamps=True),  # one in ten
     "zero_inflated_poisson large": Problem("zero_inflated_poisson", constant=3.0, response_bounds=(0, 500)),
     "zero_inflated_poisson rare": Problem("zero_inflated_poisson", constant=-1.5),
     "hurdle_gamma 20 sites": Problem("hurdle_gamma", groups=(20, 0.5)),
