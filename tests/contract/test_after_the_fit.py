@@ -446,7 +446,7 @@ def test_everything_shows_itself_in_five_lines(made, folder) -> None:
     book.register("patients", dp.Budget(4.0, 1e-6), "replace_one")
     rows = pd.DataFrame(ROW).assign(readmitted=[True, False], cost=[1.0, 2.0])
     data = dp.PrivateData.from_table(pd.concat([rows] * 3000), schema=SCHEMA, ledger=book, dataset="patients")
-    prepared = prepare_fit("readmitted ~ age", data, family="bernoulli", epsilon=2.0, even_if_useless=True)
+    prepared = prepare_fit("readmitted ~ age", data, family="bernoulli", epsilon=2.0, allow_low_accuracy=True)
     shown = [made, made.certificate, data, prepared, made.model, data.account, dp.Posterior.load(folder), made.quality]
     for each in shown:
         assert len(repr(each).splitlines()) <= 5, repr(each)

@@ -82,7 +82,7 @@ def charges() -> int:
     [
         ({"epsilon": "0"}, "--epsilon 0.0 must be > 0"),
         ({"epsilon": "0.05"}, "would do, or"),
-        ({"epsilon": "0.05"}, "nothing was spent. --even-if-useless runs it anyway"),
+        ({"epsilon": "0.05"}, "nothing was spent. --allow-low-accuracy runs it anyway"),
         ({"formula": "readmitted ~ code", "schema": "many"}, "too little for 90 parameters and 1,000 records"),
         ({"formula": "readmitted ~ smokr"}, "'smokr', which is not a column of the schema; it has smoker, readmitted"),
         ({"formula": "readmitted ~ smokr"}, "Did you mean 'smoker'?"),

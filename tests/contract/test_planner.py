@@ -38,7 +38,7 @@ def test_a_plan_is_what_fit_would_do(sampler) -> None:
         priors={"sigma": "fixed(1)"},
         sampler=sampler,
         epsilon=2.0,
-        even_if_useless=True,
+        allow_low_accuracy=True,
     )
     answer = plan_fit(sampler, **SETTINGS)
     assert answer.noise == pytest.approx(prepared.strategy.choice.noise.sampler, rel=1e-3)
@@ -158,7 +158,7 @@ def test_a_formula_is_planned_as_fit_would_expect() -> None:
     for family in ("gaussian", "student_t"):
         found = plan_formula("y ~ a + b", schema, family=family, num_records=4000, delta=1e-6, epsilons=[0.5, 2.0])
         for one in found:
-            options = {"family": family, "epsilon": one.epsilon, "even_if_useless": True}
+            options = {"family": family, "epsilon": one.epsilon, "allow_low_accuracy": True}
             assert one.error == pytest.approx(prepare_fit("y ~ a + b", data, **options).expected_error)
             assert one.is_refused == (one.error > 1)
         few, many = found

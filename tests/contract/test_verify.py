@@ -30,7 +30,7 @@ from dpmcmc.accounting import (
 from dpmcmc.accounting.certificate import DIGEST, digest
 from dpmcmc.cli.main import app
 from dpmcmc.errors import DpmcmcError, InvalidArgument
-from dpmcmc.verification import hold_against, verify
+from dpmcmc.verification import find_entry, verify
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_OR_REMOVE_ONE
 CELLS = Partition(tuple(range(21)))
@@ -266,8 +266,8 @@ def paid(tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     ledger = Ledger.create(url)
     ledger.register("patients", Budget(4.0, 1e-6), REPLACE)
-    ledger.reserve("patients", Gaussian(9.0), what="first").settle()
-    run = ledger.reserve("patients", Gaussian(5.0) * 2, what="second")
+    ledger.reserve("patients", Gaussian(9.0), description="first").settle()
+    run = ledger.reserve("patients", Gaussian(5.0) * 2, description="second")
     run.settle()
     file = tmp_path / "certificate.json"
     file.write_text(Certificate(Gaussian(5.0) * 2, REPLACE, 1e-6).to_json())
@@ -276,15 +276,15 @@ def paid(tmp_path):
 
 def test_the_ledger_has_the_last_word(paid):
     url, run, file = paid
-    booked = hold_against(verify(file.read_text()).certificate, Ledger(url), run)
-    assert booked.entry.run == run
+    match = find_entry(verify(file.read_text()).certificate, Ledger(url), run)
+    assert match.entry.run == run
     consistent = Certificate(Gaussian(6.0) * 2, REPLACE, 1e-6)  # altered as a whole: the file alone cannot tell
     assert verify(consistent.to_json()).certificate == consistent
     for named in (None, run, "no such run"):
         with pytest.raises(InvalidArgument, match=r"SHA-256|never settled"):
-            hold_against(consistent, Ledger(url), named)
+            find_entry(consistent, Ledger(url), named)
     with pytest.raises(InvalidArgument, match="library version"):
-        hold_against(Certificate(Gaussian(5.0) * 2, REPLACE, 1e-6, library_version="9.9"), Ledger(url), run)
+        find_entry(Certificate(Gaussian(5.0) * 2, REPLACE, 1e-6, library_version="9.9"), Ledger(url), run)
 
 
 def test_at_the_shell(paid):

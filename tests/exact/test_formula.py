@@ -606,7 +606,7 @@ def test_the_description_states_scales_and_priors():
         "age**2 ~ normal(0, 0.5)",
         "sigma ~ half_normal(0.5)",
         "1|site ~ half_student_t(3, 0.2) for the standard deviation of 3 random intercepts",
-        "missing values of age count as 50; age_missing is not in the formula",
+        "missing values of age count as 50. Add age_missing to let these rows differ.",
     ):
         assert line in text
     assert "Note" not in build("readmitted ~ age + age_missing", "bernoulli").describe()

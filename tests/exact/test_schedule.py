@@ -68,7 +68,7 @@ def prepared(problem):
             delta=1e-6,
             passes=passes,
             block_seed=7,
-            even_if_useless=True,
+            allow_low_accuracy=True,
         )
         for passes in (1, 2, 99)
     }
@@ -88,7 +88,7 @@ def test_the_price_is_that_of_the_dearest_cell(prepared, passes: int) -> None:
 
 
 def test_blocks_pay_alike_and_rows_that_stand_in_none_pay_less(prepared) -> None:
-    means = sorted(case.gaussian_mean for case in prepared[1].event.cases)
+    means = sorted(case.gaussian_rho for case in prepared[1].event.cases)
     assert means[1] == pytest.approx(means[2])
     assert means[0] == pytest.approx((1 - one_pass.WAY) * means[2])
 
@@ -166,7 +166,7 @@ def test_a_chain_has_a_number_of_passes_of_its_own(problem) -> None:
             epsilon=4.0,
             sampler="dp_langevin",
             passes=1,
-            even_if_useless=True,
+            allow_low_accuracy=True,
         )
 
 

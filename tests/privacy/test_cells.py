@@ -337,11 +337,11 @@ def test_a_run_of_shards_is_resumed_and_asks_the_same_cells(options, tmp_path, m
 
     data = opened()
     with suppress(KeyboardInterrupt), Journal.create(tmp_path / "run", {}) as journal:  # noqa: SIM117
-        with data.take_up(price(data), journal) as paid:
+        with data.reserve_resumable(price(data), journal) as paid:
             before = paid.run(of_cell(0))
             raise KeyboardInterrupt
     data = opened()
-    with Journal.open(tmp_path / "run") as journal, data.take_up(price(data), journal) as paid:
+    with Journal.open(tmp_path / "run") as journal, data.reserve_resumable(price(data), journal) as paid:
         with pytest.raises(ResumeRefused, match="begun with another program"):
             paid.run(of_cell(2))
         np.testing.assert_array_equal(before, paid.run(of_cell(0)))

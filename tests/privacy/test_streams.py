@@ -539,7 +539,11 @@ def test_a_run_that_was_stopped_by_a_change_goes_on_when_the_file_is_back(lake, 
     kept, stamp = file.read_bytes(), file.stat()
     data = bought(lake, tmp_path)
     price = data.price(look) * 2
-    with suppress(SourceChanged), Journal.create(tmp_path / "run", {}) as journal, data.take_up(price, journal) as paid:
+    with (
+        suppress(SourceChanged),
+        Journal.create(tmp_path / "run", {}) as journal,
+        data.reserve_resumable(price, journal) as paid,
+    ):
         first = np.asarray(paid.run(look))
         CHANGES["swapped"](file)
         paid.run(look)
@@ -547,7 +551,7 @@ def test_a_run_that_was_stopped_by_a_change_goes_on_when_the_file_is_back(lake, 
     assert bought(lake, tmp_path).account.spent == price
     file.write_bytes(kept)
     os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    with Journal.open(tmp_path / "run") as journal, bought(lake, tmp_path).take_up(price, journal) as paid:
+    with Journal.open(tmp_path / "run") as journal, bought(lake, tmp_path).reserve_resumable(price, journal) as paid:
         np.testing.assert_array_equal(paid.run(look), first)
         assert paid.run(look).shape == first.shape
     assert Ledger(f"sqlite:///{tmp_path}/book.db").account("people").spent == price
@@ -557,10 +561,10 @@ def test_a_stopped_run_is_resumed_on_the_same_rows_alone(lake, tmp_path):
     data = bought(lake, tmp_path)
     price = data.price(look) * 2
     with suppress(KeyboardInterrupt), Journal.create(tmp_path / "run", {}) as journal:  # noqa: SIM117
-        with data.take_up(price, journal) as paid:
+        with data.reserve_resumable(price, journal) as paid:
             expected = np.asarray(paid.run(look))
             raise KeyboardInterrupt
-    with Journal.open(tmp_path / "run") as journal, bought(lake, tmp_path).take_up(price, journal) as paid:
+    with Journal.open(tmp_path / "run") as journal, bought(lake, tmp_path).reserve_resumable(price, journal) as paid:
         np.testing.assert_array_equal(paid.run(look), expected)
         paid.run(look)
     assert Ledger(f"sqlite:///{tmp_path}/book.db").account("people").spent == price
@@ -570,12 +574,12 @@ def test_other_rows_are_not_taken_for_those_of_a_run(lake, tmp_path):
     data = bought(lake, tmp_path)
     price = data.price(look) * 2
     with suppress(KeyboardInterrupt), Journal.create(tmp_path / "run", {}) as journal:  # noqa: SIM117
-        with data.take_up(price, journal) as paid:
+        with data.reserve_resumable(price, journal) as paid:
             paid.run(look)
             raise KeyboardInterrupt
     CHANGES["swapped"](lake / "1.parquet")
     with Journal.open(tmp_path / "run") as journal, pytest.raises(ResumeRefused, match="begun with other records"):  # noqa: SIM117
-        with bought(lake, tmp_path).take_up(price, journal):
+        with bought(lake, tmp_path).reserve_resumable(price, journal):
             pytest.fail("it went on")
 
 

@@ -4,8 +4,8 @@ At epsilon 15 noise is small beside the posterior. Asserted is that means are wi
 what the noise adds, 4.5 of its standard deviations, of which one in 150,000 is further off by chance, and that widths
 are what the stress suite calls right, 0.7 to 1.5 of the posterior's and the noise's together. Bounded scores lose
 information: over ten fits of normal responses the spread of the effects was 1.13 to 1.32 as wide (mean 1.21, standard
-deviation 0.05, so that 1.5 is six of them off), everything else 0.96 to 1.12. The control leaves the effects out, as one could before: its slope is several standard deviations
-off.
+deviation 0.05, so that 1.5 is six of them off), everything else 0.96 to 1.12. The control leaves the effects out, as
+one could before: its slope is several standard deviations off.
 """
 
 import jax
@@ -119,7 +119,7 @@ def test_a_numpyro_model_with_a_latent_of_each_record_is_right_or_marked() -> No
     data = dp.PrivateData.without_guarantee(rows, bounds={"x": (-1, 1), "y": (0, 1)})
     model = from_numpyro(visits, data)
     assert model.observed is None
-    prepared = prepare_fit(model, data, epsilon=4.0, delta=1e-6, insecure_seed=2, even_if_useless=True)
+    prepared = prepare_fit(model, data, epsilon=4.0, delta=1e-6, insecure_seed=2, allow_low_accuracy=True)
     assert isinstance(prepared.strategy, PilotedChains)
     posterior = prepared.run(progress=False)
     own = coordinates(posterior.draws)

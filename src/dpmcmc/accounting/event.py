@@ -52,8 +52,8 @@ class Event:
         return (self,)
 
     @cached_property
-    def gaussian_mean(self) -> float:
-        """Mean privacy loss of the Gaussians in this event: the sum of count / (2 noise_multiplier^2)."""
+    def gaussian_rho(self) -> float:
+        """The rho of zCDP of the Gaussians in this event: the sum of count / (2 noise_multiplier^2)."""
         return 0.0
 
     @property
@@ -120,8 +120,8 @@ class Gaussian(Event):
         self._set(noise_multiplier=fields.noise("noise_multiplier", self.noise_multiplier))
 
     @cached_property
-    def gaussian_mean(self) -> float:
-        """Mean privacy loss, 1 / (2 noise_multiplier^2)."""
+    def gaussian_rho(self) -> float:
+        """The rho of zCDP, 1 / (2 noise_multiplier^2)."""
         return 0.5 / self.noise_multiplier**2
 
 
@@ -278,8 +278,8 @@ class Composed(Event):
         kept = [(part, times) for part, times in parts.items() if times]
         kept.sort(key=lambda item: item[0].order)
         # what accountants ask of a long schedule is summed up once, here
-        mean = math.fsum(times * part.gaussian_mean for part, times in kept) if Gaussian in held else 0.0
-        self._set(parts=tuple(kept), held=held, gaussian_mean=mean)
+        mean = math.fsum(times * part.gaussian_rho for part, times in kept) if Gaussian in held else 0.0
+        self._set(parts=tuple(kept), held=held, gaussian_rho=mean)
 
     @property
     def required_adjacency(self) -> Adjacency | None:

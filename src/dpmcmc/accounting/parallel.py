@@ -111,9 +111,9 @@ class Parallel(Event):
         return inside | {Parallel} if inside else inside
 
     @cached_property
-    def gaussian_mean(self) -> float:
-        """Mean privacy loss of the Gaussians in the cell that has the most of it."""
-        return max(case.gaussian_mean for case in self.cases)
+    def gaussian_rho(self) -> float:
+        """The rho of zCDP of the Gaussians in the cell that has the most of it."""
+        return max(case.gaussian_rho for case in self.cases)
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -307,7 +307,7 @@ def _summed(event: Event) -> tuple[_Sums, frozenset[tuple[Event, int]], Event]:
     """Return what can be compared by sums, the parts that cannot, and the event itself."""
     parts = counts(event).items()
     sums = _Sums(
-        math.fsum(times * part.gaussian_mean for part, times in parts if type(part) is Gaussian),
+        math.fsum(times * part.gaussian_rho for part, times in parts if type(part) is Gaussian),
         math.fsum(times * part.total_variation for part, times in parts if type(part) is Approximation),
         math.fsum(times * part.log_ratio for part, times in parts if type(part) is RatioApproximation),
     )

@@ -96,7 +96,7 @@ def totals(entries: "list[Entry]") -> Iterator[Event]:
 
 def _line(entry: "Entry", total: Event, budget: Budget) -> str:
     when = entry.when[:16].replace("T", " ")
-    head = f"#{entry.number} {when} {entry.who} {entry.kind} {entry.dataset}: {entry.what}"
+    head = f"#{entry.number} {when} {entry.who} {entry.kind} {entry.dataset}: {entry.description}"
     if entry.event is None:
         return f"{head}, epsilon {budget.epsilon:g} at delta {budget.delta:g}, {entry.adjacency.words}"
     own, spent = (float(accounting.epsilon(event, budget.delta)) for event in (entry.event, total))

@@ -101,9 +101,9 @@ class PreparedFit:
         return f"delta = {delta:g} is not below one over the number of {self._units}; take a smaller one"
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """A short description of the run for the ledger."""
-        return self.strategy.what
+        return self.strategy.description
 
     @as_by_default()
     def run(self, *, progress: bool | None = None) -> Posterior:
@@ -117,7 +117,7 @@ class PreparedFit:
         with (
             interruptible() as is_interrupted,
             self.watched(progress) as watcher,
-            self.data.reserve(self.event, what=self.what, insecure_seed=self.insecure_seed) as paid,
+            self.data.reserve(self.event, description=self.description, insecure_seed=self.insecure_seed) as paid,
         ):
             return self.draw(paid, watcher, is_interrupted)
 
@@ -129,7 +129,7 @@ class PreparedFit:
 
     def watched(self, progress: bool) -> AbstractContextManager[Watcher]:
         """Return the progress display of the run."""
-        return watch(self.what, self.num_steps, price_in_words(self.event, self.budget.delta), progress)
+        return watch(self.description, self.num_steps, price_in_words(self.event, self.budget.delta), progress)
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
         """Run until the end or an interrupt, and return the posterior."""
@@ -147,7 +147,7 @@ class PreparedFit:
                 "quality": self._quality(drawn).to_plain(),
             },
             prior=prior_draws(self.model),
-            told=dict(drawn.told),
+            sample_stats=dict(drawn.sample_stats),
         )
 
     def _quality(self, drawn: Drawn) -> Quality:
@@ -214,7 +214,7 @@ def prepare_fit(
     init: Any = None,
     passes: int | None = None,
     block_seed: int | None = None,
-    even_if_useless: bool = False,
+    allow_low_accuracy: bool = False,
     purpose: str = "",
     contact: str = "",
     progress: bool = True,
@@ -237,7 +237,7 @@ def prepare_fit(
         init: where the pilot starts (default: the centre of the prior).
         passes: for formulas, the largest number of passes over all rows.
         block_seed: fixes the public positions of blocks of rows, if there are any (default: random).
-        even_if_useless: whether to allow an expected error above one posterior standard deviation.
+        allow_low_accuracy: whether to allow an expected error above one posterior standard deviation.
         purpose: the purpose of the result; published with the run.
         contact: a contact for readers of the report; published with the run.
         progress: whether the run shows a progress bar.
@@ -262,7 +262,7 @@ def prepare_fit(
     strategy, planned = affordable(
         budget, lambda planned: choose_strategy(model, data, name, planned, num_steps, num_chains, init, reading)
     )
-    if not even_if_useless:
+    if not allow_low_accuracy:
         error, called, size = strategy.expected_error, strategy.name, strategy.dimension
         refuse_useless(size, data.facts.size, budget, called, error, strategy.remedy if error > 1 else "")
     return PreparedFit(

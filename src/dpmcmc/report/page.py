@@ -122,7 +122,7 @@ def _found(run: Run, model: FormulaModel | None, known: Mapping[str, float]) -> 
         "has_classes": model is not None and bool(model.classes),
         "has_survival": model is not None and model.law.survival is not None,
         "predictions": [] if model is None else predictions(model, drawn),
-        **pictures.of_chains(dict(list(coordinates(drawn).items())[:MOST_PICTURED])),
+        **pictures.of_chains({} if run.is_independent else dict(list(coordinates(drawn).items())[:MOST_PICTURED])),
     }
 
 

@@ -130,7 +130,7 @@ class Entry:
     when: str
     """UTC, ISO 8601."""
 
-    what: str
+    description: str
     library_version: str
     budget: Budget | None
     """What was granted, where the entry registers a dataset."""

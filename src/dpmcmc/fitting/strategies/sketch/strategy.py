@@ -60,7 +60,7 @@ class SketchStrategy:
         return SKETCH
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """A short description of the run for the ledger."""
         return "two sketches"
 

@@ -322,6 +322,14 @@ class Steps:
         each, size = information_of_records(self.regression, point, self.moments), self.regression.num_outputs
         return max(float(np.trace(each[:size, :size])), 1e-30)
 
+    def straightened(self, point: Floats, move: Floats, bound: float) -> Floats:
+        """Return a move of a step with its scale where the mean of its score says: it is not linear."""
+        regression, place = self.regression, self.regression.num_linear
+        if 0 not in regression.free or regression.num_of_scale:
+            return move
+        step = regression.scores.step_of_scale(regression.shapes(np, point), bound, float(move[place]))
+        return move if step is None else np.concatenate([move[:place], [step], move[place + 1 :]])
+
     def _shaped(self, release: Release, move: Floats, is_early: bool) -> Floats:
         """Return the move; a scale that is far off, and any at first, goes where its score's mean says, alone."""
         if not isinstance(self.regression.scores, TabledScores) or 0 not in self.regression.free:

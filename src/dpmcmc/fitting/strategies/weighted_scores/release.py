@@ -29,6 +29,9 @@ TURNED = 4.0
 CLEAR = 0.2
 """Noise of the slope, beside the slope, below which it is not moved to a public guess."""
 
+DEPENDENT = 0.5
+"""Smallest singular value of directions of length one that count as independent."""
+
 USUAL_SCALE, MOST_SCALE = 0.5, 4.0
 """Typical relative difference of the total information from its earlier estimate, and the largest ratio."""
 
@@ -134,12 +137,16 @@ class Release:
         parts = scales * (self.whitening.factor @ found)
         parts = parts / np.linalg.norm(parts, axis=0)
         noise = np.sqrt(0.5 * np.outer(np.diag(self.slope_doubt), np.sum(parts * (self.slope_doubt @ parts), axis=0)))
-        plain = np.where(np.abs(parts) > TURNED * noise / steep, parts, 0.0)
+        is_free = np.sum(parts**2, axis=1, keepdims=True) > 0.5  # several are free: how they mix is of no meaning
+        plain = np.where(is_free | (np.abs(parts) > TURNED * noise / steep), parts, 0.0)
         turned = self.whitening.inverse @ (plain / scales)
         turned = turned - blind @ (blind.T @ turned)
         turned = turned / np.maximum(np.linalg.norm(turned, axis=0), 1e-30)
         is_flat = np.sum(turned * (slope @ turned), axis=0) <= SURELY * self.noise_levels(turned)
-        bases, _ = np.linalg.qr(np.where(is_flat & (np.sum(turned**2, axis=0) > 0.5), turned, found))
+        each = np.where(is_flat & (np.sum(turned**2, axis=0) > 0.5), turned, found)
+        if not np.linalg.svd(each, compute_uv=False)[-1] > DEPENDENT:  # what is left of two is one
+            return found
+        bases, _ = np.linalg.qr(each)
         return bases
 
     def data_variance(self, slope: Floats) -> Floats:
