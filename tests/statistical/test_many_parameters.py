@@ -57,7 +57,7 @@ def fitted(kind: str, seed: int, epsilon: float = 1.0):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         data = dp.PrivateData.from_table(table, schema=SCHEMA, budget=dp.Budget(1e6, 0.5))
-        options = {"family": "bernoulli", "epsilon": epsilon, "delta": 1e-6, "even_if_useless": True}
+        options = {"family": "bernoulli", "epsilon": epsilon, "delta": 1e-6, "allow_low_accuracy": True}
         strategy = prepare_fit("y ~ " + " + ".join(NAMES), data, **options).strategy
         records = jax.tree.unflatten(
             jax.tree.structure(data.facts.record), [jnp.asarray(leaf) for leaf in data._in_order()]
