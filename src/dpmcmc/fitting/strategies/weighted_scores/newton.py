@@ -55,7 +55,6 @@ MOST_CHANGE = 64.0
 DRIFT, LEAST_DRIFT = 0.7, 0.1
 """By how much the information changes, so measured, where a step moves the predictors by one, and at least."""
 
-
 REACHED = 0.2
 """Smallest information on an interval of time, relative to that of complete observation under the model: for whitening
 alone."""
