@@ -43,7 +43,7 @@ def choose_strategy(
     """
     can_weigh = sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None
     if can_weigh and isinstance(model, FormulaModel) and not model.is_mixture:
-        if has_many_groups(model, data):
+        if model.coordinates.groups and has_many_groups(model, data):
             from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
 
             reading.refuse_few()
