@@ -1,8 +1,8 @@
 """What `fit` would do with a budget, from the number of records and of parameters alone.
 
 The noise is what `fit` would take; the price of a run is read off the traced program and includes the distances of the
-noise from its ideal distribution, which move it by less than one part in a thousand. How good the result would be at best
-follows from the noise, for a posterior that the pilot has made round:
+noise from its ideal distribution, which move it by less than one part in a thousand. How good the result would be at
+best follows from the noise, for a posterior that the pilot has made round:
 
 * The noise of one release of all clipped scores moves the posterior by s = 2 R / mu of its standard deviations, with R
   the clip of a score in whitened coordinates and mu the signal-to-noise ratio that the budget buys.
