@@ -38,9 +38,9 @@ def closed_over(model: Any, position: Any, record: Any) -> tuple[Closure, ...]:
         "log_likelihood": jax.make_jaxpr(model.log_likelihood)(position, record),
     }
     found = {
-        Closure(name, tuple(constant.shape), line): None
+        Closure(name, tuple(constant.shape), where()): None
         for name, closed in traced.items()
-        for constant, line in constants(closed)
+        for constant, where in constants(closed)
         if prod(getattr(constant, "shape", ())) > 1
     }
     return tuple(found)
