@@ -154,7 +154,7 @@ class WeightedScores(PrivateLaplace):
             raise ValueError("draws are not finite")
         mean = drawn.vectors.mean(axis=0)
         last_look = self._excess(paid, moments, mean)  # line 6
-        since = joined.release.whitening.inverse @ (mean - looked) / np.sqrt(times)  # for as many rows as were asked
+        since = joined.release.squared(mean - looked) / times  # of as many rows as were asked
         before_it = look[0] if is_near(since, last_look[1]) else None
         fits = min(1.0, 2 * min(p_value_of_looks(*last_look, before_it), p_value_of_patterns(*last_look, before_it)))
         other = tighter(asked, paid, moments, mean, joined.release, last)
