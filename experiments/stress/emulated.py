@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, ClassVar
 from unittest.mock import patch
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
@@ -154,9 +155,14 @@ class Emulated:
     """A fit at a budget, to be made of many tables of one size."""
 
     def __init__(
-        self, problem: Problem | ModelProblem, epsilon: float, data: dp.PrivateData | None = None, **options: Any
+        self,
+        problem: Problem | ModelProblem,
+        epsilon: float,
+        data: dp.PrivateData | None = None,
+        name: str = "",
+        **options: Any,
     ) -> None:
-        self.problem, self.epsilon = problem, epsilon
+        self.problem, self.epsilon, self.name = problem, epsilon, name
         options = {"delta": DELTA, "allow_low_accuracy": True, **options}
         if isinstance(problem, Problem):
             model, options = problem.formula, {"family": problem.family, **options}
@@ -198,7 +204,7 @@ class Emulated:
         if isinstance(self.strategy, PilotedChains):
             problem = self.problem
             data = dp.PrivateData.without_guarantee(problem.records(seed), bounds=dict(problem.bounds))
-            return prepare_fit(self.model, data, insecure_seed=seed, **self._options).run(progress=False)
+            return prepare_fit(self.model, data, insecure_seed=self._own(seed), **self._options).run(progress=False)
         return self._draw(records, seed, 1.0)
 
     def fit_twice(self, records: Any, seed: int) -> tuple[Any, Any]:
@@ -218,8 +224,18 @@ class Emulated:
         return first, second
 
     def _draw(self, records: Any, seed: int, noise: float) -> Any:
-        run = FloatRun(records, seed, noise * self.data.facts.clips_moved)
-        return self.strategy.draw(run, Watcher("", 1, "", None, None), lambda: False, seed)
+        own = self._own(seed)
+        run = FloatRun(records, own, noise * self.data.facts.clips_moved)
+        return self.strategy.draw(run, Watcher("", 1, "", None, None), lambda: False, own)
+
+    def _own(self, seed: int) -> int:
+        """Return the seed of the noise: of a problem with a name its own at each budget.
+
+        Else an unlikely noise would be that of all problems, and raise an alarm in many of them at once.
+        """
+        if not self.name:
+            return seed
+        return int(np.random.SeedSequence([seed, crc32(f"{self.name} {self.epsilon:g}".encode())]).generate_state(1)[0])
 
 
 @contextmanager

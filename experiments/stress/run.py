@@ -62,7 +62,7 @@ class Prepared:
     def __init__(self, name: str, *, keeps: bool = True) -> None:
         self.name, self.problem, self.keeps = name, ALL[name], keeps
         self.data = private_data(self.problem, 0)
-        self.at = lru_cache(maxsize=None)(lambda epsilon: Emulated(self.problem, epsilon, self.data))
+        self.at = lru_cache(maxsize=None)(lambda epsilon: Emulated(self.problem, epsilon, self.data, name))
         self.priors = Priors(self.problem, self.at(1.0).model)
 
     def reference(self, records: Any, seed: int, nuts: int = BY_NUTS) -> Reference:

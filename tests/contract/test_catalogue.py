@@ -81,7 +81,7 @@ from dpmcmc.kernels.lazy import lazy
 from dpmcmc.mechanisms import GradientSum
 
 SAMPLER = Sampler(
-    "Lazy", lazy, asks="a gradient", target="none", papers=("@misc{lazy, title = {Lazy}}",), page="lazy",
+    "Lazy", lazy, releases="a gradient", target="none", papers=("@misc{lazy, title = {Lazy}}",), page="lazy",
     recipe=Recipe(
         lambda _, noise: Cost(Gaussian(noise), compose([])),
         lambda facts, noise: lazy(GradientSum(facts.gradient_clip, noise)),

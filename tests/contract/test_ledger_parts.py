@@ -62,7 +62,7 @@ def test_each_part_has_the_whole_budget(ledger: Ledger) -> None:
             charge(ledger, part)
     whole = ledger.account(WHOLE)
     assert (whole.spent, whole.parts) == (STEP * FITS, (OLDER, NEWER))
-    with pytest.raises(BudgetExceeded, match="together with the dearest of its parts"):
+    with pytest.raises(BudgetExceeded, match="together with the most expensive of its parts"):
         charge(ledger, WHOLE)
 
 

@@ -51,6 +51,7 @@ def test_two_levels_that_are_not_seen_are_two_directions(turned: float) -> None:
     assert np.abs(unseen[:2]).max() < 1e-9, "intercept and slope are seen"
     kept = np.diag(one.likelihood().precision)
     assert kept[:2].min() > 0.5 > 1e-9 > np.abs(kept[2:]).max()
+    assert one.squared(np.array([3.0, 4.0, 100.0, 100.0])) == pytest.approx(25.0)
 
 
 def test_one_level_with_a_little_of_the_intercept_is_that_level() -> None:

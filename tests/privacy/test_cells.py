@@ -298,7 +298,7 @@ def test_a_reservation_is_spent_place_by_place_in_any_order():
 def test_what_draws_a_batch_is_not_asked_of_a_shard():
     data = PrivateData.without_guarantee(np.ones((N, 3)))
     batch = SubsampledGradientSum.without_replacement(clip=1.0, noise_multiplier=3.0, batch_size=10)
-    with pytest.raises(ReleaseRefused, match="draws a batch is asked of a shard"):
+    with pytest.raises(ReleaseRefused, match="draws a batch queries a shard"):
         data.price(lambda oracle: oracle.shard(oracle.partition(CUTS), 2).force(batch, THETA), model=GaussianModel())
 
 

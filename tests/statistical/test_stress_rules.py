@@ -9,12 +9,14 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dpmcmc.diagnostics.quality import Grade, Quality
 from experiments.stress import store
+from experiments.stress.emulated import Emulated
 from experiments.stress.judge import judged
 from experiments.stress.pareto import smoothed
 from experiments.stress.problems import PROBLEMS
@@ -108,6 +110,12 @@ def test_a_problem_whose_bounds_clamp_knows_what_made_its_rows() -> None:
     assert not problem.holds
     assert problem.truth == PROBLEMS["beta plain"].truth
     assert not PROBLEMS["poisson with zeros"].truth
+
+
+def test_every_problem_has_noise_of_its_own_at_every_budget() -> None:
+    seeds = [Emulated._own(SimpleNamespace(name=name, epsilon=e), 1) for name in ("a", "b") for e in (0.5, 8.0)]
+    assert len(set(seeds)) == 4
+    assert Emulated._own(SimpleNamespace(name="", epsilon=0.5), 1) == 1
 
 
 @pytest.mark.parametrize(("shape", "low", "high"), [(0.2, -0.1, 0.45), (1.0, 0.7, 1.3)])

@@ -247,7 +247,14 @@ def contains(whole: Event, part: Event) -> bool:
     event}))`` says whether an event that is asked of a cell is covered by what is left of a reservation. What has no
     cells is asked of all places.
     """
+    if not _is_cut(whole, part):
+        return _is_within(part, whole)
     return is_cut_from(_split(whole)[0], _split(part)[0]) and all(_is_within(*pair) for pair in pairs(part, whole))
+
+
+def _is_cut(*events: Event) -> bool:
+    """Say whether any of some events has cells."""
+    return any(isinstance(event, Parallel) for event in events)
 
 
 def _is_within(part: Event, whole: Event) -> bool:
@@ -259,10 +266,12 @@ def remove(whole: Event, part: Event) -> Event:
     """Return what is left of `whole` without `part`, which it must contain; of a `Parallel` cell by cell."""
     if not contains(whole, part):
         raise InvalidArgument("part must be contained in whole, in cells that whole has; nothing was removed")
+    if not _is_cut(whole, part):
+        return _difference(whole, part)
     left = {(id(one), id(other)): _difference(one, other) for one, other in pairs(whole, part)}
     partitions = _split(whole)[0]
     cells = [left[id(one), id(other)] for one, other in aligned(partitions, [whole, part])]
-    return Parallel.of_cells(partitions, enumerate(cells)) if partitions else cells[0]
+    return Parallel.of_cells(partitions, enumerate(cells))
 
 
 def _difference(whole: Event, part: Event) -> Event:

@@ -130,5 +130,5 @@ def _show(ledger: "accounting.Ledger", dataset: str | None, as_json: bool) -> No
         for account in accounts
     ]
     columns = ["dataset", "epsilon", "delta", "adjacency", "spent", "left", "next run", "open"]
-    caption = "next run: about the largest epsilon that fits, for epsilons do not add up.\nopen: runs not settled."
+    caption = "next run: about the largest epsilon that fits; epsilons do not simply add up.\nopen: runs not settled."
     print_table("Ledger", columns, rows, caption=caption if rows else "no dataset is registered yet")

@@ -2,11 +2,15 @@
 
 import secrets
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgWarning
 
 from dpmcmc import validation
 from dpmcmc.accounting import Budget, Event, accountants
@@ -18,7 +22,6 @@ from dpmcmc.fitting.models import as_model
 from dpmcmc.fitting.numpy_errors import as_by_default
 from dpmcmc.fitting.reading import Reading
 from dpmcmc.fitting.recipes import RECIPES, SKETCH
-from dpmcmc.fitting.strategies.fallback import quiet_numbers
 from dpmcmc.fitting.strategies.laplace import PrivateLaplace
 from dpmcmc.fitting.strategies.strategy import Drawn, Strategy
 from dpmcmc.fitting.strategy_choice import choose_strategy
@@ -30,6 +33,15 @@ from dpmcmc.run.interrupt import interruptible
 from dpmcmc.run.plan import prior_draws
 from dpmcmc.run.progress import Watcher, watch
 from dpmcmc.run.sampling import delta_of, price_in_words
+
+
+@contextmanager
+def _quiet_numbers() -> Generator[None]:
+    """Suppress what NumPy warns of, overflows or means of nothing: noise causes them, and the verdict reports it."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,7 +145,7 @@ class PreparedFit:
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
         """Run until the end or an interrupt, and return the posterior."""
-        with quiet_numbers():
+        with _quiet_numbers():
             drawn = self.strategy.draw(paid, watcher, is_interrupted, self.seed)
         return Posterior(
             draws=drawn.draws,

@@ -64,15 +64,13 @@ class Integration:
         return logsumexp(logs, b=jnp.asarray(self.weights, logs.dtype))
 
 
-def read_integration(names: Sequence[str], columns: Columns) -> Integration | None:
-    """Return what stands for missing cells of those columns of a formula that say so; None if there are none.
+def read_integration(names: Sequence[str], columns: Columns) -> Integration:
+    """Return what stands for the missing cells of columns with `missing="integrate"`.
 
     Raises:
         InvalidArgument: there are too many combinations.
     """
-    own = {name: columns[name] for name in sorted(set(names)) if columns[name].missing == "integrate"}
-    if not own:
-        return None
+    own = {name: columns[name] for name in sorted(names)}
     numbers = sum(_is_number(column) for column in own.values())
     laws = [_law(column, NODES.get(numbers, min(NODES.values()))) for column in own.values()]
     combinations = int(np.prod([len(weights) for _, weights in laws]))

@@ -195,7 +195,7 @@ def _reason(right: str, error: Exception) -> str:
     if re.search(r"[<>=]", right):
         return "a comparison goes within I(...), as in I(age > 50)"
     message = " ".join(_COLOUR.sub("", getattr(error, "msg", str(error))).split()).rstrip(".")
-    hint = ". Names with spaces or signs go in backticks, as in `length of stay`, and at a shell the formula in single quotes"
+    hint = ". Names with spaces or signs go in backticks, as in `length of stay`; at a shell, quote all with '...'"
     return message if "`" in right else message + hint
 
 

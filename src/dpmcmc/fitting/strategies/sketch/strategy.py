@@ -103,7 +103,7 @@ class SketchStrategy:
         )
         if self.was_chosen:
             return f"A sketch of rank {coarse.rank} was chosen because {known}: no normal approximation is needed."
-        return f"A sketch of rank {coarse.rank} was asked for: {known}."
+        return f"A sketch of rank {coarse.rank} was requested: {known}."
 
     def draw(
         self,

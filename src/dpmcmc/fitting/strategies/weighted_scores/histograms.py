@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from dpmcmc.enclave import Counts, Oracle, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.fitting.strategies.weighted_scores.seen_counts import SEEN, of_times, shares_of
+from dpmcmc.fitting.strategies.weighted_scores.seen_counts import (
+    SEEN,
+    beside_one,
+    of_times,
+    shares_of,
+    shares_with_rest,
+)
 from dpmcmc.fitting.strategies.weighted_scores.stated_weights import EDGES, LOGS, Stated, stated
 from dpmcmc.model.bounded_scores.log_times import LogTimes
 from dpmcmc.model.bounded_scores.spread import Spread
@@ -153,6 +159,16 @@ class Histograms:
         return np.array(flags + [False] * (self.regression.num_columns - len(flags)), bool)
 
     @cached_property
+    def of_level(self) -> np.ndarray:
+        """Which columns are products of numbers with the indicators of levels: zero in the rows of all others."""
+        flags: list[bool] = []
+        for block in self.regression.model.coordinates.blocks:
+            numbers = block.block.term.numbers.values()
+            has_level = bool(block.block.categories) or any(number.is_flag for number in numbers)
+            flags += [has_level] * len(list(block.block.names()))
+        return self.numeric & np.array(flags + [False] * (self.regression.num_columns - len(flags)), bool)
+
+    @cached_property
     def edges(self) -> Floats:
         """The edges of the bins of the response, inner ones alone."""
         return self.regression.model.coordinates.response.bins.edges
@@ -284,7 +300,8 @@ class Histograms:
         middles = _middles(self.column_edges)
         numbers: list[Spread | None] = [None] * len(self.numeric)
         for place, row in zip(np.flatnonzero(self.numeric), counts[flags:].reshape(-1, len(middles)), strict=True):
-            spread = Spread(middles, shares_of(row, sd))
+            shares = shares_with_rest(row, sd)
+            spread = Spread(middles, beside_one(shares, sd / size) if self.of_level[place] else shares)
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
             numbers[place] = spread

@@ -114,6 +114,11 @@ class Release:
         values, vectors = np.linalg.eigh(_without(self.unseen(slope), slope))
         return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
+    def squared(self, move: Floats) -> float:
+        """Return the square of a move of the parameters, in standard deviations: none where nothing is seen."""
+        turned = self.whitening.inverse @ move
+        return float(turned @ self.seen(self.slope) @ turned)
+
     def unseen(self, slope: Floats) -> Floats:
         """Return directions in which a slope is within its noise, as columns, those first that no data can see.
 

@@ -124,13 +124,14 @@ def p_value(excess: Floats, noise: float, size: float, probabilities: Floats) ->
     return float(min(1.0, len(excess) * 2 * special.ndtr(-np.max(np.abs(excess) / sds))))
 
 
-def is_near(moved: Floats, noise: float) -> bool:
-    """Say whether two looks that are a whitened move apart expect about the same residuals.
+def is_near(squared: float, noise: float) -> bool:
+    """Say whether two looks expect about the same residuals, given the square of the move between them.
 
-    To first order a move is one of place and scale, which are fitted. To second order it changes the count of a bin by
-    a fifth of its square at most, whatever the number of records: that has to be less than half of the noise.
+    That is in standard deviations of what the records that were asked know. To first order a move is one of place and
+    scale, which are fitted. To second order it changes the count of a bin by a fifth of its square at most, whatever
+    the number of records: that has to be less than half of the noise.
     """
-    return bool(float(moved @ moved) / 5 <= noise / 2)
+    return squared / 5 <= noise / 2
 
 
 def p_value_of_looks(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats | None) -> float:

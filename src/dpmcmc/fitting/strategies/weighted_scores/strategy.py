@@ -155,7 +155,8 @@ class WeightedScores(PrivateLaplace):
             raise ValueError("draws are not finite")
         mean = drawn.vectors.mean(axis=0)
         last_look = self._excess(paid, moments, mean)  # line 6
-        before_it = look[0] if is_near(joined.release.whitening.inverse @ (mean - looked), last_look[1]) else None
+        since = joined.release.squared(mean - looked) / times  # of as many rows as were asked
+        before_it = look[0] if is_near(since, last_look[1]) else None
         fits = min(1.0, 2 * min(p_value_of_looks(*last_look, before_it), p_value_of_patterns(*last_look, before_it)))
         other = tighter(asked, paid, moments, mean, joined.release, last)
         root = other_root(joined, [*before, other], bounds, moments.worth, times - 1).beside(led)
