@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, ClassVar
 from unittest.mock import patch
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,8 @@ import numpy as np
 
 import dpmcmc as dp
 from dpmcmc.accounting import Partition
+from dpmcmc.enclave import BlockSum, Sum
+from dpmcmc.enclave.mechanisms.counts import ROOT_OF_TWO, Counts
 from dpmcmc.enclave.oracle import Noisy
 from dpmcmc.fitting import prepare_fit
 from dpmcmc.fitting.budget_split import noise_of_share
@@ -37,6 +40,8 @@ CHUNK, NUMBERS_AT_ONCE = 5000, 4_000_000
 DELTA = 1e-6
 NO_NOISE = 1e-4
 """The share of the noise that is left where there should be none: a fit divides by it."""
+
+AnySum = Sum | BlockSum | Counts
 
 CHOICES = ("best_bounds", "whiten")
 """What a fit calls to bound its last scores, and for the coordinates in which it does: its estimating equation."""
@@ -57,25 +62,40 @@ class FloatOracle:
         places = np.concatenate([np.arange(*partition.cuts[cell : cell + 2]) for cell in cells])
         return FloatOracle(jax.tree.map(lambda leaf: leaf[places], self.records), self.key, self.noise)
 
-    def sum(self, mechanism: dp.mechanisms.Sum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
+    def sum(self, mechanism: AnySum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
         """Return the sum of a statistic, each record's clipped, with noise."""
+        in_blocks = isinstance(mechanism, BlockSum)
 
         def clipped(record: Any) -> jax.Array:
             value = jnp.ravel(statistic(*arguments, record))
+            place, value = value[: int(in_blocks)], value[int(in_blocks) :]
             held = value * jnp.minimum(1.0, mechanism.clip / jnp.maximum(jnp.linalg.norm(value), 1e-30))
-            return jnp.where(jnp.all(jnp.isfinite(held)), held, 0.0)
+            return jnp.concatenate([place, jnp.where(jnp.all(jnp.isfinite(held)), held, 0.0)])
 
         def more(total: jax.Array, chunk: tuple[Any, jax.Array]) -> tuple[jax.Array, None]:
             rows, counts = chunk
-            return total + counts @ jax.vmap(clipped)(rows), None
+            values = jax.vmap(clipped)(rows)
+            if in_blocks:
+                return total + _in_blocks(mechanism, values, counts), None
+            return total + counts @ values, None
 
         one = jax.eval_shape(clipped, jax.tree.map(lambda leaf: leaf[0], self.records))
         rows, counts = in_chunks(self.records, int(np.clip(NUMBERS_AT_ONCE // one.size, 100, CHUNK)))
-        total, _ = jax.lax.scan(more, jnp.zeros(one.shape), (rows, counts))
-        sd = self.noise * mechanism.noise_multiplier * mechanism.clip
+        released = one.size + (mechanism.num_blocks - 1) * mechanism.block_length - 1 if in_blocks else one.size
+        total, _ = jax.lax.scan(more, jnp.zeros(released), (rows, counts))
+        nearer = ROOT_OF_TWO / 2 if isinstance(mechanism, Counts) else 1.0  # under replace-one
+        sd = nearer * self.noise * mechanism.noise_multiplier * mechanism.clip
         self.count += 1
         noise = jax.random.normal(jax.random.fold_in(self.key, self.count), total.shape)
         return Noisy(total + sd * noise, jnp.float32(sd**2))
+
+
+def _in_blocks(sums: BlockSum, values: jax.Array, counts: jax.Array) -> jax.Array:
+    """Return the sums of vectors that begin with the place of their block, where they name one."""
+    is_in = (values[:, 0] >= 0) & (values[:, 0] < sums.num_blocks)
+    kept, places = values[:, 1:] * (counts * is_in)[:, None], jnp.clip(values[:, 0].astype(int), 0, sums.num_blocks - 1)
+    blocks = jnp.zeros((sums.num_blocks, sums.block_length)).at[places].add(kept[:, : sums.block_length])
+    return jnp.concatenate([blocks.ravel(), kept[:, sums.block_length :].sum(axis=0)])
 
 
 def in_chunks(records: Any, rows: int) -> tuple[Any, jax.Array]:
@@ -103,7 +123,7 @@ def _at_unit_noise(program: Any) -> tuple[Any, float]:
     multipliers: set[float] = set()
     for each in fields(program) if is_dataclass(program) else ():
         value = getattr(program, each.name)
-        if isinstance(value, dp.mechanisms.Sum):
+        if isinstance(value, dp.mechanisms.Sum | dp.mechanisms.Counts):
             found[each.name] = replace(value, noise_multiplier=1.0)
             multipliers.add(value.noise_multiplier)
         elif each.name == "noise_multiplier":
@@ -135,9 +155,14 @@ class Emulated:
     """A fit at a budget, to be made of many tables of one size."""
 
     def __init__(
-        self, problem: Problem | ModelProblem, epsilon: float, data: dp.PrivateData | None = None, **options: Any
+        self,
+        problem: Problem | ModelProblem,
+        epsilon: float,
+        data: dp.PrivateData | None = None,
+        name: str = "",
+        **options: Any,
     ) -> None:
-        self.problem, self.epsilon = problem, epsilon
+        self.problem, self.epsilon, self.name = problem, epsilon, name
         options = {"delta": DELTA, "allow_low_accuracy": True, **options}
         if isinstance(problem, Problem):
             model, options = problem.formula, {"family": problem.family, **options}
@@ -179,7 +204,7 @@ class Emulated:
         if isinstance(self.strategy, PilotedChains):
             problem = self.problem
             data = dp.PrivateData.without_guarantee(problem.records(seed), bounds=dict(problem.bounds))
-            return prepare_fit(self.model, data, insecure_seed=seed, **self._options).run(progress=False)
+            return prepare_fit(self.model, data, insecure_seed=self._own(seed), **self._options).run(progress=False)
         return self._draw(records, seed, 1.0)
 
     def fit_twice(self, records: Any, seed: int) -> tuple[Any, Any]:
@@ -199,8 +224,18 @@ class Emulated:
         return first, second
 
     def _draw(self, records: Any, seed: int, noise: float) -> Any:
-        run = FloatRun(records, seed, noise * self.data.facts.clips_moved)
-        return self.strategy.draw(run, Watcher("", 1, "", None, None), lambda: False, seed)
+        own = self._own(seed)
+        run = FloatRun(records, own, noise * self.data.facts.clips_moved)
+        return self.strategy.draw(run, Watcher("", 1, "", None, None), lambda: False, own)
+
+    def _own(self, seed: int) -> int:
+        """Return the seed of the noise: of a problem with a name its own at each budget.
+
+        Else an unlikely noise would be that of all problems, and raise an alarm in many of them at once.
+        """
+        if not self.name:
+            return seed
+        return int(np.random.SeedSequence([seed, crc32(f"{self.name} {self.epsilon:g}".encode())]).generate_state(1)[0])
 
 
 @contextmanager

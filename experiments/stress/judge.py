@@ -96,7 +96,7 @@ def judged(
     values = compared(problem, flat)
     decided = " ".join(reason for reason in quality.reasons if reason.startswith(OF_PRIOR)).replace(" by about", ",")
     marked, offending, missed, off, widths, errors = set(), set(), set(), {}, {}, {}
-    inside = 0
+    inside, holds = 0, dict[str, bool]()
     for name, each in values.items():
         grade = quality.parameters.get(name, Grade())
         is_marked = grade.verdict == "bad" or any(not reason.startswith(OF_PRIOR) for reason in grade.reasons)
@@ -112,21 +112,21 @@ def judged(
         is_off = not off[name] <= FAR or not WIDTHS[0] <= widths[name] <= WIDTHS[1]
         if is_off and (is_identified or not is_marked):
             offending.add(name)
-        if name in problem.truth and not (is_marked or is_decided):
+        if name in problem.truth and not is_decided:
             low, high = np.quantile(each, [0.025, 0.975])
-            if low <= problem.truth[name] <= high:
-                inside += 1
-            else:
-                missed.add(name)
+            holds[name] = bool(low <= problem.truth[name] <= high)
+            if not is_marked:
+                inside += holds[name]
+                missed |= set() if holds[name] else {name}
     is_bad = quality.verdict == "bad"
-    covers = inside >= binom.ppf(RARE, inside + len(missed), 0.95) if inside + len(missed) else True
+    covers, all_cover = _cover(inside, inside + len(missed)), _cover(sum(holds.values()), len(holds))
     needless = {name for name in marked - offending if priors.share(name, float(values[name].std()), found) < NARROWER}
     claimed = [name for name in values if name not in marked]
     return {
         "verdict": quality.verdict,
-        "right": not offending and covers and not is_bad,
+        "right": not offending and covers and all_cover and not is_bad,
         "honest": is_bad or (offending <= marked and covers),
-        "false_alarm": not offending and covers and (is_bad or bool(needless)),
+        "false_alarm": not offending and covers and all_cover and (is_bad or bool(needless)),
         "off": max((off[name] for name in claimed), default=0.0),
         "inside": inside,
         "intervals": inside + len(missed),
@@ -142,6 +142,11 @@ def judged(
         "missed": sorted(missed) if not covers else [],
         "reasons": [reason.split(":")[0][:60] for reason in quality.reasons],
     }
+
+
+def _cover(inside: int, number: int) -> bool:
+    """Return whether so many of a number of 95 % intervals are not too few."""
+    return bool(number == 0 or inside >= binom.ppf(RARE, number, 0.95))
 
 
 def _noise(quality: Quality, grade: Grade, own: float, its: float) -> float:

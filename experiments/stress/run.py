@@ -3,6 +3,7 @@
     python -m experiments.stress.run --workers 16                     # all problems; resumes where it stopped
     python -m experiments.stress.run --workers 16 --time-limit 480    # stops by itself
     python -m experiments.stress.run --problems "rare" --epsilons 1,4 --runs 2 --workers 1
+    python -m experiments.stress.run --nuts 0                         # sooner: importance sampling where it will do
 
 Sums and noise are emulated in floating point (`emulated`); everything else is the library's own. Every run is a line of
 a file in `results/cells`, and is not made again; `results/summary.csv` has them all, and keeps the rows of problems
@@ -51,6 +52,8 @@ class Unit(NamedTuple):
     name: str
     seeds: tuple[int, ...]
     epsilons: tuple[float, ...]
+    nuts: int = BY_NUTS
+    """Of so many tables the reference is by NUTS where it can be."""
 
 
 class Prepared:
@@ -59,18 +62,18 @@ class Prepared:
     def __init__(self, name: str, *, keeps: bool = True) -> None:
         self.name, self.problem, self.keeps = name, ALL[name], keeps
         self.data = private_data(self.problem, 0)
-        self.at = lru_cache(maxsize=None)(lambda epsilon: Emulated(self.problem, epsilon, self.data))
+        self.at = lru_cache(maxsize=None)(lambda epsilon: Emulated(self.problem, epsilon, self.data, name))
         self.priors = Priors(self.problem, self.at(1.0).model)
 
-    def reference(self, records: Any, seed: int) -> Reference:
-        """Return the reference of a table, from its file if it is there."""
+    def reference(self, records: Any, seed: int, nuts: int = BY_NUTS) -> Reference:
+        """Return the reference of a table, from its file if it is there; of the first few by NUTS where it can be."""
         path = store.place("references", self.name)
         kept = store.by_seed(path) if self.keeps else {}
         if seed in kept:
             return Reference.from_plain(kept[seed])
         started = time.process_time()
         noises = {f"{epsilon:g}": self.at(epsilon).noise_at_whole_budget for epsilon in EPSILONS}
-        found = exact(self.at(1.0), records, noises, nuts=seed < BY_NUTS)
+        found = exact(self.at(1.0), records, noises, nuts=seed < nuts)
         seconds = round(time.process_time() - started, 2)
         if self.keeps:
             store.append(path, {"seed": seed, **found.to_plain(), "seconds": seconds})
@@ -97,7 +100,7 @@ def do(unit: Unit, deadline: float) -> None:
                 store.append(_path(unit.name, epsilon), {**line, "refused": True})
                 continue
             records = emulated.records(seed) if records is None else records
-            found = prepared.reference(records, seed)
+            found = prepared.reference(records, seed, unit.nuts)
             if emulated.expected_error > 1:  # one reference, for the oracle's error
                 line["refused"] = True
             else:
@@ -112,7 +115,7 @@ def _path(name: str, epsilon: float) -> Any:
     return store.place("runs", name, f"{epsilon:g}")
 
 
-def units(names: list[str], epsilons: tuple[float, ...], runs: int) -> list[Unit]:
+def units(names: list[str], epsilons: tuple[float, ...], runs: int, nuts: int = BY_NUTS) -> list[Unit]:
     """Return what is left to do, longest first: some seeds of a problem at a time, one where a run is long."""
     found: list[tuple[float, Unit]] = []
     for name in names:
@@ -122,7 +125,7 @@ def units(names: list[str], epsilons: tuple[float, ...], runs: int) -> list[Unit
         block = int(np.clip(LONG / cost, 1, runs))
         for first in range(0, len(seeds), block):
             some = tuple(seeds[first : first + block])
-            found.append((cost * len(some), Unit(name, some, epsilons)))
+            found.append((cost * len(some), Unit(name, some, epsilons, nuts)))
     return [unit for _, unit in sorted(found, key=lambda each: -each[0])]
 
 
@@ -214,13 +217,18 @@ def main() -> None:
     )
     parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)))
     parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument(
+        "--nuts", type=int, default=BY_NUTS, help="how many tables of a problem have a reference by NUTS, if it can be"
+    )
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--time-limit", type=float, default=1e9, help="seconds; runs that have begun are finished")
     arguments = parser.parse_args()
     wanted = [part.strip() for part in arguments.problems.split(";")]
     names = [name for name in ALL if any(part in name for part in wanted)]
     epsilons = tuple(map(float, arguments.epsilons.split(",")))
-    left = work_through(do, units(names, epsilons, arguments.runs), arguments.workers, arguments.time_limit)
+    left = work_through(
+        do, units(names, epsilons, arguments.runs, arguments.nuts), arguments.workers, arguments.time_limit
+    )
     rows = [row(name, epsilon, arguments.runs) for name in ALL for epsilon in EPSILONS]
     table = pd.DataFrame([each for each in rows if each is not None], columns=COLUMNS)
     if table.empty:

@@ -47,6 +47,7 @@ EVENTS = {
     "Barker batches": (BarkerTest(100, 2_000, 2.0, 1.0) * 20, REPLACE),
     "a coarse sampler": (Gaussian(31.6) * 100 + Approximation(1e-9), REPLACE),
     "spherical noise": (SphericalLaplace(6, 4.0) * 2 + Gaussian(30.0) + NOISE, REPLACE),
+    "a sphere and how its sampler is off": (SphericalLaplace(6, 0.975660155) + NOISE, REPLACE),
     "one number": (SphericalLaplace(1, 2.0) * 3, ADD),
     "many numbers": (SphericalLaplace(300, 0.4), REPLACE),
     "a selection": (repeat_and_select([Gaussian(9.0) + NOISE, LogisticBit(0.1) * 3], 4.0), REPLACE),
@@ -81,6 +82,16 @@ def test_every_number_is_enclosed_to_a_millionth(name):
         assert epsilon.lower <= certificate.epsilon * (1 + 1e-6) <= epsilon.upper * (1 + 1e-5) + 1e-6
         by_name = next(one for one in found.figures if one.name.endswith(f", {certificate.epsilon.accountant}"))
         assert by_name.lower <= certificate.epsilon + 1e-6
+
+
+def test_what_balls_are_too_rough_for_is_no_reason_to_refuse():
+    """Epsilon is 599 and more: the composition of losses says nothing there, in balls, and divergences say too much."""
+    certificate = Certificate(PoissonGaussian(1.0, 25.8, ADD) + SphericalLaplace(3, 0.0016687), ADD, 1e-2)
+    figures = {figure.name: figure for figure in verify(certificate.to_json()).figures}
+    assert certificate.epsilon.accountant == "pld"
+    assert 0 <= figures["epsilon at delta 0.01"].lower <= certificate.epsilon < figures["epsilon at delta 0.01"].upper
+    assert figures["epsilon at delta 0.01, rdp"].lower > certificate.epsilon
+    assert figures["epsilon at delta 0.01, pld"].upper == math.inf
 
 
 def test_enclosures_are_of_the_truth():

@@ -299,6 +299,8 @@ def test_bins_of_residuals_have_the_probabilities_that_are_said(family) -> None:
 
     residuals, probabilities = jax.vmap(one)(jnp.asarray(responses, jnp.float32))
     assert np.sum(probabilities[0]) == pytest.approx(1.0, abs=1e-4)
+    on_host = scores.bins_at(np.array(predictors), np.array(shapes), np.asarray(table))
+    np.testing.assert_allclose(on_host, probabilities[0], atol=1e-4)
     assert weights @ np.asarray(residuals, float) ** 2 == pytest.approx(1.0, rel=0.05)
 
 

@@ -117,7 +117,7 @@ def test_every_pair_keeps_to_its_claim(make):
     assert pair.path in {*pair.paths(), "numbers as arguments"}
 
 
-@pytest.mark.parametrize("name", ["Sum", "GradientSum, linear rows", "BlockSum"])
+@pytest.mark.parametrize("name", ["Sum", "GradientSum, linear rows", "BlockSum", "Counts"])
 def test_hostile_records_add_no_more_than_a_clip(name):
     (question,) = (one for one in sensitivity.questions() if one.name == name)
     found = list(sensitivity.contributions(question, ADD))
@@ -263,6 +263,25 @@ absent = dp.Model(prior, lambda t, row: -0.5 * jnp.sum((t - row["nope"]) ** 2), 
 vector = dp.Model(prior, lambda t, row: -0.5 * (t - row["age"]) ** 2, position=AT)
 empty = dp.Model(lambda t: 0.0, lambda t, row: row["age"], position={})
 calls = dp.Model(call, normal, position=AT)
+
+
+def near(sd):
+    return lambda t: -0.5 * jnp.sum((t / sd) ** 2)
+
+
+strong = dp.Model(near(0.03), normal, position=AT)
+stronger = dp.Model(near(1e-4), normal, position=AT)
+faint = dp.Model(prior, lambda t, row: 1e-30 * normal(t, row), position=AT)
+
+
+@jax.custom_vjp
+def slope(t):
+    return 0.0 * jnp.sum(t)
+
+
+slope.defvjp(lambda t: (slope(t), t), lambda t, g: (g * jnp.sum(TABLE) + 0 * t,))
+table_in_slopes = dp.Model(prior, lambda t, row: normal(t, row) + slope(t), position=AT)
+table_in_slopes_of_prior = dp.Model(lambda t: prior(t) + slope(t), normal, position=AT)
 """
 
 
@@ -288,6 +307,7 @@ def audit_of(tmp_path):
         ("vector", r"arrays of the shapes \(\) and \(2,\)"),
         ("empty", "a model has a position of at least one number"),
         ("calls", "cannot be computed on a synthetic row"),
+        ("faint", "too small, for single precision"),
     ],
 )
 def test_a_model_that_cannot_be_audited_is_refused_in_words(name, words, audit_of):
@@ -297,7 +317,15 @@ def test_a_model_that_cannot_be_audited_is_refused_in_words(name, words, audit_o
     assert re.search(words, str(done.exception)), done.exception
 
 
-@pytest.mark.parametrize(("name", "where"), [("of_a_table", "log_prior"), ("table_in_rows", "log_likelihood")])
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("of_a_table", "log_prior"),
+        ("table_in_rows", "log_likelihood"),
+        ("table_in_slopes", "the gradient of log_likelihood"),
+        ("table_in_slopes_of_prior", "the gradient of log_prior"),
+    ],
+)
 def test_what_a_model_closes_over_is_said(name, where, audit_of, tmp_path):
     done = audit_of(name)
     assert done.exit_code == 0, done.output
@@ -339,3 +367,13 @@ def test_where_the_prior_lies_moves_no_sum(monkeypatch):
     rounded = moved_with_prior_at(1e5, monkeypatch)
     assert rounded[-1] == 0.0
     assert abs(rounded[0] - near[0]) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["strong", "stronger"])
+def test_a_strong_prior_hides_no_row_and_breaks_no_claim(name, audit_of):
+    """It is far larger than the likelihood: in one sum with it, single precision moved that by a part of a clip."""
+    done = audit_of(name)
+    assert done.exit_code == 0, done.output
+    used = [float(share) for share in re.findall(r"([0-9.]+) %", done.output)]
+    assert len(used) == 2, done.output
+    assert all(50 < share <= 100 for share in used), done.output

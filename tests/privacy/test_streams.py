@@ -21,6 +21,7 @@ from dpmcmc.accounting import Adjacency, Budget, Ledger, Parallel
 from dpmcmc.enclave import (
     BarkerBit,
     BlockSum,
+    Counts,
     CurvatureSum,
     ExactSum,
     GradientSum,
@@ -108,6 +109,7 @@ def everything(oracle, theta):
     return {
         "sum": oracle.sum(SUM, lambda scale, record: scale * row(record), theta).value,
         "in blocks": oracle.sum(BlockSum(1.0, 3.0, 4, 1), place_and_row).value,
+        "counts": oracle.sum(Counts(1.0, 3.0), lambda record: jnp.abs(row(record))).value,
         "no queries": oracle.sum(SUM, row).value,
         "of nobody": oracle.sum(SUM, lambda _: jnp.ones(1)).value,
         "force": force,
@@ -200,7 +202,7 @@ def test_noise_is_numbered_as_in_one_compiled_program():
 def test_what_can_be_asked_at_once_is_one_pass():
     engine = Counting()
     PrivateData.without_guarantee(engine).run(everything, THETA, model=MODEL, insecure_seed=1)
-    assert engine.passes == [9, 1]
+    assert engine.passes == [10, 1]
 
 
 def test_a_program_is_divided_where_releases_need_each_other():
@@ -208,8 +210,8 @@ def test_a_program_is_divided_where_releases_need_each_other():
     traced = jax.make_jaxpr(lambda theta: everything(_oracle(data), theta))(THETA)
     steps = Steps(traced, audit(traced, data.facts))
     asked = [step for step in steps.listed if isinstance(step, Together)]
-    assert [len(step.equations) for step in asked] == [9, 1]
-    assert sorted(number for step in asked for number in step.numbers) == list(range(10)) == list(range(steps.num_keys))
+    assert [len(step.equations) for step in asked] == [10, 1]
+    assert sorted(number for step in asked for number in step.numbers) == list(range(11)) == list(range(steps.num_keys))
     assert any(isinstance(step, Segment) for step in steps.listed)
     assert not any(isinstance(step, Inner) for step in steps.listed)
 

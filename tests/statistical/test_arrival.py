@@ -28,6 +28,7 @@ def fitted(is_separated: bool, seed: int) -> dp.Posterior:
 def test_what_has_arrived():
     assert Moved(1.0, 2.9, 2.3).has_arrived(were_whole=True, is_of_prior=False)
     assert not Moved(1.0, 2.9).has_arrived(were_whole=True, is_of_prior=True)
+    assert Moved(1.0, -2.9).has_arrived(were_whole=True, is_of_prior=True)
     assert not Moved(1.0, -3.1).has_arrived(were_whole=True, is_of_prior=False)
     assert not Moved(1.0, 0.0, 2.5).has_arrived(were_whole=True, is_of_prior=False)
     assert not Moved(FAR + 0.1).has_arrived(were_whole=True, is_of_prior=False)

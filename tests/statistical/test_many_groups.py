@@ -106,13 +106,22 @@ def test_other_formulas_run(formula):
 
 
 def test_few_groups_go_the_dense_way_and_many_do_not():
-    for number, kind in ((20, WeightedScores), (60, WeightedScores), (61, GroupedScores)):
+    """With blocks of rows in place of a dozen passes up to 60 do: these a fit of many groups does not have."""
+    cases = (
+        (15, None, WeightedScores),
+        (16, None, GroupedScores),
+        (16, 1, WeightedScores),
+        (60, 1, WeightedScores),
+        (61, None, GroupedScores),
+    )
+    for number, passes, kind in cases:
         schema, frame, _ = table(size=5_000, num_groups=number)
-        prepared = dp.prepare_fit(
-            "y ~ x + (1|site)", vault(schema, frame), family="bernoulli", epsilon=4.0, allow_low_accuracy=True
-        )
+        data, options = vault(schema, frame), {"family": "bernoulli", "epsilon": 4.0, "allow_low_accuracy": True}
+        prepared = dp.prepare_fit("y ~ x + (1|site)", data, passes=passes, **options)
         assert type(prepared.strategy) is kind
         assert prepared.event is not None
+    with pytest.raises(InvalidArgument, match="passes=1"):
+        dp.prepare_fit("y ~ x + (1|site)", data, passes=1, **options)
 
 
 def test_what_cannot_be_had_is_refused_before_anything_is_charged():

@@ -1,13 +1,20 @@
 """Neyman's smooth test of residuals under noise: its rate of false alarms, what it sees, and what it is not to see."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
+import dpmcmc as dp
 from dpmcmc.fitting.strategies.weighted_scores.bounds import far_tails
-from dpmcmc.fitting.strategies.weighted_scores.residuals import far_and_bins, p_value_of_looks
+from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
+from dpmcmc.fitting.strategies.weighted_scores.levels import MANY, some_predictors
+from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
+from dpmcmc.fitting.strategies.weighted_scores.residuals import far_and_bins, is_near, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES
 from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns
+from dpmcmc.model import from_formula
 from dpmcmc.model.bounded_scores.base import RESIDUALS
 
 SIZE, NOISE, LEVEL, LOOKS = 14_000, 84.5, 1e-3, 1_000
@@ -65,3 +72,65 @@ def test_far_residuals_that_stand_out_together_are_believed():
         far_tails(last, NOISE, SIZE, EXPECTED, before) for last, before in (looks_at(MODEL, rng) for _ in range(200))
     ]
     assert np.mean([one.excess.any() for one in none]) < 0.02
+
+
+# looks that were asked elsewhere
+
+
+@pytest.mark.parametrize("move", [(0.3, 0.0), (0.0, 0.2), (0.2, -0.3)])
+def test_a_move_changes_counts_by_less_than_a_fifth_of_its_square_beside_what_is_fitted(move) -> None:
+    place, scale = move
+    found = normal_bins(np.exp(scale), place) - MODEL
+    fitted = (normal_bins(np.exp(1e-4 * scale), 1e-4 * place) - MODEL) / 1e-4
+    square = SIZE * (place**2 + 2 * scale**2)
+    assert 0.02 * square < SIZE * np.abs(found - fitted).max() < 0.2 * square
+
+
+def test_a_look_from_far_away_is_left_out() -> None:
+    """It was asked where the scale is three tenths too large: together with the other one it passed for heavy tails."""
+    squared = 2 * SIZE * np.log(1.3) ** 2
+    assert not is_near(squared, NOISE)
+    assert is_near(squared / 64, NOISE)
+    rng, biased = np.random.default_rng(4), far_and_bins(SIZE * (normal_bins(1 / 1.3) - MODEL))
+    found = {"with": list[float](), "without": list[float]()}
+    for _ in range(300):
+        last, before = looks_at(MODEL, rng)
+        found["with"].append(p_value_of_patterns(last, NOISE, SIZE, EXPECTED, before + biased))
+        found["without"].append(p_value_of_patterns(last, NOISE, SIZE, EXPECTED, None))
+    assert np.sum(np.array(found["without"]) < 0.01) <= 14, "3 of 300 are expected: more once in 100,000 times"
+    assert np.sum(np.array(found["with"]) < 0.01) > 14
+
+
+# what is expected in the bins
+
+ROWS, TRIALS = 40_000, 40
+
+
+@pytest.mark.parametrize("family", ["poisson", "beta_binomial", "negative_binomial"])
+def test_bins_have_the_counts_of_a_table_of_many_predictors(family) -> None:
+    """Those of a usual record alone, or of all predictors that can be, would be far from them."""
+    response = f"y | trials({TRIALS})" if family == "beta_binomial" else "y"
+    schema = dp.Schema(
+        {
+            "x": dp.Column(kind="number", lower=-1, upper=1),
+            "y": dp.Column(kind="integer", lower=0, upper=TRIALS if family == "beta_binomial" else 80),
+        }
+    )
+    regression = Regression.of(from_formula(f"{response} ~ x", schema, family=family))
+    rng, point = np.random.default_rng(6), np.array([-1.0, 0.8, 1.5])[: regression.dimension]
+    x = rng.normal(0, 0.577, ROWS)
+    shapes = regression.shapes(np, point)
+    table = jnp.asarray(regression.scores.residual_table(shapes), jnp.float32)
+
+    def bins(predictor):
+        return regression.scores.residual(predictor, shapes, np.float32(0), np.float32(TRIALS), table)[1]
+
+    counts = ROWS * np.asarray(jax.vmap(bins)(np.float32(point[0] + point[1] * x)[:, None]), float).mean(axis=0)
+    moments = Moments(np.array([1.0, 0.0]), np.array([0.0, 0.577]), ROWS, np.zeros(2), np.eye(2), (None, None))
+    each = some_predictors(regression, point, moments, MANY)
+    expected = ROWS * np.sum(
+        [weight * regression.scores.bins_at(one, shapes, np.asarray(table)) for one, weight in each], axis=0
+    )
+    np.testing.assert_allclose(expected, counts, rtol=0.1, atol=20)
+    usual = ROWS * regression.scores.bin_probabilities(point[:1], np.asarray(table))
+    assert np.abs(usual - counts).max() > 1000

@@ -9,14 +9,17 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dpmcmc.diagnostics.quality import Grade, Quality
 from experiments.stress import store
+from experiments.stress.emulated import Emulated
 from experiments.stress.judge import judged
 from experiments.stress.pareto import smoothed
+from experiments.stress.problems import PROBLEMS
 from experiments.stress.reference import Reference
 from experiments.stress.run import Prepared
 from experiments.stress.workers import work_through
@@ -86,6 +89,33 @@ def test_intervals_that_miss_make_a_result_wrong() -> None:
     assert not missed["offending"]
     assert not missed["right"]
     assert not missed["honest"]
+
+
+def test_marks_are_for_something_where_the_intervals_miss_what_made_the_rows() -> None:
+    """As where bounds clamp responses: near the reference, which has read the same records, and far from the truth."""
+    rng = np.random.default_rng(1)
+    draws = {name: rng.standard_normal((2, 1000)) + 3.0 for name in NAMES}
+    grades = {name: Grade("fair", ("Responses at their bounds affect it.",)) for name in NAMES}
+    found = Reference("noiseless", True, 0.0, dict.fromkeys(NAMES, 3.0), dict.fromkeys(NAMES, 1.0))
+    missed = judged(Made(), Quality("fair", (), grades, 0.1), draws, found, Wide())
+    assert missed["honest"]
+    assert not missed["right"]
+    assert not missed["false_alarm"]
+    without = judged(Made(), Quality("fair", (), {}, 0.1), draws, found, Wide())
+    assert not without["honest"], "without the marks it is wrong"
+
+
+def test_a_problem_whose_bounds_clamp_knows_what_made_its_rows() -> None:
+    problem = PROBLEMS["beta near one"]
+    assert not problem.holds
+    assert problem.truth == PROBLEMS["beta plain"].truth
+    assert not PROBLEMS["poisson with zeros"].truth
+
+
+def test_every_problem_has_noise_of_its_own_at_every_budget() -> None:
+    seeds = [Emulated._own(SimpleNamespace(name=name, epsilon=e), 1) for name in ("a", "b") for e in (0.5, 8.0)]
+    assert len(set(seeds)) == 4
+    assert Emulated._own(SimpleNamespace(name="", epsilon=0.5), 1) == 1
 
 
 @pytest.mark.parametrize(("shape", "low", "high"), [(0.2, -0.1, 0.45), (1.0, 0.7, 1.3)])

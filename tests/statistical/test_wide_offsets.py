@@ -65,8 +65,8 @@ def test_overdispersed_counts_of_very_different_populations_are_fitted() -> None
 def test_without_the_usual_offset_they_were_not() -> None:
     """The control: a usual record was one without offset, which knows next to nothing of the concentration."""
 
-    def around(middle, variance, _):
-        return [(middle + step * np.sqrt(variance), weight) for step, weight in levels.SPREAD]
+    def around(middle, variance, _, nodes=levels.SPREAD):
+        return [(middle + step * np.sqrt(variance), weight) for step, weight in nodes]
 
     def usual_predictors(regression, point, moments):
         return moments.means @ point[: regression.num_linear].reshape(regression.num_columns, -1)

@@ -18,6 +18,7 @@ from dpmcmc.accounting import (
     SphericalLaplace,
     noise_for,
 )
+from dpmcmc.audits.bins import bins
 from dpmcmc.audits.blocks import in_blocks
 from dpmcmc.audits.pairs import (
     ADD,
@@ -286,3 +287,6 @@ def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
     for adjacency in (REPLACE, ADD):
         for accelerate in (False, True):
             yield partial(in_blocks, sums, epsilon, delta, adjacency, accelerate)
+    for adjacency in (REPLACE, ADD):
+        for accelerate in (False, True):
+            yield partial(bins, epsilon, delta, adjacency, "exact", accelerate)

@@ -117,6 +117,11 @@ def _moved(pair: Pair) -> float:
         np.asarray(vault.run(pair.many, pair.queries_of(1), model=pair.model, insecure_seed=1), np.float64)
         for vault in (pair.vault(0), pair.vault(1))
     ]
+    if not np.isfinite(sides).all():
+        raise InvalidArgument(
+            f"what {pair.mechanism} releases of the model is too large, or too small, for single precision, so there "
+            "is nothing to audit; state the model in other units"
+        )
     return float(abs(sides[0] - sides[1])[0]) * pair.law.scale
 
 
@@ -288,7 +293,8 @@ def _typical(norms: np.ndarray, what: str) -> float:
 def _clipped(vectors: np.ndarray, clip: float) -> np.ndarray:
     finite = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0)
     norms = np.linalg.norm(finite, axis=1, keepdims=True)
-    return finite * np.minimum(1.0, clip / np.maximum(norms, 1e-300))
+    with np.errstate(over="ignore"):
+        return finite * np.minimum(1.0, clip / np.maximum(norms, 1e-300))
 
 
 def _spread(vectors: np.ndarray) -> float:

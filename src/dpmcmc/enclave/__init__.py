@@ -12,6 +12,7 @@ from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit
 from dpmcmc.enclave.mechanisms.barker_test import BarkerTest
 from dpmcmc.enclave.mechanisms.block_sum import BlockSum
+from dpmcmc.enclave.mechanisms.counts import Counts
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum
 from dpmcmc.enclave.mechanisms.exact import (
     ExactBarkerBit,
@@ -40,6 +41,7 @@ __all__ = [
     "Best",
     "BlockSum",
     "Charge",
+    "Counts",
     "CurvatureSum",
     "ExactBarkerBit",
     "ExactGradientSum",

@@ -54,7 +54,7 @@ class Lattice:
         return Lattice(self.granularity / factor, self.bound * factor, self.scale * factor)
 
 
-def noise_over_clip(noise_multiplier: float, clips_moved: int) -> float:
+def noise_over_clip(noise_multiplier: float, clips_moved: float) -> float:
     """Return the noise in clips: its multiple of the sensitivity, times the clips a neighbour moves the sum by."""
     least, most = LEAST_NOISE / clips_moved, MOST_NOISE / clips_moved
     if not least <= validation.positive("noise_multiplier", noise_multiplier) <= most:

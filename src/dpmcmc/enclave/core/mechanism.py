@@ -21,6 +21,7 @@ CERTIFIED = frozenset(
         "barker_bit.BarkerBit",
         "barker_test.BarkerTest",
         "block_sum.BlockSum",
+        "counts.Counts",
         "curvature.CurvatureSum",
         "exact.ExactBarkerBit",
         "exact.ExactGradientSum",

@@ -136,6 +136,11 @@ class Scores(ABC):
         del predictors
         return np.asarray(table[:, 1:].mean(axis=0))
 
+    def bins_at(self, predictors: Floats, shapes: Floats, table: Floats) -> Floats:
+        """Return how probable the bins of residuals are of a record with these predictors, on the host."""
+        del shapes
+        return self.bin_probabilities(predictors, table)
+
     def step_of_scale(self, shapes: Floats, bound: float, newton: float) -> float | None:
         """Return by how much the logarithm of a scale is off where Newton's step is this; None if there is no scale."""
         del shapes, bound, newton

@@ -49,6 +49,12 @@ class OverPredictor(TabledScores):
         scores = self.scores(jnp, response, self.lowest + self.step * index, shapes)
         return scores[0] * table[index, 0], table[index, 1:]
 
+    def bins_at(self, predictors: Floats, shapes: Floats, table: Floats) -> Floats:
+        """Return the row of the nearest predictor of the grid."""
+        del shapes
+        index = int(np.clip(np.round((predictors[0] - self.lowest) / self.step), 0, ROWS - 1))
+        return np.asarray(table[index, 1:], np.float64)
+
     def information(self, predictors: Floats, shapes: Floats) -> Floats:
         """Return the Fisher information of one record, its scores cut far out."""
         return np.asarray(self.columns(self.row(predictors, shapes, 20.0))[3])

@@ -70,9 +70,13 @@ class TrialsScores(Scores):
 
     def bin_probabilities(self, predictors: Floats, table: Floats) -> Floats:
         """Return how probable the bins of a usual record are, were its shapes one."""
+        return self.bins_at(predictors, np.zeros(self.num_shapes), table)
+
+    def bins_at(self, predictors: Floats, shapes: Floats, table: Floats) -> Floats:
+        """Return how probable the bins are of a record with all of the trials."""
         del table
-        _, weights, scores, _ = self._moments(np, float(predictors[0]), np.zeros(self.num_shapes), self.trials)
-        residuals = scores[:, 0] / np.sqrt(weights @ scores[:, 0] ** 2)
+        _, weights, scores, _ = self._moments(np, float(predictors[0]), shapes, self.trials)
+        residuals = scores[:, 0] / np.sqrt(max(weights @ scores[:, 0] ** 2, 1e-12))
         places = np.searchsorted(RESIDUALS, residuals, side="left")
         return np.asarray(np.bincount(places, weights, len(RESIDUALS) + 1), np.float64)
 

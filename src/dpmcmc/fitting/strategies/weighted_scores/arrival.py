@@ -37,14 +37,14 @@ class Moved(NamedTuple):
         """Say whether the steps converged.
 
         Steps that diverge, as under separation, go in the direction of growing coefficients; a length over all
-        directions does not show this.
+        directions does not show this. A prior that dominates draws them back, which is no sign of it.
 
         Args:
             were_whole: whether earlier steps were not shortened.
             is_of_prior: whether the prior dominates about half of the coefficients.
         """
         is_near = self.length <= (FAR if were_whole else FAR / 2)
-        ends = abs(self.outward) <= (OUTWARD_IN_PRIOR if is_of_prior else OUTWARD)
+        ends = -OUTWARD <= self.outward <= (OUTWARD_IN_PRIOR if is_of_prior else OUTWARD)
         return bool(is_near and ends and abs(self.reshaped) <= RESHAPED)
 
 

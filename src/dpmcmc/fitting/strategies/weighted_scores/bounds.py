@@ -88,13 +88,14 @@ def tails(excess: Floats, noise: float, size: float, probabilities: Floats) -> T
     return Tails(np.where(excess > BELIEVED * sds, excess, 0.0), size)
 
 
-def far_tails(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats) -> Tails:
+def far_tails(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats | None) -> Tails:
     """Return the far residuals, if their total stands out of noise and chance in two releases.
 
     The bins show roughly how far out they are: all positive bins are used, scaled to the total.
     """
-    is_alike = abs(excess[0] - before[0]) <= LOOKS_ALIKE * np.sqrt(2) * noise
-    seen, variance = ((excess + before) / 2, noise**2 / 2) if is_alike else (excess, noise**2)
+    seen, variance = excess, noise**2
+    if before is not None and abs(excess[0] - before[0]) <= LOOKS_ALIKE * np.sqrt(2) * noise:
+        seen, variance = (excess + before) / 2, noise**2 / 2
     together, in_bins = seen[0], np.where(IS_FAR, np.maximum(seen[1:], 0.0), 0.0)
     if not together > FAR_BELIEVED * np.sqrt(variance + size * probabilities[0]):
         return Tails(np.zeros_like(in_bins), size)

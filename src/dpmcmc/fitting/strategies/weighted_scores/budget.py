@@ -9,6 +9,7 @@ from dpmcmc.accounting import Budget
 from dpmcmc.fitting.budget_split import UNSEEN, noise_of_share
 from dpmcmc.fitting.in_words import at_least, counted
 from dpmcmc.fitting.strategies.weighted_scores.bounds import least_variance, usual_lengths
+from dpmcmc.fitting.strategies.weighted_scores.doubts import most_noise
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, RATIO
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Schedule, Shares
@@ -33,6 +34,9 @@ PILOT_SLOPE, PROBE_SLOPE, FINAL_SLOPE, OTHER_SLOPE, MOST_SLOPE = 0.55, 0.2, 0.15
 SEEN_SLOPE = 0.25
 """Target noise of the slope's eigenvalues, which are about one; with twice as much they cannot be detected."""
 
+SURE = 0.8
+"""The largest noise of slopes beside what a public guess allows, with which a fit is begun."""
+
 USUAL_SLOPE = 3.0
 """Smallest radius of slopes, relative to the usual one."""
 
@@ -43,12 +47,12 @@ WIDER = 1.1
 """Smallest factor by which bounds for slightly misspecified models increase the noise."""
 
 
-def every_time(has_residuals: bool, has_other: bool, pilot: float) -> Schedule:
+def every_time(histograms: tuple[float, float], has_residuals: bool, has_other: bool, pilot: float) -> Schedule:
     """Return the schedule of a fit that reads all rows in every release, with a share of the budget for the pilot."""
     look, probe, other = RESIDUALS_SHARE * has_residuals / 2, PROBE_SHARE * has_other, OTHER_SHARE * has_other
-    final = 1 - sum(HISTOGRAM_SHARES) - pilot - probe - 2 * look - other
+    final = 1 - sum(histograms) - pilot - probe - 2 * look - other
     steps = PILOT_STEPS - 1
-    shares = Shares(HISTOGRAM_SHARES, pilot, steps, probe, int(has_other), final, LAST, look, other, FINAL_SLOPE)
+    shares = Shares(histograms, pilot, steps, probe, int(has_other), final, LAST, look, other, FINAL_SLOPE)
     return Schedule(shares)
 
 
@@ -92,11 +96,13 @@ class Split:
     """Share of the pilot's steps if all rows are read in every release."""
     least: int = 1
     """Smallest number of parameters of a model of the family."""
+    histograms: tuple[float, float] = HISTOGRAM_SHARES
+    """Shares of the histograms of the response and of the columns if all rows are read in every release."""
 
     @property
     def schedule(self) -> Schedule:
         """The rows that each release reads."""
-        return self.blocks or every_time(self.has_residuals, self.has_other, self.pilot_share)
+        return self.blocks or every_time(self.histograms, self.has_residuals, self.has_other, self.pilot_share)
 
     def pilot(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the pilot's scores and slopes."""
@@ -120,9 +126,16 @@ class Split:
 
     def _shares(self, budget: Budget, size: float, whole: float, slope: float, times: int) -> tuple[float, float]:
         """Return the shares of scores and slopes; slopes get enough to stand out of their noise, if possible."""
-        wanted = slope * (self.slope_noise(budget, size, whole * slope, times) / SEEN_SLOPE) ** 2
+        noise = self.slope_noise(budget, size, whole * slope, times)
+        is_lost = noise**2 * slope > (2 * SEEN_SLOPE) ** 2 * MOST_SLOPE  # a public guess is needed, whatever they get
+        wanted = slope * (noise / (most_noise(self.dimension) if is_lost else SEEN_SLOPE)) ** 2
         kept = float(np.clip(wanted, slope, max(slope, MOST_SLOPE)))
         return whole * (1 - kept), whole * kept
+
+    def _is_noticed(self, budget: Budget, size: float, of_slopes: float) -> bool:
+        """Return whether slopes of all rows, of pilot and last releases together, are good beside a public guess."""
+        of_pilot = 0.0 if self.schedule.has_blocks else self.pilot(budget, size)[1]
+        return self.slope_noise(budget, size, of_slopes + of_pilot) <= SURE * most_noise(self.dimension)
 
     def slope_noise(self, budget: Budget, size: float, share: float, times: int = 1) -> float:
         """Return the size of a slope's eigenvalues from noise alone, at the usual radius of slopes."""
@@ -156,7 +169,7 @@ class Split:
     def error(self, budget: Budget, size: float) -> float:
         """Return a lower bound on the error for usual records, in posterior standard deviations."""
         of_scores, of_slopes = self.final(budget, size)
-        if self.slope_noise(budget, size, of_slopes) > 2 * SEEN_SLOPE:
+        if self.slope_noise(budget, size, of_slopes) > 2 * SEEN_SLOPE and not self._is_noticed(budget, size, of_slopes):
             return UNSEEN
         return self.noise_error(budget, size, of_scores)
 

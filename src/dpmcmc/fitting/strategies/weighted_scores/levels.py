@@ -17,6 +17,10 @@ from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 SPREAD = ((-(3.0**0.5), 1 / 6), (0.0, 2 / 3), (3.0**0.5, 1 / 6))
 """Nodes of a Gauss-Hermite quadrature over predictors, in standard deviations, with their weights."""
 
+EVEN = np.linspace(-3.0, 3.0, 49)
+MANY = tuple(zip(EVEN.tolist(), (np.exp(-(EVEN**2) / 2) / np.exp(-(EVEN**2) / 2).sum()).tolist(), strict=True))
+"""Many even ones, for what jumps with the predictor."""
+
 HARDLY = 0.5
 """Relative uncertainty of its count above which a group is assumed to have no rows."""
 
@@ -34,16 +38,21 @@ LEVEL_CHANGE = 16.0
 """Largest factor by which the information on a level may change relative to that of a usual record."""
 
 
-def some_predictors(regression: Regression, point: Floats, moments: Moments) -> list[tuple[Floats, float]]:
+Nodes = Sequence[tuple[float, float]]
+
+
+def some_predictors(
+    regression: Regression, point: Floats, moments: Moments, nodes: Nodes = SPREAD
+) -> list[tuple[Floats, float]]:
     """Return quadrature nodes of the records' predictors, with their weights."""
     linear = point[: regression.num_linear].reshape(regression.num_columns, -1)
-    return around(moments.means @ linear, moments.sds**2 @ linear**2, moments)
+    return around(moments.means @ linear, moments.sds**2 @ linear**2, moments, nodes)
 
 
-def around(middle: Floats, variance: Floats, moments: Moments) -> list[tuple[Floats, float]]:
+def around(middle: Floats, variance: Floats, moments: Moments, nodes: Nodes = SPREAD) -> list[tuple[Floats, float]]:
     """Return predictors with their weights, given mean and variance of the columns' contribution to the offset."""
     spread = np.sqrt(variance + moments.offset_sd**2)
-    return [(middle + moments.offset_mean + step * spread, weight) for step, weight in SPREAD]
+    return [(middle + moments.offset_mean + step * spread, weight) for step, weight in nodes]
 
 
 def changes(regression: Regression, before: Floats, point: Floats, moments: Moments, usual: float) -> Floats:

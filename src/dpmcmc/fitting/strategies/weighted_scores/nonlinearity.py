@@ -11,7 +11,8 @@ from dpmcmc.fitting.strategies.weighted_scores.levels import changes
 from dpmcmc.fitting.strategies.weighted_scores.newton import usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
-from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.scores import Floats, TabledScores
+from dpmcmc.fitting.strategies.weighted_scores.told import information_of_records
 
 MOST_CHANGE = 4.0
 """Largest credible change of a usual record's information between a release and its root."""
@@ -33,10 +34,27 @@ def at_result(regression: Regression, releases: Sequence[Release], moments: Mome
     if not np.isfinite(usual).all():
         return list(releases)
     ratios = [
-        changes(regression, release.point, found, moments, ratio)
+        _with_shapes(
+            regression, changes(regression, release.point, found, moments, ratio), release.point, found, moments
+        )
         for release, ratio in zip(releases, usual, strict=True)
     ]
     return [release.at_information(ratio) for release, ratio in zip(releases, ratios, strict=True)]
+
+
+def _with_shapes(regression: Regression, ratios: Floats, before: Floats, point: Floats, moments: Moments) -> Floats:
+    """Return ratios of the information at two points with the model's own for shapes, where it has them.
+
+    A smaller scale gives more information on the predictors, and as much as before on its own logarithm.
+    """
+    if not isinstance(regression.scores, TabledScores):
+        return ratios
+    there, here = (np.diag(information_of_records(regression, each, moments)) for each in (before, point))
+    outputs, of_scale = regression.num_outputs, [0] * regression.num_of_scale
+    places = outputs + np.array([*of_scale, *regression.free[bool(of_scale) :]], int)
+    own = here[places] / np.maximum(there[places], 1e-30)
+    usual = np.where(np.isfinite(own), np.clip(own, 1 / MOST_CHANGE, MOST_CHANGE), 1.0)
+    return np.append(ratios[: regression.num_linear], usual)
 
 
 def change(regression: Regression, point: Floats, found: Floats, moments: Moments) -> float:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.accounting import Budget, Event
-from dpmcmc.enclave import PrivateData, Sum
+from dpmcmc.enclave import Counts, PrivateData, Sum
 from dpmcmc.fitting.budget_split import noise_of_share
-from dpmcmc.fitting.strategies.weighted_scores.budget import Split, usual_variance
+from dpmcmc.fitting.strategies.weighted_scores.budget import HISTOGRAM_SHARES, Split, usual_variance
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, Asked, ScoreAndSlope
@@ -25,7 +25,9 @@ def usual_split(regression: Regression, clips_moved: int) -> Split:
     """Return how a budget is divided if all rows are read in every release."""
     has_residuals = regression.scores.residual_table(_some_shapes(regression)) is not None
     least = regression.num_outputs + len(regression.free)
-    return Split(regression.dimension, clips_moved, has_residuals, partial(usual_variance, regression), least=least)
+    variance = partial(usual_variance, regression)
+    counts = (HISTOGRAM_SHARES[0] / clips_moved, HISTOGRAM_SHARES[1] / clips_moved)  # half under replace-one: `Counts`
+    return Split(regression.dimension, clips_moved, has_residuals, variance, least=least, histograms=counts)
 
 
 def _some_shapes(regression: Regression) -> Floats:
@@ -52,7 +54,7 @@ class Questions:
         """The first release."""
         both = self.schedule.shares.histograms
         shares = (both[0] / sum(both), both[1] / sum(both))
-        return Histograms(self.regression, Sum(1.0, noise_of_share(sum(both), 1, self.budget)), shares)
+        return Histograms(self.regression, Counts(1.0, noise_of_share(sum(both), 1, self.budget)), shares)
 
     @cached_property
     def pilot(self) -> ScoreAndSlope:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, or_more, widened
+from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, most_noise, or_more, shrunk, widened
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening
 
@@ -25,6 +25,12 @@ UNEVEN, LEAST_UNEVEN = 0.1, 0.05
 
 TURNED = 4.0
 """Components of a direction are kept if they are this many times larger than those from noise."""
+
+CLEAR = 0.2
+"""Noise of the slope, beside the slope, below which it is not moved to a public guess."""
+
+DEPENDENT = 0.5
+"""Smallest singular value of directions of length one that count as independent."""
 
 USUAL_SCALE, MOST_SCALE = 0.5, 4.0
 """Typical relative difference of the total information from its earlier estimate, and the largest ratio."""
@@ -108,6 +114,11 @@ class Release:
         values, vectors = np.linalg.eigh(_without(self.unseen(slope), slope))
         return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
+    def squared(self, move: Floats) -> float:
+        """Return the square of a move of the parameters, in standard deviations: none where nothing is seen."""
+        turned = self.whitening.inverse @ move
+        return float(turned @ self.seen(self.slope) @ turned)
+
     def unseen(self, slope: Floats) -> Floats:
         """Return directions in which a slope is within its noise, as columns, those first that no data can see.
 
@@ -131,12 +142,16 @@ class Release:
         parts = scales * (self.whitening.factor @ found)
         parts = parts / np.linalg.norm(parts, axis=0)
         noise = np.sqrt(0.5 * np.outer(np.diag(self.slope_doubt), np.sum(parts * (self.slope_doubt @ parts), axis=0)))
-        plain = np.where(np.abs(parts) > TURNED * noise / steep, parts, 0.0)
+        is_free = np.sum(parts**2, axis=1, keepdims=True) > 0.5  # several are free: how they mix is of no meaning
+        plain = np.where(is_free | (np.abs(parts) > TURNED * noise / steep), parts, 0.0)
         turned = self.whitening.inverse @ (plain / scales)
         turned = turned - blind @ (blind.T @ turned)
         turned = turned / np.maximum(np.linalg.norm(turned, axis=0), 1e-30)
         is_flat = np.sum(turned * (slope @ turned), axis=0) <= SURELY * self.noise_levels(turned)
-        bases, _ = np.linalg.qr(np.where(is_flat & (np.sum(turned**2, axis=0) > 0.5), turned, found))
+        each = np.where(is_flat & (np.sum(turned**2, axis=0) > 0.5), turned, found)
+        if not np.linalg.svd(each, compute_uv=False)[-1] > DEPENDENT:  # what is left of two is one
+            return found
+        bases, _ = np.linalg.qr(each)
         return bases
 
     def data_variance(self, slope: Floats) -> Floats:
@@ -209,6 +224,24 @@ class Release:
         expected, doubt = scale * expected, scale * roots[:, None] * doubt * roots
         doubt = or_more(expected, doubt, self.slope, self.slope_sd, self.whitening.factor[list(numbers)].T)
         slope, left = averaged(expected, doubt, self.slope, self.slope_sd)
+        usual = max(float(np.trace(left)) / self.dimension, 1e-30)
+        return replace(self, slope=_without(self.blind, slope), slope_sd=usual, doubts=left / usual)
+
+    def near(self, expected: Floats, *, is_result: bool = False) -> "Release":
+        """Return the release with a slope that is lost in noise moved to a public guess, as far as they agree.
+
+        Args:
+            expected: the guess of the information of all records without weights, in the original coordinates.
+            is_result: whether more than a step rests on it: then the noise may only be so large that a direction
+                without information would be noticed.
+        """
+        roots = np.sqrt(self.weights)
+        guess = roots[:, None] * (self.whitening.factor.T @ expected @ self.whitening.factor) * roots
+        guess = _without(self.blind, self._scale(float(np.trace(guess))) * guess)
+        noise = self.noise_level / max(float(np.trace(guess)) / self.dimension, 1e-30)
+        if noise <= CLEAR or (is_result and noise > most_noise(self.dimension)):
+            return self
+        slope, left = shrunk(self.slope, self.slope_doubt, guess, CLEAR / noise)
         usual = max(float(np.trace(left)) / self.dimension, 1e-30)
         return replace(self, slope=_without(self.blind, slope), slope_sd=usual, doubts=left / usual)
 

@@ -124,7 +124,17 @@ def p_value(excess: Floats, noise: float, size: float, probabilities: Floats) ->
     return float(min(1.0, len(excess) * 2 * special.ndtr(-np.max(np.abs(excess) / sds))))
 
 
-def p_value_of_looks(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats) -> float:
+def is_near(squared: float, noise: float) -> bool:
+    """Say whether two looks expect about the same residuals, given the square of the move between them.
+
+    That is in standard deviations of what the records that were asked know. To first order a move is one of place and
+    scale, which are fitted. To second order it changes the count of a bin by a fifth of its square at most, whatever
+    the number of records: that has to be less than half of the noise.
+    """
+    return squared / 5 <= noise / 2
+
+
+def p_value_of_looks(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats | None) -> float:
     """Return the p-value of the largest excess in two releases, over the bins and the far residuals.
 
     Args:
@@ -132,10 +142,12 @@ def p_value_of_looks(excess: Floats, noise: float, size: float, probabilities: F
         noise: the standard deviation of its noise.
         size: the number of records.
         probabilities: the probabilities of the bins.
-        before: the excess in the release before, which is as informative on far residuals if it read as many rows.
+        before: the excess in the release before, which is as informative on far residuals if it read as many rows;
+            None if it was asked too far away.
     """
-    is_alike = abs(excess[0] - before[0]) <= ALIKE * np.sqrt(2) * noise  # else the one before was asked too far away
-    far = (excess[0] + before[0]) / 2 if is_alike else excess[0]
-    sd = np.sqrt(noise**2 / (2 if is_alike else 1) + size * probabilities[0])
+    far, variance = excess[0], noise**2
+    if before is not None and abs(excess[0] - before[0]) <= ALIKE * np.sqrt(2) * noise:
+        far, variance = (excess[0] + before[0]) / 2, noise**2 / 2
+    sd = np.sqrt(variance + size * probabilities[0])
     in_bins = p_value(excess[1:], noise, size, probabilities[1:])
     return min(1.0, 2 * min(float(special.ndtr(-far / sd)), in_bins))

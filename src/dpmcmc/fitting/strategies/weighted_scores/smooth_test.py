@@ -27,7 +27,9 @@ LEAST_BINS, SEEN = 6, 1.5
 """Smallest number of bins with an expected count of at least so many residuals for a test of four polynomials."""
 
 
-def p_value_of_patterns(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats) -> float:
+def p_value_of_patterns(
+    excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats | None
+) -> float:
     """Return the p-value of the patterns in two releases of residuals, under the family's distribution.
 
     Args:
@@ -35,14 +37,14 @@ def p_value_of_patterns(excess: Floats, noise: float, size: float, probabilities
         noise: the standard deviation of its noise.
         size: the number of records.
         probabilities: their probabilities under the model.
-        before: the excess in the release before.
+        before: the excess in the release before; None if it was asked too far away.
     """
     found = _found(excess, noise, size, probabilities, before)
     return 1.0 if found is None else float(min(1.0, len(ORDERS) * 2 * special.ndtr(-np.max(np.abs(found.strengths)))))
 
 
 def scale_moved(
-    excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats, bound: float
+    excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats | None, bound: float
 ) -> float:
     """Return the bias of a scale from a cut, relative to the likelihood's estimate, in posterior standard deviations.
 
@@ -66,16 +68,16 @@ class _Found(NamedTuple):
     """How many more residuals there are in each bin if the last one is as strong as it seems."""
 
 
-def _found(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats) -> _Found | None:
+def _found(excess: Floats, noise: float, size: float, probabilities: Floats, before: Floats | None) -> _Found | None:
     """Return the patterns; None where too few bins have a probability to speak of."""
     expected = size * probabilities[1:] / max(probabilities[1:].sum(), 1e-300)
     if not np.isfinite(noise) or (expected > SEEN).sum() < LEAST_BINS:
         return None
-    last, first = excess[1:], before[1:]
-    weights = _weights(expected, noise)
-    differ = (last - first) @ weights / (np.sqrt(2) * noise * np.linalg.norm(weights, axis=0))
-    is_alike = bool(np.all(np.abs(differ) <= ALIKE))
-    seen, variance = ((last + first) / 2, noise**2 / 2) if is_alike else (last, noise**2)
+    weights, seen, variance = _weights(expected, noise), excess[1:], noise**2
+    if before is not None:
+        differ = (seen - before[1:]) @ weights / (np.sqrt(2) * noise * np.linalg.norm(weights, axis=0))
+        if np.all(np.abs(differ) <= ALIKE):
+            seen, variance = (seen + before[1:]) / 2, noise**2 / 2
     sds = np.sqrt(np.sum(weights**2 * (variance + expected)[:, None], axis=0))
     pattern = np.where(expected > SEEN, expected * _polynomials(expected / expected.sum())[:, -1], 0.0)
     size_of_it = float(seen @ weights[:, -1]) / float(pattern @ weights[:, -1])

@@ -21,18 +21,19 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_
 from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_information
 from dpmcmc.fitting.strategies.weighted_scores.few_rows import told_little
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
-from dpmcmc.fitting.strategies.weighted_scores.levels import without_hardly_seen
+from dpmcmc.fitting.strategies.weighted_scores.levels import MANY, some_predictors, without_hardly_seen
 from dpmcmc.fitting.strategies.weighted_scores.misfit import expected_misfit
 from dpmcmc.fitting.strategies.weighted_scores.monotone_draws import inside_of
-from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps, usual_predictors
+from dpmcmc.fitting.strategies.weighted_scores.newton import PILOT_BOUND, Steps
 from dpmcmc.fitting.strategies.weighted_scores.nonlinearity import at_result, known
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import predicted_error, remedy
 from dpmcmc.fitting.strategies.weighted_scores.other_root import other_root, tighter
+from dpmcmc.fitting.strategies.weighted_scores.public_guess import near_together
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH
-from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_bins, p_value_of_looks
+from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_bins, is_near, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
 from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns, scale_moved
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
@@ -42,6 +43,7 @@ from dpmcmc.fitting.strategies.weighted_scores.synthetic_rows import Bounded
 from dpmcmc.fitting.strategies.weighted_scores.told import carried
 from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 from dpmcmc.model import FormulaModel
+from dpmcmc.model.bounded_scores.one_row import LocationScale
 from dpmcmc.run.plan import parameters_at, surroundings
 from dpmcmc.run.program import Layout
 from dpmcmc.run.progress import Watcher
@@ -133,7 +135,7 @@ class WeightedScores(PrivateLaplace):
             bounds = PILOT_BOUND, steps.radius / np.sqrt(times)
             point, last = self._step(paid, moments, point, last, bounds, spreads)
             before = [last]
-        look = self._excess(paid, moments, point)  # line 3
+        look, looked = self._excess(paid, moments, point), point  # line 3
         times = 1 / schedule.refinement.share
         every, found = self._steps(paid, moments), (last, asked.final_noise, rescaled.tails_of(tails(*look), times))
         bounds = best_bounds(every, *found)
@@ -153,17 +155,21 @@ class WeightedScores(PrivateLaplace):
             raise ValueError("draws are not finite")
         mean = drawn.vectors.mean(axis=0)
         last_look = self._excess(paid, moments, mean)  # line 6
-        fits = min(1.0, 2 * min(p_value_of_looks(*last_look, look[0]), p_value_of_patterns(*last_look, look[0])))
+        since = joined.release.squared(mean - looked) / times  # of as many rows as were asked
+        before_it = look[0] if is_near(since, last_look[1]) else None
+        fits = min(1.0, 2 * min(p_value_of_looks(*last_look, before_it), p_value_of_patterns(*last_look, before_it)))
         other = tighter(asked, paid, moments, mean, joined.release, last)
         root = other_root(joined, [*before, other], bounds, moments.worth, times - 1).beside(led)
         unseen = 0.0 if self.questions.residuals is None else UNSEEN * last_look[1] * times
-        far = far_tails(*last_look, look[0]).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
-        bias = bounds.bias.or_more(far).or_more(Bias(0.0, scale_moved(*last_look, look[0], bounds.bound)))
+        far = far_tails(*last_look, before_it).bias(self.regression.scores, bounds.bound, self.regression.num_linear)
+        bias = bounds.bias.or_more(far)
+        if isinstance(self.regression.scores, LocationScale):
+            bias = bias.or_more(Bias(0.0, scale_moved(*last_look, before_it, bounds.bound)))
         told = moments.clamped, *told_little(self.regression, moments, drawn.vectors)
         all_know = moments.worth * known(self.regression, mean, moments)
         checks = verdict.Checks(arrived, fits, root, bias, unseen, *told, knows=all_know, moved=bounds.moved)
-        before_it, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
-        noise = noise_of_step(before_it, joined.release.point) + others
+        earlier, others = (releases[-2], 0.0) if len(releases) > 1 else (refined, times - 1)
+        noise = noise_of_step(earlier, joined.release.point) + others
         result = self._result(paid, moments, joined, noise, drawn, spreads, bounds, checks)
         if len(releases) > 1:  # how they agree is tested
             return result
@@ -223,12 +229,13 @@ class WeightedScores(PrivateLaplace):
             releases.append(steps.pooled(raw[-1], last, number))
             if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
-                told, factor = releases[-1].step(DOUBTFUL), whitening.factor
+                told, factor = steps.near(releases[-1]).step(DOUBTFUL), whitening.factor
                 precision = told.precision + factor.T @ bend @ factor
                 move = factor @ np.linalg.solve(precision, told.tilt + factor.T @ gradient)
+                move = steps.straightened(point, move, bounds.bound)
                 trusted = steps.trusted(move)
                 point, arrived = point + trusted, bool(np.allclose(move, trusted))
-        return raw, releases, arrived
+        return raw, near_together(steps, releases), arrived
 
     def _excess(self, paid: Session, moments: Moments, point: Floats) -> tuple[Floats, float, float, Floats]:
         """Return the excess of residuals by bins, the sd of its noise, the number of records and what is expected.
@@ -242,7 +249,8 @@ class WeightedScores(PrivateLaplace):
             return np.zeros(1 + len(MIDDLES)), 1.0, moments.size, np.zeros(1 + len(MIDDLES))
         asked = Point(np.asarray(point, np.float32), np.asarray(table, np.float32))
         excess, sd = paid.run(rows.of(self.questions.residuals), asked)
-        expected = self.regression.scores.bin_probabilities(usual_predictors(self.regression, point, moments), table)
+        each = some_predictors(self.regression, point, moments, MANY)
+        expected = np.sum([weight * self.regression.scores.bins_at(one, shapes, table) for one, weight in each], axis=0)
         usual = np.maximum(far_and_bins(expected), 1 / moments.size)
         return np.asarray(excess, float), float(sd), moments.size, usual
 

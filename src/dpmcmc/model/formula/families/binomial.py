@@ -132,6 +132,12 @@ class Binomial(TrialsScores):
             return super().bin_probabilities(predictors, table)
         return np.diff(special.ndtr(RESIDUALS), prepend=0.0, append=1.0)
 
+    def bins_at(self, predictors: Floats, shapes: Floats, table: Floats) -> Floats:
+        """Return how probable the bins are of a record with all of the trials."""
+        if self.trials <= MOST_TRIALS:
+            return super().bins_at(predictors, shapes, table)
+        return self.bin_probabilities(predictors, table)
+
     def start(self, response: Spread, floor: float) -> tuple[Floats, Floats]:
         """Return the log-odds."""
         return log_odds(response, floor), NO_SHAPES
