@@ -34,19 +34,6 @@ class Closure:
 
 
 def closed_over(model: Any, position: Any, record: Any) -> tuple[Closure, ...]:
-<<<<<<< HEAD
-    """Return the arrays that the log-prior and the log-likelihood of a model close over, each once."""
-    traced = {
-        "log_prior": jax.make_jaxpr(model.log_prior)(position),
-        "log_likelihood": jax.make_jaxpr(model.log_likelihood)(position, record),
-    }
-    found = {
-        Closure(name, tuple(constant.shape), where()): None
-        for name, closed in traced.items()
-        for constant, where in constants(closed)
-        if prod(getattr(constant, "shape", ())) > 1
-    }
-=======
     """Return the arrays that the log-prior and the log-likelihood of a model close over, each once.
 
     A rule of a model's own for its derivatives is traced by these alone, so what only such a rule reads is listed too.
@@ -57,13 +44,12 @@ def closed_over(model: Any, position: Any, record: Any) -> tuple[Closure, ...]:
         seen = set[bytes]()
         for words, traced in ((name, function), (f"the gradient of {name}", jax.grad(function))):
             arrays = [
-                (_content(constant), Closure(words, tuple(constant.shape), line))
-                for constant, line in constants(jax.make_jaxpr(traced)(*arguments))
+                (_content(constant), Closure(words, tuple(constant.shape), where()))
+                for constant, where in constants(jax.make_jaxpr(traced)(*arguments))
                 if prod(getattr(constant, "shape", ())) > 1
             ]
             found |= dict.fromkeys(closure for content, closure in arrays if words == name or content not in seen)
             seen.update(content for content, _ in arrays)
->>>>>>> mends_attacker
     return tuple(found)
 
 
