@@ -118,10 +118,8 @@ def _moved(pair: Pair) -> float:
         for vault in (pair.vault(0), pair.vault(1))
     ]
     if not np.isfinite(sides).all():
-        raise InvalidArgument(
-            f"what {pair.mechanism} releases of the model is too large, or too small, for single precision, so there "
-            "is nothing to audit; state the model in other units"
-        )
+        problem = f"what {pair.mechanism} releases of the model is too large, or too small, for single precision"
+        raise InvalidArgument(f"{problem}, so there is nothing to audit; state the model in other units")
     return float(abs(sides[0] - sides[1])[0]) * pair.law.scale
 
 
