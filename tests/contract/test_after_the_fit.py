@@ -291,6 +291,15 @@ def test_names_are_taken_apart(name, expected) -> None:
     assert tuple(read_label(name, ("i", "ii"))) == expected
 
 
+def test_a_class_with_a_slash_is_one_of_the_classes() -> None:
+    """Names of parameters have another sign for it, which had made it a variable of its own."""
+    values = {name: np.zeros((2, 5)) for name in ("and∕or: age", "none: age", "and∕or: ward[b]", "none: ward[b]")}
+    group = dataset(values, slice(None), ("and/or", "none"), "y")
+    assert set(group.data_vars) == {"age", "ward"}
+    assert group["y_dim"].values.tolist() == ["and/or", "none"]
+    assert set(arrays(group)) == set(values)
+
+
 def test_what_does_not_make_a_whole_table_stays_as_it_is() -> None:
     values = {name: np.random.default_rng(0).normal(size=(2, 5)) for name in ("a[x]", "a", "i: b", "b", "c[1]", "c[2]")}
     values["theta"] = np.zeros((2, 5, 3))

@@ -52,8 +52,9 @@ class Variable:
 
 def read_label(name: str, classes: Sequence[str]) -> Label:
     """Take a name apart; interactions of levels are joined with commas."""
-    of_class = next((each for each in classes if name.startswith(f"{each}: ")), "")
-    factors = re.split(r"(?<=\]):", name.removeprefix(f"{of_class}: ") if of_class else name)
+    called = {each: f"{each.replace('/', '∕')}: " for each in classes}  # no name has a slash
+    of_class = next((each for each in classes if name.startswith(called[each])), "")
+    factors = re.split(r"(?<=\]):", name.removeprefix(called[of_class]) if of_class else name)
     parts = [_LEVEL.fullmatch(factor) for factor in factors]
     base = ":".join(part[1] if part else factor for part, factor in zip(parts, factors, strict=True))
     return Label(of_class, base, ", ".join(part[2] for part in parts if part))
