@@ -1,7 +1,7 @@
 """Rows to predict for: public ones, or whoever asks may see them; so errors name rows and cells.
 
 Cells are read as the schema states, as those of the private table were: texts and categories as they are, numbers moved
-into their bounds, missing cells as the column says. What the private table may not tell is told here.
+into their bounds, missing cells as the column says. What must not be said of a private table is said here.
 """
 
 import os
@@ -170,7 +170,7 @@ def _outside(name: str, values: np.ndarray, column: Column) -> list[str]:
 
 
 def _outer_frame() -> int:
-    """Return how many calls above `read_rows` somebody outside of this package asked: where a warning belongs."""
+    """Return how many calls above `read_rows` the caller outside this package is: where a warning belongs."""
     frame, level = sys._getframe(1), 1  # pyright: ignore[reportPrivateUsage]
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("dpmcmc."):
         frame, level = frame.f_back, level + 1
