@@ -33,6 +33,7 @@ CERTIFIED = frozenset(
         "minibatch_log_ratio.MinibatchLogRatio",
         "noisy_count.NoisyCount",
         "remainder_test.RemainderTest",
+        "spaced_sum.SpacedSum",
         "spherical_laplace_sum.SphericalLaplaceSum",
         "subsampled_gradient.SubsampledGradientSum",
         "sum.Sum",

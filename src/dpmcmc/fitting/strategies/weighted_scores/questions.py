@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.accounting import Budget, Event
-from dpmcmc.enclave import PrivateData, Sum
+from dpmcmc.enclave import PrivateData, SpacedSum, Sum
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.weighted_scores.budget import Split, usual_variance
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
-from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, Asked, ScoreAndSlope
+from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, Asked, ScoreAndSlope, ScoreAndSpacedSlope
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Schedule
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -55,24 +55,27 @@ class Questions:
         return Histograms(self.regression, Sum(1.0, noise_of_share(sum(both), 1, self.budget)), shares)
 
     @cached_property
-    def pilot(self) -> ScoreAndSlope:
+    def pilot(self) -> ScoreAndSlope | ScoreAndSpacedSlope:
         """The query of a pilot step."""
         return self._scores(self.pilot_shares, self.schedule.shares.num_steps)
 
     @cached_property
-    def refinement(self) -> ScoreAndSlope:
+    def refinement(self) -> ScoreAndSlope | ScoreAndSpacedSlope:
         """The query of the steps after the pilot."""
-        return self._scores(self.refinement_shares, self.schedule.shares.num_refinements)
+        shares = self.schedule.shares
+        return self._scores(self.refinement_shares, shares.num_refinements, spacing=shares.refined)
 
     @cached_property
-    def final(self) -> ScoreAndSlope:
+    def final(self) -> ScoreAndSlope | ScoreAndSpacedSlope:
         """The query of the last releases: of the one pass over many rows, no more numbers than are needed."""
-        return self._scores(self.final_shares, self.schedule.shares.num_final, not self.schedule.has_blocks)
+        shares = self.schedule.shares
+        has_lengths = not self.schedule.has_blocks
+        return self._scores(self.final_shares, shares.num_final, has_lengths, shares.spacing)
 
     @cached_property
-    def other(self) -> ScoreAndSlope:
+    def other(self) -> ScoreAndSlope | ScoreAndSpacedSlope:
         """The query with other bounds at the end: its root is the same if the model holds."""
-        return self._scores(self.split.other, 1)
+        return self._scores(self.split.other, 1, spacing=self.schedule.shares.checked)
 
     @cached_property
     def residuals(self) -> Residuals | None:
@@ -101,17 +104,23 @@ class Questions:
         """The standard deviation of the noise of the last releases together, at radius one."""
         return self.data.facts.clips_moved * noise_of_share(self.final_shares[0], 1, self.budget)
 
-    def _scores(self, shares: tuple[float, float], times: int, has_lengths: bool = True) -> ScoreAndSlope:
-        return ScoreAndSlope(self.regression, Sum(1.0, noise_of_share(sum(shares), times, self.budget)), has_lengths)
+    def _scores(
+        self, shares: tuple[float, float], times: int, has_lengths: bool = True, spacing: int = 1
+    ) -> ScoreAndSlope | ScoreAndSpacedSlope:
+        if spacing == 1:
+            return ScoreAndSlope(self.regression, Sum(1.0, noise_of_share(sum(shares), times, self.budget)), has_lengths)
+        of_score, of_slope = (noise_of_share(share, times, self.budget) for share in shares)
+        return ScoreAndSpacedSlope(self.regression, Sum(1.0, of_score), SpacedSum(1.0, of_slope, spacing), has_lengths)
 
     @property
     def settings(self) -> dict[str, str]:
         """The releases, in plain values."""
         asked = {"pilot": self.pilot, "refinement": self.refinement, "final": self.final, "other": self.other}
-        found = {"histograms": self.histograms.sums, **{name: each.sums for name, each in asked.items()}}
+        found = {"histograms": repr(self.histograms.sums)}
+        found |= {name: ", ".join(map(repr, each.released)) for name, each in asked.items()}
         if self.residuals is not None:
-            found["residuals"] = self.residuals.sums
-        return {f"{name}_release": repr(sums) for name, sums in found.items()}
+            found["residuals"] = repr(self.residuals.sums)
+        return {f"{name}_release": each for name, each in found.items()}
 
     @property
     def event(self) -> Event:
