@@ -19,6 +19,7 @@ import numpy as np
 
 import dpmcmc as dp
 from dpmcmc.accounting import Partition
+from dpmcmc.enclave.mechanisms.spaced_sum import places_read
 from dpmcmc.enclave.oracle import Noisy
 from dpmcmc.fitting import prepare_fit
 from dpmcmc.fitting.budget_split import noise_of_share
@@ -57,7 +58,7 @@ class FloatOracle:
         places = np.concatenate([np.arange(*partition.cuts[cell : cell + 2]) for cell in cells])
         return FloatOracle(jax.tree.map(lambda leaf: leaf[places], self.records), self.key, self.noise)
 
-    def sum(self, mechanism: dp.mechanisms.Sum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
+    def sum(self, mechanism: Any, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
         """Return the sum of a statistic, each record's clipped, with noise."""
 
         def clipped(record: Any) -> jax.Array:
@@ -69,8 +70,12 @@ class FloatOracle:
             rows, counts = chunk
             return total + counts @ jax.vmap(clipped)(rows), None
 
-        one = jax.eval_shape(clipped, jax.tree.map(lambda leaf: leaf[0], self.records))
-        rows, counts = in_chunks(self.records, int(np.clip(NUMBERS_AT_ONCE // one.size, 100, CHUNK)))
+        records = self.records
+        if isinstance(mechanism, dp.mechanisms.SpacedSum):
+            read = np.asarray(places_read(mechanism.step, len(jax.tree.leaves(records)[0])))
+            records = jax.tree.map(lambda leaf: leaf[read], records)
+        one = jax.eval_shape(clipped, jax.tree.map(lambda leaf: leaf[0], records))
+        rows, counts = in_chunks(records, int(np.clip(NUMBERS_AT_ONCE // one.size, 100, CHUNK)))
         total, _ = jax.lax.scan(more, jnp.zeros(one.shape), (rows, counts))
         sd = self.noise * mechanism.noise_multiplier * mechanism.clip
         self.count += 1
@@ -103,7 +108,7 @@ def _at_unit_noise(program: Any) -> tuple[Any, float]:
     multipliers: set[float] = set()
     for each in fields(program) if is_dataclass(program) else ():
         value = getattr(program, each.name)
-        if isinstance(value, dp.mechanisms.Sum):
+        if isinstance(value, dp.mechanisms.Sum | dp.mechanisms.SpacedSum):
             found[each.name] = replace(value, noise_multiplier=1.0)
             multipliers.add(value.noise_multiplier)
         elif each.name == "noise_multiplier":

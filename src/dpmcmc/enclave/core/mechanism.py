@@ -127,7 +127,6 @@ def is_certified(mechanism: object, extra: Iterable[type] = ()) -> bool:
 
 Rebuilt = TypeVar("Rebuilt", bound=Any)
 
-
 _PLAIN = (bool, float, int, str, type(None))
 
 

@@ -33,8 +33,8 @@ PERIOD = 2**14
 class SpacedSum:
     """Sum of clip(statistic) over one record of every `step`, at public places, with the noise and price of a `Sum`.
 
-    The records are those at `pattern(step)`: one at each `step` consecutive places, chosen before any data are read. What
-    is released is the sum of these; times `step` it estimates that of all. No price is saved, but time.
+    The records are those at `pattern(step)`: one at each `step` consecutive places, chosen before any data are read.
+    What is released is the sum of these; times `step` it estimates that of all. No price is saved, but time.
     """
 
     clip: float
@@ -96,8 +96,8 @@ def pattern(step: int) -> np.ndarray:
     """Return which of `step` consecutive places is read, for each group of them until the pattern begins again.
 
     Orders that repeat themselves do not mislead it. Numbers come in rows, of which the first is pseudo-random and each
-    is the one before plus one: so where kinds of records follow each other with a period of 2^k times an odd number, the
-    first at most `PERIOD` / `step`, each is read as often as its share says.
+    is the one before plus one: so where kinds of records follow each other with a period of 2^k times an odd number,
+    the first at most `PERIOD` / `step`, each is read as often as its share says.
     """
     size = PERIOD // step**2
     first = np.frombuffer(hashlib.shake_256(f"one place of every {step}".encode()).digest(size), np.uint8)

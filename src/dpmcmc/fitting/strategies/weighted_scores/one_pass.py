@@ -34,9 +34,8 @@ MOST_FINAL = 2
 SLOPES = (0.06, 0.15, 0.3)
 """Candidate smallest shares of the slope in the last releases. Its noise matters if the last step is long."""
 
-NEAR, LITTLE = 1.05, 0.05
-"""By how much slopes of fewer rows may increase the predicted error beyond that of reading all rows in every step, and
-how large the noise of the slopes before the last one may be."""
+LITTLE = 0.05
+"""How large the noise of slopes before the last one may be, if they are to be of few rows."""
 
 PILOT_BLOCKS = np.geomspace(1 / 512, 1 / 6, 40)
 MORE_BLOCKS = np.geomspace(1 / 64, 1 / 3, 30)
@@ -92,11 +91,11 @@ def _with(split: Split, num_final: int, slope: float, pilot: Rows, refinement: R
 def _with_spacings(split: Split, budget: Budget, size: float) -> Split:
     """Return the split with slopes from as few rows as will do: these take most of the time of a pass.
 
-    The last slope is of so few that the predicted error stays near that of reading all rows in every step, or as it is;
-    the slopes before it, which only lead the way, of so few that their noise is small.
+    The last slope is of so few that the predicted error is still at most that of reading all rows in every step; the
+    slopes before it, which only lead the way, of so few that their noise is small.
     """
     schedule = split.schedule
-    most = max(predicted_error(split, budget, size), NEAR * split.with_short_pilot(budget, size).error(budget, size))
+    most = split.with_short_pilot(budget, size).error(budget, size)
     rows, (_, of_steps) = size * schedule.refinement.share, split.refinement(budget, size)
 
     def with_spacing(spacing: int) -> Split:
@@ -108,8 +107,7 @@ def _with_spacings(split: Split, budget: Budget, size: float) -> Split:
         return next((one for one, noise in zip(SPACINGS, noises, strict=True) if noise <= LITTLE), 1)
 
     spaced = (each for each in map(with_spacing, SPACINGS) if predicted_error(each, budget, size) <= most)
-    is_led = predicted_error(split, budget, size) < UNSEEN
-    found = (next(spaced, split) if schedule.shares.num_final == 1 and is_led else split).schedule
+    found = (next(spaced, split) if schedule.shares.num_final == 1 else split).schedule
     shares = replace(found.shares, refined=first(of_steps, REFINEMENTS), checked=first(split.other[1], 1))
     return replace(split, blocks=replace(found, shares=shares))
 

@@ -108,7 +108,9 @@ class Questions:
         self, shares: tuple[float, float], times: int, has_lengths: bool = True, spacing: int = 1
     ) -> ScoreAndSlope | ScoreAndSpacedSlope:
         if spacing == 1:
-            return ScoreAndSlope(self.regression, Sum(1.0, noise_of_share(sum(shares), times, self.budget)), has_lengths)
+            return ScoreAndSlope(
+                self.regression, Sum(1.0, noise_of_share(sum(shares), times, self.budget)), has_lengths
+            )
         of_score, of_slope = (noise_of_share(share, times, self.budget) for share in shares)
         return ScoreAndSpacedSlope(self.regression, Sum(1.0, of_score), SpacedSum(1.0, of_slope, spacing), has_lengths)
 

@@ -261,7 +261,15 @@ def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[Any, ...]:
     share = response.read_weight(row) / asked.weight if response.weights else 1.0
     spread, trace = jnp.sum((variance @ moves) * moves, axis=0), share * jnp.sum(slope * gram)
     steepest = None if steepest is None else share * steepest
-    return share * (moves.T @ score), share * (slope @ moves), moves, trace, share**2 * spread, share * longest, steepest
+    return (
+        share * (moves.T @ score),
+        share * (slope @ moves),
+        moves,
+        trace,
+        share**2 * spread,
+        share * longest,
+        steepest,
+    )
 
 
 def _along(regression: Regression, asked: Asked, row: Any, columns: jax.Array) -> tuple[jax.Array, jax.Array]:

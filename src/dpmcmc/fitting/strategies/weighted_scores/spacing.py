@@ -1,8 +1,8 @@
 """Slopes from one record of every few, at public places: how few, and what that does to them.
 
-One of every `spacing` consecutive places is read (`SpacedSum`), so that every kind of records has its share, however the
-table is sorted. The slope of all is `spacing` times their sum. Its noise is so many times as large, and it has a sampling
-error besides. Neither matters where there are many rows.
+One of every `spacing` consecutive places is read (`SpacedSum`), so that every kind of records has its share, however
+the table is sorted. The slope of all is `spacing` times their sum. Its noise is so many times as large, and it has a
+sampling error besides. Neither matters where there are many rows.
 """
 
 import numpy as np
