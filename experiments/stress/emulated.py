@@ -72,7 +72,7 @@ class FloatOracle:
 
         records = self.records
         if isinstance(mechanism, dp.mechanisms.SpacedSum):
-            read = np.asarray(places_read(mechanism.step, len(jax.tree.leaves(records)[0])))
+            read = places_read(mechanism.step, len(jax.tree.leaves(records)[0]))
             records = jax.tree.map(lambda leaf: leaf[read], records)
         one = jax.eval_shape(clipped, jax.tree.map(lambda leaf: leaf[0], records))
         rows, counts = in_chunks(records, int(np.clip(NUMBERS_AT_ONCE // one.size, 100, CHUNK)))
