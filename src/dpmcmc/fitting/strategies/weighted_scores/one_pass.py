@@ -34,9 +34,6 @@ MOST_FINAL = 2
 SLOPES = (0.06, 0.15, 0.3)
 """Candidate smallest shares of the slope in the last releases. Its noise matters if the last step is long."""
 
-LITTLE = 0.05
-"""How large the noise of slopes before the last one may be, if they are to be of few rows."""
-
 PILOT_BLOCKS = np.geomspace(1 / 512, 1 / 6, 40)
 MORE_BLOCKS = np.geomspace(1 / 64, 1 / 3, 30)
 """Shares of the rows that blocks may be."""
@@ -75,7 +72,7 @@ def of_blocks(split: Split, budget: Budget, size: int, seed: int, num_final: int
     """Return how a budget is divided between a pilot on blocks at random positions and a number of last releases."""
     candidates = [_with(split, num_final, slope, *_sizes(split, budget, size, num_final, slope)) for slope in SLOPES]
     best = min(candidates, key=lambda each: predicted_error(each, budget, size))  # line 1
-    best = _with_spacings(best, budget, size).schedule
+    best = _with_spacing(best, budget, size).schedule
     rows = blocks(size, (best.pilot.share, best.refinement.share), seed)  # line 2
     return replace(split, blocks=replace(best, pilot=rows[0], refinement=rows[1]))
 
@@ -88,28 +85,15 @@ def _with(split: Split, num_final: int, slope: float, pilot: Rows, refinement: R
     return replace(split, blocks=Schedule(shares, pilot, refinement))
 
 
-def _with_spacings(split: Split, budget: Budget, size: float) -> Split:
-    """Return the split with slopes from as few rows as will do: these take most of the time of a pass.
-
-    The last slope is of so few that the predicted error is still at most that of reading all rows in every step; the
-    slopes before it, which only lead the way, of so few that their noise is small.
-    """
+def _with_spacing(split: Split, budget: Budget, size: float) -> Split:
+    """Return the split with the last slope of so few rows that the predicted error is that of many passes, at most."""
     schedule = split.schedule
+    if schedule.shares.num_final > 1:
+        return split
     most = split.with_short_pilot(budget, size).error(budget, size)
-    rows, (_, of_steps) = size * schedule.refinement.share, split.refinement(budget, size)
-
-    def with_spacing(spacing: int) -> Split:
-        return replace(split, blocks=replace(schedule, shares=replace(schedule.shares, spacing=spacing)))
-
-    def first(share: float, times: int) -> int:
-        """Return how many records one may stand for in a slope of the refinement's rows with a share of the budget."""
-        noises = (split.slope_noise(budget, rows / spacing, share, times) for spacing in SPACINGS)
-        return next((one for one, noise in zip(SPACINGS, noises, strict=True) if noise <= LITTLE), 1)
-
-    spaced = (each for each in map(with_spacing, SPACINGS) if predicted_error(each, budget, size) <= most)
-    found = (next(spaced, split) if schedule.shares.num_final == 1 else split).schedule
-    shares = replace(found.shares, refined=first(of_steps, REFINEMENTS), checked=first(split.other[1], 1))
-    return replace(split, blocks=replace(found, shares=shares))
+    each = (replace(schedule, shares=replace(schedule.shares, spacing=spacing)) for spacing in SPACINGS)
+    spaced = (replace(split, blocks=blocks) for blocks in each)
+    return next((found for found in spaced if predicted_error(found, budget, size) <= most), split)
 
 
 def _sizes(split: Split, budget: Budget, size: int, num_final: int, slope: float) -> tuple[Rows, Rows]:

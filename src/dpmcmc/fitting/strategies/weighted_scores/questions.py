@@ -55,27 +55,28 @@ class Questions:
         return Histograms(self.regression, Sum(1.0, noise_of_share(sum(both), 1, self.budget)), shares)
 
     @cached_property
-    def pilot(self) -> ScoreAndSlope | ScoreAndSpacedSlope:
+    def pilot(self) -> ScoreAndSlope:
         """The query of a pilot step."""
         return self._scores(self.pilot_shares, self.schedule.shares.num_steps)
 
     @cached_property
-    def refinement(self) -> ScoreAndSlope | ScoreAndSpacedSlope:
+    def refinement(self) -> ScoreAndSlope:
         """The query of the steps after the pilot."""
-        shares = self.schedule.shares
-        return self._scores(self.refinement_shares, shares.num_refinements, spacing=shares.refined)
+        return self._scores(self.refinement_shares, self.schedule.shares.num_refinements)
 
     @cached_property
     def final(self) -> ScoreAndSlope | ScoreAndSpacedSlope:
         """The query of the last releases: of the one pass over many rows, no more numbers than are needed."""
         shares = self.schedule.shares
-        has_lengths = not self.schedule.has_blocks
-        return self._scores(self.final_shares, shares.num_final, has_lengths, shares.spacing)
+        if shares.spacing == 1:
+            return self._scores(self.final_shares, shares.num_final, not self.schedule.has_blocks)
+        of_score, of_slope = (noise_of_share(share, shares.num_final, self.budget) for share in self.final_shares)
+        return ScoreAndSpacedSlope(self.regression, Sum(1.0, of_score), SpacedSum(1.0, of_slope, shares.spacing))
 
     @cached_property
-    def other(self) -> ScoreAndSlope | ScoreAndSpacedSlope:
+    def other(self) -> ScoreAndSlope:
         """The query with other bounds at the end: its root is the same if the model holds."""
-        return self._scores(self.split.other, 1, spacing=self.schedule.shares.checked)
+        return self._scores(self.split.other, 1)
 
     @cached_property
     def residuals(self) -> Residuals | None:
@@ -104,15 +105,8 @@ class Questions:
         """The standard deviation of the noise of the last releases together, at radius one."""
         return self.data.facts.clips_moved * noise_of_share(self.final_shares[0], 1, self.budget)
 
-    def _scores(
-        self, shares: tuple[float, float], times: int, has_lengths: bool = True, spacing: int = 1
-    ) -> ScoreAndSlope | ScoreAndSpacedSlope:
-        if spacing == 1:
-            return ScoreAndSlope(
-                self.regression, Sum(1.0, noise_of_share(sum(shares), times, self.budget)), has_lengths
-            )
-        of_score, of_slope = (noise_of_share(share, times, self.budget) for share in shares)
-        return ScoreAndSpacedSlope(self.regression, Sum(1.0, of_score), SpacedSum(1.0, of_slope, spacing), has_lengths)
+    def _scores(self, shares: tuple[float, float], times: int, has_lengths: bool = True) -> ScoreAndSlope:
+        return ScoreAndSlope(self.regression, Sum(1.0, noise_of_share(sum(shares), times, self.budget)), has_lengths)
 
     @property
     def settings(self) -> dict[str, str]:

@@ -120,7 +120,6 @@ class ScoreAndSpacedSlope:
     regression: Regression
     sums: Sum
     slopes: SpacedSum
-    has_lengths: bool = True
 
     @property
     def released(self) -> tuple[Any, ...]:
@@ -131,7 +130,7 @@ class ScoreAndSpacedSlope:
         """Return the two sums."""
         step, unit = self.slopes.step, asked.slope_radius * LENGTH
         score = oracle.sum(self.sums, _OfScore(self.regression), asked)
-        slope = oracle.sum(self.slopes, _OfSlope(self.regression, self.has_lengths), asked)
+        slope = oracle.sum(self.slopes, _OfSlope(self.regression), asked)
         of_score = score.value * asked.radius, jnp.sqrt(score.variance) * asked.radius
         of_slope = slope.value * (step * unit), jnp.sqrt(slope.variance) * (step * unit)
         return _answer(self.regression.dimension, of_score, of_slope)
@@ -176,11 +175,10 @@ class _OfSlope:
     """The weighted slope of one record and its side information, of norm at most one."""
 
     regression: Regression
-    has_lengths: bool
 
     def __call__(self, asked: Asked, record: Any) -> jax.Array:
         one = weighed(self.regression, asked, record)
-        return jnp.concatenate(_of_slope(one, asked.slope_radius * LENGTH, self.has_lengths))
+        return jnp.concatenate(_of_slope(one, asked.slope_radius * LENGTH, has_lengths=False))
 
 
 def _of_slope(one: _Weighed, unit: jax.Array, has_lengths: bool) -> list[jax.Array]:

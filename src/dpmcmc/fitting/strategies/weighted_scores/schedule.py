@@ -74,10 +74,6 @@ class Shares:
     """What of the last releases' share their slope has, at least."""
     spacing: int = 1
     """The slope of the last release is that of one record of so many, at public places that are spread evenly."""
-    refined: int = 1
-    """The same for the slopes of the steps before it."""
-    checked: int = 1
-    """The same for the slope with other bounds."""
 
 
 @dataclass(frozen=True)
