@@ -1,6 +1,6 @@
 """What the slope of one row in every few does to the last step of a fit, without noise; writes a table.
 
-    python benchmarks/scale_slopes.py --rows 4e6
+    python benchmarks/scale_slopes.py --rows 4e6 --spacings 8
 
 The tables are those of `scale_orders.py`. From points that are as far from the maximum of the likelihood as a pilot on
 a ninth of the rows would end, a Newton step with the slope halfway is made twice: with the slope of all rows, and with
