@@ -48,7 +48,7 @@ class Event:
 
     @property
     def cases(self) -> tuple["Event", ...]:
-        """What may concern one neighbour, of which the dearest counts: the event, or those of a `Parallel`'s cells."""
+        """What may concern one neighbour; the most expensive counts: the event, or those of a `Parallel`'s cells."""
         return (self,)
 
     @cached_property
@@ -305,7 +305,7 @@ class Composed(Event):
 def genuine(event: Event, *, with_cells: bool = False) -> Event:
     """Return an event made anew from what it is written as: of this library's own kinds, and of all places.
 
-    Nothing else has a price: who said which places were asked would lower it. `with_cells` is for what is set aside.
+    A caller that chose which places were queried would lower a price. `with_cells` is for what is set aside.
     """
     made = Event.from_json(event.to_json())
     if made.outermost and not with_cells:

@@ -1,4 +1,4 @@
-"""Parallel composition: different cells of places are asked, and a neighbour is in one of them.
+"""Parallel composition: different cells of places are queried, and a neighbour is in one of them.
 
 `Parallel` is a function from places to events. Events are added place by place, and of the sums the dearest is the
 price: the largest delta at every epsilon, the largest Renyi divergence at every order, the largest rho. A maximum is
@@ -204,7 +204,7 @@ def _by_placement(events: Sequence[Event]) -> Iterable[Event]:
 
 
 def _covering(event: Event) -> Event:
-    """Return an event of all places that costs as much as any cell: its dearest one, or what covers several of them."""
+    """Return an event of all places that costs as much as any cell: the most expensive one, or what covers several."""
     cases = [counts(case) for case in dearest(event)]
     parts = {part for case in cases for part in case}
     return compose(part * max(case.get(part, 0) for case in cases) for part in parts)
@@ -244,8 +244,8 @@ def contains(whole: Event, part: Event) -> bool:
     """Say whether all that happened in `part` happened in `whole`, as often at least, in every place.
 
     A `Parallel` is contained only in one that was cut where it is: ``contains(left, Parallel(partition, {cell:
-    event}))`` says whether an event that is asked of a cell is covered by what is left of a reservation. What has no
-    cells is asked of all places.
+    event}))`` says whether the query of a cell is covered by what is left of a reservation. What has no cells
+    queries all places.
     """
     if not _is_cut(whole, part):
         return _is_within(part, whole)
@@ -291,7 +291,7 @@ def apart(events: Iterable[Event]) -> Event:
 
 
 def dearest(event: Event) -> tuple[Event, ...]:
-    """Return the cases of an event among which the dearest is: without those that another one covers.
+    """Return the cases of an event of which one is the most expensive: those that no other one covers.
 
     Cases that differ in Gaussian releases and samplers' distances alone are compared by their sums, with each of which
     every price grows. After many runs one cell is left, as a rule, to ask the accountants about.

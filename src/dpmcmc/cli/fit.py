@@ -55,7 +55,9 @@ def fit(
         Path | None,
         typer.Option(help="Folder for private temporary files, for tables that do not fit into memory."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Run folder to write; it must not exist.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Run folder to write, a new one; required unless --dry-run.")
+    ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="Name of the table in the ledger (default: that of the file).")
     ] = None,

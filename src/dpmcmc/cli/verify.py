@@ -58,8 +58,8 @@ def _run_beside(file: Path) -> str | None:
 
 
 def _show(file: Path, found: "Verified", match: "LedgerMatch | None") -> None:
-    rows = [[figure.name, _stated(figure), f"[{figure.lower:.12g}, {figure.upper:.12g}]"] for figure in found.figures]
-    print_table(f"{file}: consistent; enclosures by ball arithmetic", ["number", "stated", "enclosed in"], rows)
+    rows = [[figure.name, _stated(figure), _recomputed(figure)] for figure in found.figures]
+    print_table(f"{file}: consistent; recomputed in ball arithmetic", ["number", "stated", "recomputed"], rows)
     typer.echo(f"event: SHA-256 {found.event_hash}")
     if match is not None:
         entry = match.entry
@@ -75,6 +75,12 @@ def _show(file: Path, found: "Verified", match: "LedgerMatch | None") -> None:
 
 def _stated(figure: "Figure") -> str:
     return "" if figure.stated is None else f"{figure.stated:.12g}"
+
+
+def _recomputed(figure: "Figure") -> str:
+    """Write the middle of an enclosure and its radius; `--json` has the ends."""
+    middle, radius = (figure.lower + figure.upper) / 2, (figure.upper - figure.lower) / 2
+    return f"{middle:.12g} ± {radius:.0e}" if radius else f"{middle:.12g}"
 
 
 def _plain(found: "Verified", match: "LedgerMatch | None") -> dict[str, object]:

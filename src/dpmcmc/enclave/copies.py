@@ -1,6 +1,6 @@
 """Copies of the table in a program, as far as they can be recognised. Privacy does not rest on this file.
 
-A copy outside the vault is beyond any proof: whoever has one needs no release. But a mistake is worth a message, so a
+No proof covers a copy outside the vault: whoever has one needs no release. But a mistake is worth a message, so a
 program is refused that closes over an array which the vault was given, or over one that looks like a table.
 """
 

@@ -256,7 +256,7 @@ def small_capacity(stated: int) -> InvalidArgument:
 
 
 def other_data(equation: JaxprEqn) -> ReleaseRefused:
-    """Return the refusal of a release that is asked of somebody else."""
+    """Return the refusal of a release that queries another vault."""
     return ReleaseRefused(
         f"dp_release at {line_of(equation)} queries another data set than the one that runs the program; "
         "use the oracle that the program was given"

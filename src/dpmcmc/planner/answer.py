@@ -112,7 +112,7 @@ def plan_fit(
 
 
 def _weighted_error(facts: ProblemSize, budget: Budget, passes: int | None) -> float:
-    """Return by how many standard deviations weighted scores are off, if rows are read so many times at most."""
+    """Return by how many standard deviations weighted scores are off, given the most passes over the rows."""
     split = Split(facts.dimension, facts.clips_moved, True, usual_variance)
     most = None if passes is None else validation.integer("passes", passes, at_least=1)
     split = chosen(split, budget, facts.num_records, 0, passes=most, is_in_memory=True)

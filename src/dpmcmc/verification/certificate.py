@@ -239,9 +239,9 @@ class _Case:
             for name, value in one.parameters.items():
                 yield _figure(name, None, value)
         if self.slack.total_variation:
-            yield _figure("total variation of the samplers", None, ball(self.slack.total_variation))
+            yield _figure("total variation of the noise", None, ball(self.slack.total_variation))
         if self.slack.log_ratio:
-            yield _figure("log ratio of the samplers", None, ball(self.slack.log_ratio))
+            yield _figure("log ratio of the noise", None, ball(self.slack.log_ratio))
 
     def epsilon(self, delta: float, near: float) -> dict[str, Interval]:
         """Return, for each accountant, the smallest epsilon at which delta is met."""

@@ -1,4 +1,4 @@
-"""A certificate held against the ledger that paid: is there an entry with the very event that it speaks of?"""
+"""A certificate compared with the ledger that was charged: is there an entry with exactly its event?"""
 
 from dataclasses import dataclass
 

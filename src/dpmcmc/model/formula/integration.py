@@ -111,7 +111,7 @@ def _law(column: Column, nodes: int) -> tuple[Floats, Floats]:
 
 
 def gauss_rule(places: Floats, weights: Floats, number: int) -> tuple[Floats, Floats]:
-    """Return so many nodes and weights of the Gauss rule of a law on places, by Stieltjes, Golub and Welsch."""
+    """Return nodes and weights of the Gauss rule of a distribution on places, by Stieltjes, Golub and Welsch."""
     centre, scale = float(places.mean()), float(np.ptp(places)) / 2
     x = (places - centre) / scale
     before, here = np.zeros_like(x), np.ones_like(x) / np.sqrt(weights.sum())
