@@ -117,11 +117,8 @@ class Histograms:
 
     def counted(self, values: Any, sd: Any) -> tuple[Counted, Counted]:
         """Return what was released as counts of the response and of the columns."""
-        units = self._units
-        return (
-            Counted(values[: self._size] * units[0], sd * units[0]),
-            Counted(values[self._size :] * units[1], sd * units[1]),
-        )
+        units, size = self._units, self._size
+        return Counted(values[:size] * units[0], sd * units[0]), Counted(values[size:] * units[1], sd * units[1])
 
     @property
     def _size(self) -> int:
@@ -232,8 +229,6 @@ class Histograms:
         if len(numbers) > MANY:
             return [flags, jax.vmap(lambda one: _one_hot(one, self.column_edges))(numbers).ravel()]
         return [flags, *(_one_hot(one, self.column_edges) for one in numbers)]
-
-    # what follows from the counts, on the host
 
     def response(self, counted: Counted) -> Spread:
         """Return the histogram of the response; all counts of a few classes are used, of bins those above the noise."""
