@@ -48,7 +48,7 @@ def one_fit(side: int, epsilon: float, formula: str, sampler: str, steps: int) -
     """Fit, save, and return what the folder shows."""
     schema = dp.Schema({name: dp.Column(**column) for name, column in SCHEMA.items()})
     data = dp.PrivateData.from_table(table(side), schema=schema, budget=dp.Budget(epsilon, DELTA))
-    options = {"family": "bernoulli", "sampler": sampler, "num_steps": steps, "even_if_useless": True}
+    options = {"family": "bernoulli", "sampler": sampler, "num_steps": steps, "allow_low_accuracy": True}
     with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dp.fit(formula, data, epsilon=epsilon, delta=DELTA, progress=False, **options).save(Path(place) / "run")

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpmcmc.accounting import Adjacency
-from dpmcmc.audits import blocks, catalogue, lattice, sensitivity
+from dpmcmc.audits import bins, blocks, catalogue, lattice, sensitivity
 from dpmcmc.audits.audit import Running, judge
 from dpmcmc.audits.pairs import ADD, REPLACE, Pair
 from dpmcmc.enclave.accelerate.self_test import blocks_add_up
@@ -40,6 +40,7 @@ from dpmcmc.enclave.mechanisms import (
     barker_bit,
     barker_test,
     block_sum,
+    counts,
     curvature,
     log_ratio,
     minibatch_log_ratio,
@@ -535,6 +536,18 @@ MUTANTS = [
         ),
         by_sensitivity("BlockSum"),
         "sensitivity",
+    ),
+    Mutant(
+        "counts that may be negative",
+        (with_change(counts.PositiveBall, "passes", ("jnp.where(integers < 0, LEAST, integers)", "integers")),),
+        by_audit(bins.opposites, REPLACE, "exact", False),
+        "audit",
+    ),
+    Mutant(
+        "bins taken for as near each other as one record and none",
+        (instead(counts, "ROOT_OF_TWO", 1.0),),
+        by_audit(bins.bins, REPLACE, "exact", True),
+        "audit",
     ),
     Mutant(
         "a record that adds to its block and to the next one",

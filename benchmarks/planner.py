@@ -25,7 +25,7 @@ SETTINGS = [(10_000, 3, 2.0), (10_000, 30, 8.0), (100_000, 10, 1.0), (100_000, 1
 
 
 def compare(sampler: str, records: int, parameters: int, epsilon: float) -> dict[str, object]:
-    """Return the law's answer and the simulation's."""
+    """Return the predicted error and the simulation's."""
     answer = plan_fit(sampler, epsilon=epsilon, delta=DELTA, num_records=records, num_parameters=parameters)
     assert answer is not None
     recipe = RECIPES[sampler]
@@ -38,10 +38,10 @@ def compare(sampler: str, records: int, parameters: int, epsilon: float) -> dict
         "records": records,
         "parameters": parameters,
         "epsilon": epsilon,
-        "law": round(answer.error, 4),
-        "is_law": answer.is_law,
+        "predicted": round(answer.error, 4),
+        "is_known": answer.is_known,
         "simulated": round(found.location, 4),
-        "simulated_over_law": round(found.location / answer.error, 3),
+        "simulated_over_predicted": round(found.location / answer.error, 3),
         "width_off": round(found.width, 4),
     }
 
@@ -51,7 +51,7 @@ def main() -> None:
     table = pd.DataFrame([compare(sampler, *setting) for sampler in SIMULABLE for setting in SETTINGS])
     place = Path(__file__).parent / "results" / "planner.csv"
     table.to_csv(place, index=False)
-    print(table.groupby("sampler")["simulated_over_law"].agg(["min", "max"]))
+    print(table.groupby("sampler")["simulated_over_predicted"].agg(["min", "max"]))
     print(f"wrote {place.name}")
 
 

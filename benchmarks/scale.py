@@ -94,9 +94,9 @@ class Clock:
 def fit(arguments: Any) -> dict[str, float]:
     """Open the files and fit, twice."""
     clock = Clock()
-    posterior = fitted(vault(arguments, arguments.rows), arguments.rows, passes=1, even_if_useless=True)
+    posterior = fitted(vault(arguments, arguments.rows), arguments.rows, passes=1, allow_low_accuracy=True)
     first, clock = clock.read(), Clock()
-    fitted(vault(arguments, arguments.rows), arguments.rows, passes=1, even_if_useless=True)
+    fitted(vault(arguments, arguments.rows), arguments.rows, passes=1, allow_low_accuracy=True)
     again = clock.read(prefix="again_")
     means, deviations = _moments(posterior)
     distance = float(np.sqrt(np.mean(((means - _true()) / deviations) ** 2)))
@@ -138,7 +138,7 @@ def slots(arguments: Any) -> dict[str, float]:
         scratch=arguments.folder,
     )
     opened, clock = clock.read(), Clock()
-    fitted(data, rows, passes=1, even_if_useless=True)
+    fitted(data, rows, passes=1, allow_low_accuracy=True)
     return {**opened, **clock.read(prefix="again_")}
 
 

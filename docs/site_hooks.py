@@ -71,7 +71,7 @@ def samplers() -> str:
     lines = ["| sampler | in `fit` | releases per step | target |", "|---|---|---|---|"]
     for name, one in SAMPLERS.items():
         offered = f"`{name}`" if one.recipe else "no"
-        lines.append(f"| [{one.title}]({one.page}.md) | {offered} | {one.asks} | {one.target} |")
+        lines.append(f"| [{one.title}]({one.page}.md) | {offered} | {one.releases} | {one.target} |")
     return "\n".join(lines)
 
 

@@ -108,7 +108,7 @@ def fitted(formula: str, family: str, table: pd.DataFrame, stated: dp.Schema, ep
     try:
         return dp.fit(formula, data, **options), False
     except BudgetUnreachable:
-        return dp.fit(formula, data, even_if_useless=True, **options), True
+        return dp.fit(formula, data, allow_low_accuracy=True, **options), True
 
 
 def one_fit(posterior: Any, without: pd.DataFrame) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def reserve(ledger: Ledger, barrier: Any) -> bool:
     """Reserve as the library does."""
     barrier.wait(PATIENCE)
     try:
-        ledger.reserve(DATASET, CHARGE, what="race")
+        ledger.reserve(DATASET, CHARGE, description="race")
     except BudgetExceeded:
         return False
     return True
@@ -68,7 +68,7 @@ def reserve_in_family(ledger: Ledger, barrier: Any) -> bool:
     """Reserve as the library does, every second racer for a part of the dataset."""
     which = DATASET if barrier.wait(PATIENCE) % 2 else PART
     try:
-        ledger.reserve(which, CHARGE, what="race")
+        ledger.reserve(which, CHARGE, description="race")
     except BudgetExceeded:
         return False
     return True
@@ -90,7 +90,7 @@ def reserve_in_family_locking_own_row(ledger: Ledger, barrier: Any) -> bool:
 
     entries.terms, DatasetAccount.admits = lock_own, admits_slowly
     try:
-        ledger.reserve(which, CHARGE * CAPACITY, what="race")
+        ledger.reserve(which, CHARGE * CAPACITY, description="race")
     except BudgetExceeded:
         return False
     return True
@@ -102,7 +102,7 @@ def reserve_checking_outside(ledger: Ledger, barrier: Any) -> bool:
     barrier.wait(PATIENCE)
     if admitted:
         with ledger._book.writing() as connection:
-            entry = {"who": "racer", "what": "race", "run": str(os.getpid()), "event": CHARGE}
+            entry = {"who": "racer", "description": "race", "run": str(os.getpid()), "event": CHARGE}
             entries.append(connection, entries.RESERVE, DATASET, Adjacency.REPLACE_ONE, **entry)
     return admitted
 
@@ -117,7 +117,7 @@ def reserve_without_row_lock(ledger: Ledger, barrier: Any) -> bool:
 
     entries.account = lambda connection, dataset, **_lock: account(connection, dataset)
     DatasetAccount.admits = admits_when_all_have_read
-    ledger.reserve(DATASET, CHARGE, what="race")
+    ledger.reserve(DATASET, CHARGE, description="race")
     return True
 
 
@@ -132,7 +132,7 @@ def run_apart(job: Callable[..., None], *arguments: Any) -> tuple[Any, Any]:
 
 def reserve_and_hang(pipe: Any, url: str) -> None:
     """Reserve, tell the run, and never settle."""
-    pipe.send(Ledger(url).reserve(DATASET, CHARGE, what="a run that is killed").run)
+    pipe.send(Ledger(url).reserve(DATASET, CHARGE, description="a run that is killed").run)
     time.sleep(PATIENCE)
 
 
@@ -146,7 +146,7 @@ def append_and_hang(pipe: Any, url: str) -> None:
         time.sleep(PATIENCE)
 
     entries.append = append_then_hang
-    Ledger(url).reserve(DATASET, CHARGE, what="a run that is killed")
+    Ledger(url).reserve(DATASET, CHARGE, description="a run that is killed")
 
 
 def reserve_and_lose_the_connection(pipe: Any, url: str) -> None:
@@ -161,7 +161,7 @@ def reserve_and_lose_the_connection(pipe: Any, url: str) -> None:
 
     entries.append = append_then_lose
     try:
-        Ledger(url).reserve(DATASET, CHARGE, what="a run whose server goes away")
+        Ledger(url).reserve(DATASET, CHARGE, description="a run whose server goes away")
     except LedgerUnavailable as error:
         pipe.send(str(error))
 
@@ -173,7 +173,7 @@ def reserve_until_full(pipe: Any, url: str, largest_file: int) -> None:
     charged = 0
     try:
         for _ in range(100):
-            ledger.reserve(DATASET, CHARGE * 0, what="x" * 3000)
+            ledger.reserve(DATASET, CHARGE * 0, description="x" * 3000)
             charged += 1
     except DpmcmcError as error:
         pipe.send((charged, type(error).__name__, str(error)))
@@ -186,7 +186,7 @@ def fork_with_a_ledger_in_memory(pipe: Any) -> None:
     child = os.fork()
     if child == 0:
         try:
-            ledger.reserve(DATASET, CHARGE, what="twice the budget")
+            ledger.reserve(DATASET, CHARGE, description="twice the budget")
         except LedgerUnavailable as error:
             pipe.send(str(error))
         os._exit(0)
@@ -196,9 +196,9 @@ def fork_with_a_ledger_in_memory(pipe: Any) -> None:
 def reserve_on_both_sides_of_a_fork(pipe: Any, url: str) -> None:
     """Fork a process that holds a ledger in a file, and reserve in both."""
     ledger = Ledger(url)
-    ledger.reserve(DATASET, CHARGE, what="before")
+    ledger.reserve(DATASET, CHARGE, description="before")
     child = os.fork()
-    run = ledger.reserve(DATASET, CHARGE, what="child" if child == 0 else "parent").run
+    run = ledger.reserve(DATASET, CHARGE, description="child" if child == 0 else "parent").run
     if child == 0:
         pipe.send(run)
         os._exit(0)

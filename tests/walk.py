@@ -5,6 +5,7 @@
 
 A function is met when it is first called; the walk is the sequence of files in which functions are met. A *way back* is
 a change to a file that was left before. Calls while modules are imported do not count, nor do those of other libraries.
+Comprehensions are part of the function in which they stand: Python before 3.12 calls them, a reader does not.
 """
 
 import argparse
@@ -26,6 +27,10 @@ FIGURE = ROOT / "docs" / "figures" / "imports.png"
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
 LAYERS = tuple(tuple(layer.replace("(", "").replace(")", "").split(" | ")) for layer in CONTRACTS[0]["layers"])
 """The packages, the uppermost first."""
+
+
+PART_OF_A_FUNCTION = frozenset({"<module>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>"})
+"""What the interpreter calls and nobody wrote as a function."""
 
 
 class Walk(NamedTuple):
@@ -77,7 +82,7 @@ class Follower:
         if (
             name.startswith(self._prefix)
             and name.endswith(".py")
-            and not code.co_name.startswith("<module")
+            and code.co_name not in PART_OF_A_FUNCTION
             and not _is_importing(frame)
         ):
             self.met.append(name.removeprefix(self._prefix))

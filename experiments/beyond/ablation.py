@@ -126,7 +126,7 @@ _LAST: list[str] = []
 def _prepared(asked: Question, epsilon: float, delta: float) -> tuple[WeightedScores, Any]:
     """Return how the table is fitted, and its records."""
     data = dp.PrivateData.without_guarantee(asked.records, bounds=asked.schema.bounds, schema=asked.schema)
-    options = {"family": asked.family, "epsilon": epsilon, "delta": delta, "even_if_useless": True}
+    options = {"family": asked.family, "epsilon": epsilon, "delta": delta, "allow_low_accuracy": True}
     found = prepare_fit(asked.formula, data, **options).strategy
     if not isinstance(found, WeightedScores):
         raise TypeError(f"{asked.table} is fitted in another way")

@@ -143,7 +143,7 @@ def _fit(cell: Cell, problem: zoo.Problem) -> dp.Posterior:
             sampler=cell["method"],
             num_chains=4 if is_free else 1,  # every chain would be paid for: one gets furthest
             num_steps=cell["num_steps"],
-            even_if_useless=True,
+            allow_low_accuracy=True,
             progress=False,
         )
 
@@ -161,7 +161,7 @@ def _fit_formula(cell: Cell, problem: zoo.Problem) -> np.ndarray:
     options = {"family": "bernoulli", "num_chains": 4, "num_steps": cell["most_draws"] // 4}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = dp.fit(formula, data, epsilon=cell["epsilon"], even_if_useless=True, progress=False, **options)
+        found = dp.fit(formula, data, epsilon=cell["epsilon"], allow_low_accuracy=True, progress=False, **options)
     return np.column_stack([np.asarray(found.draws[name], np.float64).reshape(-1) for name in ["intercept", *names]])
 
 
@@ -169,7 +169,7 @@ def _mixture(cell: Cell, problem: zoo.Problem, rng: np.random.Generator) -> dict
     """Return the total variation of a sketch: its density is known, on which no reference draws are needed."""
     data = dp.PrivateData(problem.records, bounds=problem.bounds, budget=dp.Budget(cell["epsilon"], cell["delta"]))
     begun = time.perf_counter()
-    prepared = prepare_fit(problem.model, data, epsilon=cell["epsilon"], sampler="sketch", even_if_useless=True)
+    prepared = prepare_fit(problem.model, data, epsilon=cell["epsilon"], sampler="sketch", allow_low_accuracy=True)
     with data.reserve(prepared.event) as paid:
         posterior, points, _ = prepared.strategy.stages.run(paid, rng)  # pyright: ignore[reportAttributeAccessIssue]
     seconds = time.perf_counter() - begun

@@ -88,7 +88,7 @@ def _prepared(asked: Question, epsilon: float, delta: float) -> tuple[Any, bool]
     try:
         return prepare(), False
     except BudgetUnreachable:
-        return prepare(even_if_useless=True), True
+        return prepare(allow_low_accuracy=True), True
 
 
 def _fitted(asked: Question, cell: Cell, seed: int) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def run_fit_cell(cell: Cell) -> Rows:
             sampler=cell["sampler"],
             num_chains=cell["num_chains"],
             init=jnp.zeros(problem.dimension),  # the mean of the prior
-            even_if_useless=True,
+            allow_low_accuracy=True,
             progress=False,
             insecure_seed=int(np.random.SeedSequence([seed, cell["repeat"], 7]).generate_state(1)[0]),
         )

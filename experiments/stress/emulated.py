@@ -20,6 +20,9 @@ import numpy as np
 
 import dpmcmc as dp
 from dpmcmc.accounting import Partition
+from dpmcmc.enclave import BlockSum, SpacedSum, Sum
+from dpmcmc.enclave.mechanisms.counts import ROOT_OF_TWO, Counts
+from dpmcmc.enclave.mechanisms.spaced_sum import places_read
 from dpmcmc.enclave.oracle import Noisy
 from dpmcmc.fitting import prepare_fit
 from dpmcmc.fitting.budget_split import noise_of_share
@@ -38,6 +41,8 @@ CHUNK, NUMBERS_AT_ONCE = 5000, 4_000_000
 DELTA = 1e-6
 NO_NOISE = 1e-4
 """The share of the noise that is left where there should be none: a fit divides by it."""
+
+AnySum = Sum | BlockSum | Counts | SpacedSum
 
 CHOICES = ("best_bounds", "whiten")
 """What a fit calls to bound its last scores, and for the coordinates in which it does: its estimating equation."""
@@ -58,25 +63,44 @@ class FloatOracle:
         places = np.concatenate([np.arange(*partition.cuts[cell : cell + 2]) for cell in cells])
         return FloatOracle(jax.tree.map(lambda leaf: leaf[places], self.records), self.key, self.noise)
 
-    def sum(self, mechanism: dp.mechanisms.Sum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
+    def sum(self, mechanism: AnySum, statistic: Callable[..., Any], *arguments: Any) -> Noisy:
         """Return the sum of a statistic, each record's clipped, with noise."""
+        in_blocks = isinstance(mechanism, BlockSum)
 
         def clipped(record: Any) -> jax.Array:
             value = jnp.ravel(statistic(*arguments, record))
+            place, value = value[: int(in_blocks)], value[int(in_blocks) :]
             held = value * jnp.minimum(1.0, mechanism.clip / jnp.maximum(jnp.linalg.norm(value), 1e-30))
-            return jnp.where(jnp.all(jnp.isfinite(held)), held, 0.0)
+            return jnp.concatenate([place, jnp.where(jnp.all(jnp.isfinite(held)), held, 0.0)])
 
         def more(total: jax.Array, chunk: tuple[Any, jax.Array]) -> tuple[jax.Array, None]:
             rows, counts = chunk
-            return total + counts @ jax.vmap(clipped)(rows), None
+            values = jax.vmap(clipped)(rows)
+            if in_blocks:
+                return total + _in_blocks(mechanism, values, counts), None
+            return total + counts @ values, None
 
-        one = jax.eval_shape(clipped, jax.tree.map(lambda leaf: leaf[0], self.records))
-        rows, counts = in_chunks(self.records, int(np.clip(NUMBERS_AT_ONCE // one.size, 100, CHUNK)))
-        total, _ = jax.lax.scan(more, jnp.zeros(one.shape), (rows, counts))
-        sd = self.noise * mechanism.noise_multiplier * mechanism.clip
+        records = self.records
+        if isinstance(mechanism, SpacedSum):
+            read = places_read(mechanism.step, len(jax.tree.leaves(records)[0]))
+            records = jax.tree.map(lambda leaf: leaf[read], records)
+        one = jax.eval_shape(clipped, jax.tree.map(lambda leaf: leaf[0], records))
+        rows, counts = in_chunks(records, int(np.clip(NUMBERS_AT_ONCE // one.size, 100, CHUNK)))
+        released = one.size + (mechanism.num_blocks - 1) * mechanism.block_length - 1 if in_blocks else one.size
+        total, _ = jax.lax.scan(more, jnp.zeros(released), (rows, counts))
+        nearer = ROOT_OF_TWO / 2 if isinstance(mechanism, Counts) else 1.0  # under replace-one
+        sd = nearer * self.noise * mechanism.noise_multiplier * mechanism.clip
         self.count += 1
         noise = jax.random.normal(jax.random.fold_in(self.key, self.count), total.shape)
         return Noisy(total + sd * noise, jnp.float32(sd**2))
+
+
+def _in_blocks(sums: BlockSum, values: jax.Array, counts: jax.Array) -> jax.Array:
+    """Return the sums of vectors that begin with the place of their block, where they name one."""
+    is_in = (values[:, 0] >= 0) & (values[:, 0] < sums.num_blocks)
+    kept, places = values[:, 1:] * (counts * is_in)[:, None], jnp.clip(values[:, 0].astype(int), 0, sums.num_blocks - 1)
+    blocks = jnp.zeros((sums.num_blocks, sums.block_length)).at[places].add(kept[:, : sums.block_length])
+    return jnp.concatenate([blocks.ravel(), kept[:, sums.block_length :].sum(axis=0)])
 
 
 def in_chunks(records: Any, rows: int) -> tuple[Any, jax.Array]:
@@ -104,7 +128,7 @@ def _at_unit_noise(program: Any) -> tuple[Any, float]:
     multipliers: set[float] = set()
     for each in fields(program) if is_dataclass(program) else ():
         value = getattr(program, each.name)
-        if isinstance(value, dp.mechanisms.Sum):
+        if isinstance(value, Sum | Counts | SpacedSum):
             found[each.name] = replace(value, noise_multiplier=1.0)
             multipliers.add(value.noise_multiplier)
         elif each.name == "noise_multiplier":
@@ -144,7 +168,7 @@ class Emulated:
         **options: Any,
     ) -> None:
         self.problem, self.epsilon, self.name = problem, epsilon, name
-        options = {"delta": DELTA, "even_if_useless": True, **options}
+        options = {"delta": DELTA, "allow_low_accuracy": True, **options}
         if isinstance(problem, Problem):
             model, options = problem.formula, {"family": problem.family, **options}
         else:

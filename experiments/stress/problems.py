@@ -36,6 +36,8 @@ class Problem:
         sigma: of a number.
         concentration: of a count that is overdispersed.
         groups: levels of a random intercept, and its standard deviation.
+        uneven: the standard deviation of the logarithms of the sizes of groups, should they not be alike; every
+            twentieth group is empty then, from the tenth on.
         persons: rows of a person, at most, and the standard deviation of persons' own intercepts.
         person_slopes: that of their slopes of the first number, should there be some.
         group_slopes: the standard deviation of slopes of the first number by groups, should there be some.
@@ -59,6 +61,7 @@ class Problem:
     sigma: float = 0.8
     concentration: float = 1.5
     groups: tuple[int, float] | None = None
+    uneven: float | None = None
     group_slopes: float | None = None
     persons: tuple[int, float] | None = None
     person_slopes: float | None = None
@@ -155,6 +158,8 @@ class Problem:
     def _spreads_and_shapes(self) -> dict[str, float]:
         """Return the standard deviation of groups' intercepts, and what shapes a time to an event."""
         known = {"1|site_sigma": self.groups[1]} if self.groups and self.groups[1] else {}
+        if self.group_slopes is not None and self.uneven is not None:
+            known["x0|site_sigma"] = self.group_slopes
         if self.censored is None:
             return known
         match self.family:
@@ -181,7 +186,7 @@ class Problem:
             eta = eta + LEVELS[ward]
         if self.groups:
             count, spread = self.groups
-            site = rng.integers(0, count, self.size)
+            site = rng.integers(0, count, self.size) if self.uneven is None else self._unevenly(rng)
             columns["site"] = np.array([f"s{number}" for number in range(count)])[site]
             effects = np.random.default_rng(seed + 10**6).standard_normal((2, count))
             eta = eta + spread * effects[0, site]
@@ -201,6 +206,12 @@ class Problem:
         respond = self.respond or (lambda rng, eta: self._draw(rng, eta))
         rows = pd.DataFrame({**columns, "y": respond(rng, eta)})
         return rows if self.censored is None else self._followed(rng, rows)
+
+    def _unevenly(self, rng: Generator) -> np.ndarray:
+        """Return groups of rows whose sizes differ, some without any."""
+        count, _ = self.groups or (1, 0.0)
+        shares = np.exp((self.uneven or 0.0) * rng.standard_normal(count)) * (np.arange(count) % 20 != 10)
+        return rng.choice(count, self.size, p=shares / shares.sum())
 
     def _followed(self, rng: Generator, rows: pd.DataFrame) -> pd.DataFrame:
         """Return rows as long as they were under observation."""
@@ -466,6 +477,17 @@ PROBLEMS: Mapping[str, Problem] = {
     "bernoulli persons": Problem("bernoulli", persons=(5, 0.9), numbers=2),
     "poisson persons": Problem("poisson", persons=(5, 0.7), numbers=2),
     "gaussian slopes of persons": Problem("gaussian", persons=(6, 0.7), person_slopes=0.4, numbers=2),
+    **{
+        f"{family} {count} uneven sites": Problem(family, size, groups=(count, 0.5), uneven=1.0)
+        for family in ("bernoulli", "gaussian", "poisson")
+        for count, size in ((30, 20_000), (100, 50_000), (300, 100_000))
+    },
+    **{
+        f"{family} slopes of {count} uneven sites": Problem(
+            family, size, groups=(count, 0.5), uneven=1.0, group_slopes=0.4, numbers=2
+        )
+        for family, count, size in (("bernoulli", 30, 30_000), ("gaussian", 100, 50_000), ("poisson", 30, 30_000))
+    },
     "weibull with lognormal times": Problem("weibull", respond=_lognormal, censored=6.0, holds=False),
 }
 """All problems by name."""

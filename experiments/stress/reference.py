@@ -28,6 +28,7 @@ from dpmcmc.run.plan import parameters
 from dpmcmc.run.program import Layout
 from experiments.stress.emulated import Emulated, in_chunks
 from experiments.stress.models import ModelProblem
+from experiments.stress.over_groups import OverGroups
 from experiments.stress.pareto import smoothed
 
 KHAT, NUTS_UP_TO, MET = 0.5, 400_000, 1.05
@@ -107,13 +108,19 @@ def exact(
     density, found = _found(emulated, records, nuts=nuts)
     means, sds = _moments(compared(emulated.problem, density.named(found.vectors)), found)
     rows, counts = in_chunks(records, CHUNK)
-    floors = floor_errors(density, Table(rows, counts, counts), found, noises or {})
+    has_floor = getattr(emulated.problem, "uneven", None) is None  # no single clip is best for many groups
+    floors = floor_errors(density, Table(rows, counts, counts), found, noises or {}) if has_floor else {}
     return Reference(found.method, found.is_valid, round(float(found.check), 4), means, sds, floors)
 
 
 def _found(emulated: Emulated, records: Any, *, nuts: bool = True) -> "tuple[Density, Sampled]":
     model, layout, problem = emulated.model, emulated.layout, emulated.problem
     spreads = getattr(problem, "spreads", {}) or _spreads(layout)
+    if getattr(problem, "uneven", None) is not None:
+        density = _density(model, layout, tuple(sorted(spreads.items())))
+        laws = OverGroups(density, density.table(records), density.start(problem), _mode)
+        vectors, weights, k = laws.sampled()
+        return density, Sampled(vectors, weights, None, "importance over groups", k < KHAT, k)
     spreads = spreads if len(spreads) == 1 else {}  # several are NUTS's
     density = _density(model, layout, tuple(sorted(spreads.items())))
     table, start = density.table(records), density.start(problem)

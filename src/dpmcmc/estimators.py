@@ -59,7 +59,7 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
         sampler: ``"auto"`` (recommended), or the name of a sampler.
         num_chains: the number of chains; each is charged.
         num_steps: steps per chain (default: depends on the sampler).
-        even_if_useless: run even if the expected error is above one posterior standard deviation.
+        allow_low_accuracy: run even if the expected error is above one posterior standard deviation.
         progress: whether to show a progress bar.
 
     Attributes:
@@ -76,7 +76,7 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
     sampler: str = "auto"
     num_chains: int = 2
     num_steps: int | None = None
-    even_if_useless: bool = False
+    allow_low_accuracy: bool = False
     progress: bool = False
 
     def __init_subclass__(cls) -> None:
@@ -115,7 +115,7 @@ class PrivateBayes(BaseEstimator):  # pyright: ignore[reportUntypedBaseClass]
             sampler=self.sampler,
             num_chains=self.num_chains,
             num_steps=self.num_steps,
-            even_if_useless=self.even_if_useless,
+            allow_low_accuracy=self.allow_low_accuracy,
             progress=self.progress,
         )
         self._recipe = recipe

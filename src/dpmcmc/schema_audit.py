@@ -150,7 +150,7 @@ def _release(data: PrivateData, schema: Schema, epsilon: float, delta: float) ->
 
     chosen = program(noise_for(lambda noise: data.price(program(noise)), epsilon, delta))
     audit = data.audit(chosen)
-    found = data.run(chosen, what="schema audit")
+    found = data.run(chosen, description="schema audit")
     totals = np.asarray(found.value, np.float64)
     size = float(totals[-1]) if is_counted else float(data.facts.size)
     counts: dict[str, dict[str, float]] = {name: {} for name in schema.columns}

@@ -41,7 +41,7 @@ def test_every_number_is_the_librarys(planner, show) -> None:
         settings = {name: values[place] for (name, values), place in zip(GRID.axes.items(), places, strict=True)}
         answer = plan_fit(settings.pop("sampler"), **settings)
         assert float(page.inner_text("#error").removeprefix("at least ")) == pytest.approx(answer.error, rel=6e-3)
-        assert page.inner_text("#error").startswith("at least ") == (not answer.is_law)
+        assert page.inner_text("#error").startswith("at least ") == (not answer.is_known)
         assert float(page.inner_text("#noise")) == pytest.approx(answer.noise, rel=6e-3)
         draws = page.inner_text("#draws").removeprefix("at most ").replace(",", "")
         assert float(draws) == pytest.approx(answer.effective_draws, rel=1e-5, abs=0.51)

@@ -100,16 +100,16 @@ def test_a_ledger_keeps_a_total_by_the_filter(new_url: str) -> None:
     assert ledger.register("people", budget, "replace_one", adaptive=True).adaptive
     assert not ledger.register("others", budget, "replace_one").adaptive
     assert ledger.account("people").to_dict()["adaptive"] is True
-    assert ledger.history("people")[0].what == "budget granted, kept by a filter"
+    assert ledger.history("people")[0].description == "budget granted, kept by a filter"
     step, kept = Gaussian(50.0) + LogisticBit(0.02), RenyiFilter(budget)
     fits = max(times for times in range(1, 500) if kept.admits(step * times))
-    ledger.reserve("people", step * (fits - 1), what="most").settle()
-    ledger.reserve("people", step, what="the last")
+    ledger.reserve("people", step * (fits - 1), description="most").settle()
+    ledger.reserve("people", step, description="the last")
     with pytest.raises(
         BudgetExceeded, match=r"kept by a filter, of which 0\.9\d+ is used, and the charge would make it 1"
     ):
-        ledger.reserve("people", step, what="one too many")
-    ledger.reserve("others", step * (fits + 1), what="it fits there")
+        ledger.reserve("people", step, description="one too many")
+    ledger.reserve("others", step * (fits + 1), description="it fits there")
     assert Ledger(new_url).account("people").delta_spent <= budget.delta
 
 

@@ -291,6 +291,23 @@ def test_names_are_taken_apart(name, expected) -> None:
     assert tuple(read_label(name, ("i", "ii"))) == expected
 
 
+def test_a_class_with_a_slash_is_one_of_the_classes() -> None:
+    """Names of parameters have another sign for it, which had made it a variable of its own."""
+    values = {name: np.zeros((2, 5)) for name in ("and∕or: age", "none: age", "and∕or: ward[b]", "none: ward[b]")}
+    group = dataset(values, slice(None), ("and/or", "none"), "y")
+    assert set(group.data_vars) == {"age", "ward"}
+    assert group["y_dim"].values.tolist() == ["and/or", "none"]
+    assert set(arrays(group)) == set(values)
+
+
+def test_levels_with_a_slash_are_found_as_the_schema_has_them() -> None:
+    values = {name: np.zeros((2, 5)) for name in ("h[and∕or]", "h[none]", "g[a/b]", "g[a∕b]")}
+    group = dataset(values, slice(None))
+    assert group["h"].sel(h_dim="and/or").shape == (2, 5)
+    assert group["g_dim"].values.tolist() == ["a/b", "a∕b"], "two levels stay two"
+    assert set(arrays(group)) == set(values)
+
+
 def test_what_does_not_make_a_whole_table_stays_as_it_is() -> None:
     values = {name: np.random.default_rng(0).normal(size=(2, 5)) for name in ("a[x]", "a", "i: b", "b", "c[1]", "c[2]")}
     values["theta"] = np.zeros((2, 5, 3))
@@ -402,12 +419,22 @@ def test_rows_to_predict_need_no_weights() -> None:
     assert set(records) == {"age", "w", "cost"}, "a record has its weight"
 
 
+def test_rows_are_returned_as_they_came() -> None:
+    """A list with dates of several kinds had come back cut off, as text of the first one's length."""
+    drawn = dp.prior_predictive("cost ~ age + day", LATER, family="gamma", num_draws=20, seed=1)
+    rows = [{"age": 30, "day": "5/5/2023"}, {"age": 40, "day": pd.Timestamp("2023-05-06")}]
+    table = drawn.simulate(rows, seed=1)
+    assert table["day"].tolist() == ["5/5/2023", pd.Timestamp("2023-05-06")]
+    assert table["age"].tolist() == [30, 40]
+
+
 @pytest.mark.parametrize(
     ("formula", "family", "ratios"),
     [
         ("cost ~ age", "gamma", "Ratios of means of cost"),
         ("cost ~ age", "lognormal", "Ratios of medians of cost"),
         ("log(cost) ~ age", "gaussian", "Ratios of medians of cost"),
+        ("log(cost / 100) ~ age", "gaussian", "Ratios of medians of cost"),
         ("readmitted ~ age", "bernoulli", "Odds ratios of readmitted"),
     ],
 )
@@ -446,7 +473,7 @@ def test_everything_shows_itself_in_five_lines(made, folder) -> None:
     book.register("patients", dp.Budget(4.0, 1e-6), "replace_one")
     rows = pd.DataFrame(ROW).assign(readmitted=[True, False], cost=[1.0, 2.0])
     data = dp.PrivateData.from_table(pd.concat([rows] * 3000), schema=SCHEMA, ledger=book, dataset="patients")
-    prepared = prepare_fit("readmitted ~ age", data, family="bernoulli", epsilon=2.0, even_if_useless=True)
+    prepared = prepare_fit("readmitted ~ age", data, family="bernoulli", epsilon=2.0, allow_low_accuracy=True)
     shown = [made, made.certificate, data, prepared, made.model, data.account, dp.Posterior.load(folder), made.quality]
     for each in shown:
         assert len(repr(each).splitlines()) <= 5, repr(each)

@@ -38,7 +38,7 @@ def test_the_largest_run_fits_and_a_larger_one_does_not(tmp_path, spent, adaptiv
     book = dp.Ledger.create(f"sqlite:///{tmp_path / 'ledger.db'}")
     book.register("patients", dp.Budget(4.0, DELTA), "replace_one", adaptive=adaptive)
     if spent:
-        book.reserve("patients", gaussian(spent), what="a run").settle()
+        book.reserve("patients", gaussian(spent), description="a run").settle()
     account = book.account("patients")
     largest = largest_run(account)
     assert account.admits(gaussian(float(rounded_down(largest))))
@@ -51,13 +51,13 @@ def test_the_largest_run_fits_and_a_larger_one_does_not(tmp_path, spent, adaptiv
 
 
 def test_a_budget_that_is_used_up_has_no_room(ledger):
-    ledger.reserve("patients", gaussian(4.0), what="a run").settle()
+    ledger.reserve("patients", gaussian(4.0), description="a run").settle()
     assert room_in_words(ledger.account("patients")) == "no further run fits"
     with (
         pytest.raises(errors.BudgetExceeded, match=r"; no further run fits$"),
         explained("sqlite:///ledger.db", "patients"),
     ):
-        ledger.reserve("patients", gaussian(1.0), what="another")
+        ledger.reserve("patients", gaussian(1.0), description="another")
 
 
 def call(line: str, monkeypatch, capsys) -> tuple[int, str]:
@@ -70,9 +70,11 @@ def call(line: str, monkeypatch, capsys) -> tuple[int, str]:
 def test_history_is_one_line_an_entry_with_the_total(ledger, monkeypatch, capsys):
     """A ledger may be named by its path; a run that gives something back lowers the total."""
     monkeypatch.setenv("COLUMNS", "40")
-    first = ledger.reserve("patients", gaussian(2.0), what="fit of readmitted ~ age + smoker + ward, private_laplace")
+    first = ledger.reserve(
+        "patients", gaussian(2.0), description="fit of readmitted ~ age + smoker + ward, private_laplace"
+    )
     first.settle()
-    ledger.reserve("patients", gaussian(0.5) * 2, what="another").settle(gaussian(0.5))
+    ledger.reserve("patients", gaussian(0.5) * 2, description="another").settle(gaussian(0.5))
     code, out = call("ledger history ledger.db", monkeypatch, capsys)
     lines = out.splitlines()
     both = float(epsilon(gaussian(2.0) + gaussian(0.5), DELTA))
@@ -86,7 +88,7 @@ def test_history_is_one_line_an_entry_with_the_total(ledger, monkeypatch, capsys
 
 
 def test_show_says_how_large_one_more_run_may_be(ledger, monkeypatch, capsys):
-    ledger.reserve("patients", gaussian(2.0), what="a run").settle()
+    ledger.reserve("patients", gaussian(2.0), description="a run").settle()
     code, out = call("ledger show ledger.db", monkeypatch, capsys)
     assert code == 0
     assert rounded_down(largest_run(ledger.account("patients"))) in out

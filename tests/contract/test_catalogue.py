@@ -81,7 +81,7 @@ from dpmcmc.kernels.lazy import lazy
 from dpmcmc.mechanisms import GradientSum
 
 SAMPLER = Sampler(
-    "Lazy", lazy, asks="a gradient", target="none", papers=("@misc{lazy, title = {Lazy}}",), page="lazy",
+    "Lazy", lazy, releases="a gradient", target="none", papers=("@misc{lazy, title = {Lazy}}",), page="lazy",
     recipe=Recipe(
         lambda _, noise: Cost(Gaussian(noise), compose([])),
         lambda facts, noise: lazy(GradientSum(facts.gradient_clip, noise)),
@@ -113,7 +113,7 @@ assert plan_fit("lazy", epsilon=2.0, delta=1e-6, num_records=10_000, num_paramet
 assert dp.citation(dp.kernels.lazy) == "@misc{lazy, title = {Lazy}}"
 schema = {"columns": {"y": {"kind": "number", "lower": -1, "upper": 1}}}
 data = dp.PrivateData.from_table(pd.DataFrame({"y": [0.0] * 1000}), schema=schema, budget=dp.Budget(4.0, 1e-6))
-prepared = dp.prepare_fit("y ~ 1", data, family="gaussian", epsilon=4.0, sampler="lazy", even_if_useless=True)
+prepared = dp.prepare_fit("y ~ 1", data, family="gaussian", epsilon=4.0, sampler="lazy", allow_low_accuracy=True)
 assert prepared.sampler == "lazy" and prepared.num_steps == 50
 """
 

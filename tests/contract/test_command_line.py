@@ -106,7 +106,7 @@ def test_epsilon_of_an_event_in_a_file(command, tmp_path):
 def test_ledger_round_trip(command, tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     assert command(f"ledger init {url} --dataset patients --epsilon 2 --delta 1e-6")[0] == 0
-    Ledger(url).reserve("patients", Gaussian(20.0) * 10, what="a pilot").settle()
+    Ledger(url).reserve("patients", Gaussian(20.0) * 10, description="a pilot").settle()
     code, out, _ = command(f"ledger show {url} --json")
     (account,) = json.loads(out)
     assert code == 0
@@ -209,7 +209,7 @@ def test_demo_goes_from_a_table_to_a_report_until_the_budget_is_used_up(command,
     assert (target / "runs" / "2" / "draws.nc").exists()
 
     book = Ledger(f"sqlite:///{target / 'ledger.db'}")
-    book.reserve("patients", Gaussian(2.5), what="someone else").settle()
+    book.reserve("patients", Gaussian(2.5), description="someone else").settle()
     before = len(book.history())
     code, _, err = command(f"demo --output {target}")
     assert code == 3
@@ -228,8 +228,8 @@ def test_parts_of_a_dataset_share_its_budget_and_their_history(command, tmp_path
     assert command(f"ledger init {url} --dataset admissions --epsilon 1 --delta 1e-6")[0] == 0
     for year in ("a2025", "a2026"):
         assert command(f"ledger init {url} --dataset {year} --part-of admissions")[0] == 0
-        Ledger(url).reserve(year, Gaussian(20.0), what="run").settle()
-    Ledger(url).reserve("admissions", Gaussian(20.0), what="all").settle()
+        Ledger(url).reserve(year, Gaussian(20.0), description="run").settle()
+    Ledger(url).reserve("admissions", Gaussian(20.0), description="all").settle()
     one, both = (f"spent {float(epsilon(Gaussian(20.0) * times, 1e-6)):.4g} of 1" for times in (1, 2))
     _, out, _ = command(f"ledger history {url}")
     settled = [line for line in out.splitlines() if " settle " in line]

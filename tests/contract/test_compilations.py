@@ -38,7 +38,7 @@ data, other = load(), load()
 
 def counted(model, data, epsilon, **options):
     before = count[0]
-    dp.fit(model, data, epsilon=epsilon, delta=1e-6, progress=False, even_if_useless=True, **options)
+    dp.fit(model, data, epsilon=epsilon, delta=1e-6, progress=False, allow_low_accuracy=True, **options)
     return count[0] - before
 
 def of_numpyro(a, y):

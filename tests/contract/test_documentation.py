@@ -80,10 +80,12 @@ def test_a_page_of_an_algorithm_or_mechanism_names_its_tests(page):
     assert [file for file in named if not (ROOT / "tests" / file).is_file()] == []
 
 
-def test_the_table_of_tests_names_every_package_and_no_file_that_is_gone():
+def test_the_table_of_tests_names_every_package_and_file_and_none_that_is_gone():
     text = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:\w+/)?\w+\.py)`", text))
     assert [file for file in sorted(named) if not (ROOT / "tests" / file).is_file()] == []
+    files = {f"{path.parent.name}/{path.name}" for path in (ROOT / "tests").glob("*/test_*.py")}
+    assert sorted(files - set(named)) == [], "the table lacks them"
     things = "\n".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
     library = (ROOT / "src" / "dpmcmc").iterdir()
     names = {path.stem for path in library if path.suffix == ".py" or (path / "__init__.py").is_file()}

@@ -117,7 +117,7 @@ def test_arithmetic_and_noise_stand_below_the_core():
 
 # --- what a reviewer must read --------------------------------------------------------------------------------------
 
-MOST_LINES = 3_298
+MOST_LINES = 3_299
 BESIDE = {"resume", "select", "tables", "oracle", "data"}
 """What runs that resume, selections, tables and questions add: nothing of it is in the way of a release."""
 

@@ -24,7 +24,7 @@ LINE = 1.0 + 2.0 * X[:, 0] - X[:, 1]
 Y = LINE + 0.5 * RNG.normal(size=NUM_ROWS)
 LABELS = np.where(RNG.random(NUM_ROWS) < 1 / (1 + np.exp(-2 * LINE + 2)), "ill", "well")
 BOUNDS = ((-1, 1), (-1, 1))
-FEW = {"num_steps": 40, "even_if_useless": True}
+FEW = {"num_steps": 40, "allow_low_accuracy": True}
 
 
 def book(epsilon=8.0):

@@ -153,9 +153,9 @@ def test_a_composition_is_flat() -> None:
     assert nested.parts == ((AcceptBit(1.0), 3), (Gaussian(1.0), 7))
 
 
-def test_gaussian_mean_is_the_sum() -> None:
+def test_gaussian_rho_is_the_sum() -> None:
     event = Gaussian(2.0) * 3 + Gaussian(5.0) * 7 + AcceptBit(1.0)
-    assert event.gaussian_mean == pytest.approx(3 / 8 + 7 / 50, rel=1e-15)
+    assert event.gaussian_rho == pytest.approx(3 / 8 + 7 / 50, rel=1e-15)
 
 
 def test_adjacencies_do_not_mix() -> None:
@@ -207,11 +207,11 @@ def test_a_million_parts_are_kept_as_a_thousand() -> None:
     assert isinstance(event, Composed)
     assert len(event.parts) == 1000
     assert all(times == 1000 for _, times in event.parts)
-    assert event.gaussian_mean == pytest.approx(1000 * float(np.sum(0.5 / noises**2)), rel=1e-12)
+    assert event.gaussian_rho == pytest.approx(1000 * float(np.sum(0.5 / noises**2)), rel=1e-12)
     huge = Gaussian(50.0) * 10**15 + event
     assert isinstance(huge, Composed)
     assert len(huge.parts) == 1000
-    assert huge.gaussian_mean == pytest.approx(2e11, rel=1e-6)
+    assert huge.gaussian_rho == pytest.approx(2e11, rel=1e-6)
 
 
 @pytest.mark.parametrize(

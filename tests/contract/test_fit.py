@@ -29,7 +29,7 @@ SCHEMA = dp.Schema(
     }
 )
 FORMULA = "readmitted ~ age + smoker"
-SMALL = {"num_steps": 20, "even_if_useless": True, "progress": False}
+SMALL = {"num_steps": 20, "allow_low_accuracy": True, "progress": False}
 
 
 def table() -> pd.DataFrame:
@@ -192,7 +192,7 @@ def test_persons(tmp_path) -> None:
         ({"num_chains": 0}, InvalidArgument, "num_chains=0 must be >= 1"),
         ({"insecure_seed": -1}, InvalidArgument, "insecure_seed=-1 must be >= 0"),
         (
-            {"epsilon": 0.05, "even_if_useless": False},
+            {"epsilon": 0.05, "allow_low_accuracy": False},
             BudgetUnreachable,
             r"noise would hide what the records say. About epsilon = .* would do, or .* records; nothing",
         ),
@@ -271,7 +271,7 @@ def test_the_normal_approximation_costs_its_releases_and_no_draw() -> None:
     multipliers = [pilot.reach.sums.noise_multiplier, noise]
     for phase in (pilot.approach, pilot.refine):
         multipliers += [phase.gradient.noise_multiplier, phase.curvature.noise_multiplier] * phase.num_steps
-    assert few.event.gaussian_mean == pytest.approx(sum(0.5 / multiplier**2 for multiplier in multipliers))
+    assert few.event.gaussian_rho == pytest.approx(sum(0.5 / multiplier**2 for multiplier in multipliers))
 
 
 def test_an_interrupt_keeps_what_was_paid_for(monkeypatch) -> None:
@@ -284,7 +284,7 @@ def test_an_interrupt_keeps_what_was_paid_for(monkeypatch) -> None:
                 yield segment
 
     monkeypatch.setattr(plan, "Plan", Pressing)
-    options = {"sampler": "dp_langevin", "num_steps": 40, "even_if_useless": True, "progress": False}
+    options = {"sampler": "dp_langevin", "num_steps": 40, "allow_low_accuracy": True, "progress": False}
     posterior = dp.fit(MODEL, vault(book), epsilon=2.0, **options)
     assert posterior.draws["position"].shape == (2, 2, 3)
     assert kinds(book) == ["register", "reserve", "settle"]

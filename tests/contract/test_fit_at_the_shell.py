@@ -82,7 +82,7 @@ def charges() -> int:
     [
         ({"epsilon": "0"}, "--epsilon 0.0 must be > 0"),
         ({"epsilon": "0.05"}, "would do, or"),
-        ({"epsilon": "0.05"}, "nothing was spent. --even-if-useless runs it anyway"),
+        ({"epsilon": "0.05"}, "nothing was spent. --allow-low-accuracy runs it anyway"),
         ({"formula": "readmitted ~ code", "schema": "many"}, "too little for 90 parameters and 1,000 records"),
         ({"formula": "readmitted ~ smokr"}, "'smokr', which is not a column of the schema; it has smoker, readmitted"),
         ({"formula": "readmitted ~ smokr"}, "Did you mean 'smoker'?"),
@@ -139,7 +139,7 @@ def test_a_dataset_without_a_budget_is_told_the_command(monkeypatch, capsys, tmp
 
 def test_the_result_as_json(command) -> None:
     """One document, on standard output alone, with what is left; a bad verdict is the exit code too."""
-    code, out, _ = command(epsilon="4", json=True, yes=True, **{"even-if-useless": True})
+    code, out, _ = command(epsilon="4", json=True, yes=True, **{"allow-low-accuracy": True})
     answer = json.loads(out)
     assert code == (5 if answer["verdict"] == "bad" else 0)
     assert set(answer["summary"]) == {"intercept", "smoker"}
@@ -153,7 +153,7 @@ def test_the_result_as_json(command) -> None:
 
 
 def test_rows_that_are_not_held_are_put_into_secret_slots(command) -> None:
-    slots = {"adjacency": "add_or_remove_one", "capacity": "2000", "even-if-useless": True, "dry-run": True}
+    slots = {"adjacency": "add_or_remove_one", "capacity": "2000", "allow-low-accuracy": True, "dry-run": True}
     code, out, _ = command(**slots, scratch=".")
     assert code == 0
     assert "They stand in secret slots of a private file and are read chunk by chunk." in out
@@ -215,7 +215,7 @@ def test_a_full_disk_after_the_charge_loses_no_draw(command, monkeypatch) -> Non
 
     with monkeypatch.context() as patch:
         patch.setattr(xr.DataTree, "to_netcdf", full)
-        code, out, err = command("readmitted ~ age + smoker", **{"even-if-useless": True})
+        code, out, err = command("readmitted ~ age + smoker", **{"allow-low-accuracy": True})
     assert code == 2
     assert "a file cannot be written: [Errno 28] No space left on device; `dpmcmc resume run` continues the run" in err
     assert charges() == 1

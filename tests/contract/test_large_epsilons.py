@@ -31,7 +31,7 @@ def frame():
 )
 def test_what_a_fit_costs_is_within_what_was_stated(frame, formula, epsilon, delta) -> None:
     data = dp.PrivateData.from_table(frame, schema=SCHEMA, budget=dp.Budget(epsilon, delta))
-    prepared = dp.prepare_fit(formula, data, family="gaussian", epsilon=epsilon, delta=delta, even_if_useless=True)
+    prepared = dp.prepare_fit(formula, data, family="gaussian", epsilon=epsilon, delta=delta, allow_low_accuracy=True)
     cost = float(accountants.epsilon(prepared.event, delta))
     assert cost <= epsilon
     assert cost > 0.97 * prepared.planned.epsilon

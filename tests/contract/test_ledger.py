@@ -68,7 +68,7 @@ def test_a_new_dataset_has_spent_nothing(ledger: Ledger) -> None:
 
 
 def test_registering_again_is_idempotent_with_the_same_terms_alone(ledger: Ledger) -> None:
-    ledger.reserve("patients", STEP, what="run")
+    ledger.reserve("patients", STEP, description="run")
     before = ledger.history()
     assert ledger.register("patients", BUDGET, "replace_one").spent == STEP
     for budget, adjacency in [
@@ -83,7 +83,7 @@ def test_registering_again_is_idempotent_with_the_same_terms_alone(ledger: Ledge
 
 def test_datasets_have_budgets_of_their_own(ledger: Ledger) -> None:
     ledger.register("trees", Budget(0.1, 1e-9), ADD_OR_REMOVE_ONE)
-    ledger.reserve("patients", STEP * 10, what="run")
+    ledger.reserve("patients", STEP * 10, description="run")
     assert ledger.datasets() == ["patients", "trees"]
     assert ledger.account("trees").spent == NOTHING
     assert ledger.account("trees").budget == Budget(0.1, 1e-9)
@@ -97,7 +97,7 @@ def test_terms_come_back_to_the_last_bit(ledger: Ledger) -> None:
 
 
 def test_a_run_reserves_and_settles(ledger: Ledger) -> None:
-    reservation = ledger.reserve("patients", STEP * 30, what="dp-hmc", adjacency=REPLACE_ONE)
+    reservation = ledger.reserve("patients", STEP * 30, description="dp-hmc", adjacency=REPLACE_ONE)
     account = ledger.account("patients")
     assert (account.spent, account.standing) == (STEP * 30, (reservation.run,))
     assert account.epsilon_spent == epsilon(STEP * 30, BUDGET.delta)
@@ -110,14 +110,14 @@ def test_a_run_reserves_and_settles(ledger: Ledger) -> None:
 
 
 def test_a_run_that_released_less_gives_the_rest_back(ledger: Ledger) -> None:
-    ledger.reserve("patients", STEP * 30 + AcceptBit(40.0) * 5, what="run").settle(STEP * 10 + AcceptBit(40.0))
-    ledger.reserve("patients", STEP, what="failed before it read a record").settle(NOTHING)
+    ledger.reserve("patients", STEP * 30 + AcceptBit(40.0) * 5, description="run").settle(STEP * 10 + AcceptBit(40.0))
+    ledger.reserve("patients", STEP, description="failed before it read a record").settle(NOTHING)
     assert ledger.account("patients").spent == STEP * 10 + AcceptBit(40.0)
 
 
 @pytest.mark.parametrize("more", [STEP * 4, Gaussian(49.0), STEP * 3 + Gaussian(49.0), AcceptBit(50.0)])
 def test_a_run_cannot_settle_what_it_did_not_reserve(more: Event, ledger: Ledger) -> None:
-    reservation = ledger.reserve("patients", STEP * 3, what="run")
+    reservation = ledger.reserve("patients", STEP * 3, description="run")
     before = ledger.history()
     with pytest.raises(InvalidArgument, match=r"^spent=.* must be contained in what the run reserved"):
         reservation.settle(more)
@@ -126,7 +126,7 @@ def test_a_run_cannot_settle_what_it_did_not_reserve(more: Event, ledger: Ledger
 
 
 def test_a_run_settles_once(ledger: Ledger) -> None:
-    reservation = ledger.reserve("patients", STEP, what="run")
+    reservation = ledger.reserve("patients", STEP, description="run")
     resumed = ledger.reservation(reservation.run)
     resumed.settle()
     before = ledger.history()
@@ -141,7 +141,7 @@ def test_a_run_settles_once(ledger: Ledger) -> None:
 
 
 def test_only_who_reserved_a_run_settles_it_below_its_price(ledger: Ledger) -> None:
-    reservation = ledger.reserve("patients", STEP * 3, what="run")
+    reservation = ledger.reserve("patients", STEP * 3, description="run")
     before = ledger.history()
     found = ledger.reservation(reservation.run)
     for less in (NOTHING, STEP, STEP * 2):
@@ -156,7 +156,7 @@ def test_only_who_reserved_a_run_settles_it_below_its_price(ledger: Ledger) -> N
 
 @pytest.mark.parametrize("spent", [None, STEP * 3])
 def test_anybody_may_settle_a_run_at_its_full_price(spent: Event | None, ledger: Ledger) -> None:
-    reservation = ledger.reserve("patients", STEP * 3, what="run")
+    reservation = ledger.reserve("patients", STEP * 3, description="run")
     ledger.reservation(reservation.run).settle(spent, who="bo")
     assert ledger.account("patients").spent == STEP * 3
     with pytest.raises(RunSettled, match="is settled already, by 'bo' at") as refusal:
@@ -166,12 +166,12 @@ def test_anybody_may_settle_a_run_at_its_full_price(spent: Event | None, ledger:
 
 def test_a_secret_that_was_kept_settles_the_run_from_elsewhere(ledger: Ledger) -> None:
     kept = secrets.token_bytes(32)
-    run = ledger.reserve("patients", STEP * 3, what="run", secret=kept).run
+    run = ledger.reserve("patients", STEP * 3, description="run", secret=kept).run
     ledger.reservation(run, secret=kept).settle(STEP)
     assert ledger.account("patients").spent == STEP
     for wrong in (b"", b"short", bytes(33), "x" * 32, 7):
         for attempt in (
-            lambda wrong=wrong: ledger.reserve("patients", STEP, what="run", secret=wrong),
+            lambda wrong=wrong: ledger.reserve("patients", STEP, description="run", secret=wrong),
             lambda wrong=wrong: ledger.reservation(run, secret=wrong),
         ):
             with pytest.raises(InvalidArgument, match=r"^secret must be 32 random bytes"):
@@ -181,7 +181,7 @@ def test_a_secret_that_was_kept_settles_the_run_from_elsewhere(ledger: Ledger) -
 
 def test_a_run_stands_however_its_event_is_written(ledger: Ledger) -> None:
     """Another version may have written it in other words."""
-    run = ledger.reserve("patients", STEP * 3, what="run").run
+    run = ledger.reserve("patients", STEP * 3, description="run").run
     with ledger._book.reading() as connection:
         assert entries.stands(connection, run, STEP * 3, (STEP * 3).to_json())
         assert entries.stands(connection, run, STEP * 3, "in other words")
@@ -190,7 +190,7 @@ def test_a_run_stands_however_its_event_is_written(ledger: Ledger) -> None:
 
 def test_a_secret_is_not_shown(ledger: Ledger) -> None:
     kept = secrets.token_bytes(32)
-    reservation = ledger.reserve("patients", STEP, what="run", secret=kept)
+    reservation = ledger.reserve("patients", STEP, description="run", secret=kept)
     shown = f"{reservation!r} {vars(reservation)} {reservation.entry} {ledger.history()} {ledger.account('patients')}"
     for form in (kept.hex(), repr(kept)[2:-1], "ecret="):
         assert form not in shown
@@ -204,7 +204,7 @@ def test_a_secret_is_not_shown(ledger: Ledger) -> None:
 
 
 def test_whether_a_reservation_stands(ledger: Ledger) -> None:
-    reservation = ledger.reserve("patients", STEP, what="run")
+    reservation = ledger.reserve("patients", STEP, description="run")
     reservation.check_standing()
     ledger.reservation(reservation.run).check_standing()
     with pytest.raises(UnknownRun, match="another reservation"):
@@ -254,10 +254,10 @@ def test_no_message_advises_another_name(ledger: Ledger) -> None:
 
 
 def test_a_run_can_be_named_before_it_is_charged_and_is_charged_once(ledger: Ledger) -> None:
-    assert ledger.reserve("patients", STEP, what="run", run="named").run == "named"
+    assert ledger.reserve("patients", STEP, description="run", run="named").run == "named"
     for _ in range(2):
         with pytest.raises(LedgerUnavailable):
-            ledger.reserve("patients", STEP, what="run", run="named")
+            ledger.reserve("patients", STEP, description="run", run="named")
         assert ledger.account("patients").spent == STEP
         with suppress(UnknownRun):
             ledger.reservation("named").settle()
@@ -266,19 +266,19 @@ def test_a_run_can_be_named_before_it_is_charged_and_is_charged_once(ledger: Led
 def test_the_budget_is_kept_to_the_last_step(ledger: Ledger) -> None:
     fits = max(k for k in range(1, 500) if delta(STEP * k, BUDGET.epsilon) <= BUDGET.delta)
     assert fits * epsilon(STEP, BUDGET.delta) > 1.5 * BUDGET.epsilon  # adding epsilons up would refuse most of them
-    ledger.reserve("patients", STEP * (fits - 1), what="most").settle()
-    ledger.reserve("patients", STEP, what="the last")
+    ledger.reserve("patients", STEP * (fits - 1), description="most").settle()
+    ledger.reserve("patients", STEP, description="the last")
     before = ledger.history()
     with pytest.raises(BudgetExceeded):
-        ledger.reserve("patients", STEP, what="one too many")
+        ledger.reserve("patients", STEP, description="one too many")
     assert ledger.history() == before
 
 
 def test_a_refusal_names_what_is_left_and_what_to_do(ledger: Ledger) -> None:
-    ledger.reserve("patients", STEP * 20, what="standing")
+    ledger.reserve("patients", STEP * 20, description="standing")
     before = ledger.history()
     with pytest.raises(BudgetExceeded) as refusal:
-        ledger.reserve("patients", STEP * 500, what="too much")
+        ledger.reserve("patients", STEP * 500, description="too much")
     assert ledger.history() == before
     for part in (
         "dataset='patients'",
@@ -297,8 +297,8 @@ def test_what_is_not_private_fits_no_budget(event: Event, ledger: Ledger) -> Non
     ledger.register("generous", Budget(1e6, 0.999), REPLACE_ONE)
     before = ledger.history()
     with pytest.raises(BudgetExceeded, match="NonPrivate"):
-        ledger.reserve("generous", event, what="exact")
-    reservation = ledger.reserve("generous", STEP, what="run")
+        ledger.reserve("generous", event, description="exact")
+    reservation = ledger.reserve("generous", STEP, description="run")
     with pytest.raises(BudgetExceeded, match="NonPrivate"):
         reservation.settle(event)
     assert ledger.history()[:-1] == before
@@ -315,29 +315,29 @@ def test_adjacencies_are_not_mixed(ledger: Ledger) -> None:
         ("patients", STEP, "add-or-remove-one"),
     ]:
         with pytest.raises(AdjacencyMismatch, match=f"dataset='{dataset}' is protected under"):
-            ledger.reserve(dataset, event, what="run", adjacency=adjacency)
+            ledger.reserve(dataset, event, description="run", adjacency=adjacency)
     assert ledger.history() == before
-    ledger.reserve("visits", poisson, what="run", adjacency="add_or_remove_one")
+    ledger.reserve("visits", poisson, description="run", adjacency="add_or_remove_one")
 
 
 @pytest.mark.parametrize("blank", ["", "  ", None, 7, "two\nlines", "nul\0", "\ud800"])
 def test_labels_that_no_history_can_show_are_refused(blank, ledger: Ledger) -> None:
     before = ledger.history()
-    reservation = ledger.reserve("patients", STEP, what="run")
+    reservation = ledger.reserve("patients", STEP, description="run")
     attempts = {
         "dataset": [
             lambda: ledger.register(blank, BUDGET, REPLACE_ONE),
-            lambda: ledger.reserve(blank, STEP, what="run"),
+            lambda: ledger.reserve(blank, STEP, description="run"),
             lambda: ledger.account(blank),
         ],
-        "what": [lambda: ledger.reserve("patients", STEP, what=blank)],
+        "description": [lambda: ledger.reserve("patients", STEP, description=blank)],
         "run": [lambda: ledger.reservation(blank)],
     }
     if blank is not None:  # None stands for the login name, and for all datasets
         attempts["dataset"].append(lambda: ledger.history(blank))
         attempts["who"] = [
             lambda: ledger.register("others", BUDGET, REPLACE_ONE, who=blank),
-            lambda: ledger.reserve("patients", STEP, what="run", who=blank),
+            lambda: ledger.reserve("patients", STEP, description="run", who=blank),
             lambda: reservation.settle(who=blank),
         ]
     for name, calls in attempts.items():
@@ -348,13 +348,16 @@ def test_labels_that_no_history_can_show_are_refused(blank, ledger: Ledger) -> N
 
 
 def test_other_types_are_refused(ledger: Ledger) -> None:
-    reservation = ledger.reserve("patients", STEP, what="run")
+    reservation = ledger.reserve("patients", STEP, description="run")
     before = ledger.history()
     for call, message in [
         (lambda: ledger.register("others", (1.0, 1e-6), REPLACE_ONE), r"^budget=\(1.0, 1e-06\) must be of type Budget"),
         (lambda: ledger.register("others", BUDGET, "both"), "^adjacency='both' must be one of"),
-        (lambda: ledger.reserve("patients", 0.5, what="run"), "^event=0.5 must be of type Event"),
-        (lambda: ledger.reserve("patients", STEP, what="run", adjacency="both"), "^adjacency='both' must be one of"),
+        (lambda: ledger.reserve("patients", 0.5, description="run"), "^event=0.5 must be of type Event"),
+        (
+            lambda: ledger.reserve("patients", STEP, description="run", adjacency="both"),
+            "^adjacency='both' must be one of",
+        ),
         (lambda: reservation.settle(0.5), "^spent=0.5 must be of type Event"),
     ]:
         with pytest.raises(InvalidArgument, match=message):
@@ -364,7 +367,7 @@ def test_other_types_are_refused(ledger: Ledger) -> None:
 
 def test_a_dataset_that_is_not_there(ledger: Ledger) -> None:
     for attempt in (
-        lambda: ledger.reserve("people", STEP, what="run"),
+        lambda: ledger.reserve("people", STEP, description="run"),
         lambda: ledger.account("people"),
         lambda: ledger.history("people"),
     ):
@@ -375,7 +378,7 @@ def test_a_dataset_that_is_not_there(ledger: Ledger) -> None:
 
 def test_the_history_tells_who_when_what(ledger: Ledger) -> None:
     start = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-    reservation = ledger.reserve("patients", STEP * 3, what="été 東京 'quoted'", who="ana")
+    reservation = ledger.reserve("patients", STEP * 3, description="été 東京 'quoted'", who="ana")
     reservation.settle(STEP * 2, who="bo")
     registered, reserved, settled = ledger.history()
 
@@ -386,7 +389,7 @@ def test_the_history_tells_who_when_what(ledger: Ledger) -> None:
     assert (reserved.who, settled.who) == ("ana", "bo")
     assert (reserved.event, settled.event) == (STEP * 3, STEP * 2)
     for entry in (reserved, settled):
-        assert (entry.run, entry.what) == (reservation.run, "été 東京 'quoted'")
+        assert (entry.run, entry.description) == (reservation.run, "été 東京 'quoted'")
         assert (entry.dataset, entry.adjacency, entry.budget) == ("patients", REPLACE_ONE, None)
         assert entry.library_version
         when = datetime.datetime.fromisoformat(entry.when)
@@ -396,7 +399,7 @@ def test_the_history_tells_who_when_what(ledger: Ledger) -> None:
 
 
 def test_facts_are_ready_for_json(ledger: Ledger) -> None:
-    run = ledger.reserve("patients", STEP * 3, what="run").run
+    run = ledger.reserve("patients", STEP * 3, description="run").run
     account = json.loads(json.dumps(ledger.account("patients").to_dict()))
     assert account["budget"] == {"epsilon": 1.0, "delta": 1e-6}
     assert account["epsilon_spent"] == epsilon(STEP * 3, 1e-6)
@@ -417,7 +420,7 @@ def test_threads_can_share_a_ledger(ledger: Ledger) -> None:
     def reserve() -> None:
         together.wait(30)
         try:
-            outcomes.append(ledger.reserve("patients", STEP * 20, what="thread").run)
+            outcomes.append(ledger.reserve("patients", STEP * 20, description="thread").run)
         except BudgetExceeded:
             outcomes.append("refused")
 
@@ -446,9 +449,9 @@ def test_no_sequence_of_runs_breaks_the_budget(ledger: Ledger, acts: list[tuple[
         fits = delta(expected + charge, BUDGET.epsilon) <= BUDGET.delta
         if not fits:
             with pytest.raises(BudgetExceeded):
-                ledger.reserve(dataset, charge, what="run")
+                ledger.reserve(dataset, charge, description="run")
             continue
-        reservation = ledger.reserve(dataset, charge, what="run")
+        reservation = ledger.reserve(dataset, charge, description="run")
         half = compose(part * (times // 2) for part, times in counts(charge).items())
         spent = {"leave": charge, "settle": charge, "settle half": half, "give back": NOTHING}[act]
         if act != "leave":

@@ -47,7 +47,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path) -> Ledger:
 
 
 def charge(ledger: Ledger, dataset: str, times: int = 1) -> None:
-    ledger.reserve(dataset, STEP * times, what="run").settle()
+    ledger.reserve(dataset, STEP * times, description="run").settle()
 
 
 def test_the_capacity_is_seven() -> None:
@@ -62,7 +62,7 @@ def test_each_part_has_the_whole_budget(ledger: Ledger) -> None:
             charge(ledger, part)
     whole = ledger.account(WHOLE)
     assert (whole.spent, whole.parts) == (STEP * FITS, (OLDER, NEWER))
-    with pytest.raises(BudgetExceeded, match="together with the dearest of its parts"):
+    with pytest.raises(BudgetExceeded, match="together with the most expensive of its parts"):
         charge(ledger, WHOLE)
 
 
@@ -90,7 +90,7 @@ def test_the_whole_may_be_charged_what_fits_beside_the_dearest_part(ledger: Ledg
 
 
 def test_what_a_part_gives_back_can_be_charged_to_the_whole(ledger: Ledger) -> None:
-    run = ledger.reserve(OLDER, STEP * FITS, what="stopped")
+    run = ledger.reserve(OLDER, STEP * FITS, description="stopped")
     assert ledger.account(WHOLE).standing == (run.run,)
     with pytest.raises(BudgetExceeded, match=r"runs not settled: 1.*a stopped run gives back"):
         charge(ledger, WHOLE)
@@ -101,10 +101,10 @@ def test_what_a_part_gives_back_can_be_charged_to_the_whole(ledger: Ledger) -> N
 def test_parts_that_are_asked_in_other_ways_are_both_kept(ledger: Ledger) -> None:
     """Neither covers the other, so that the whole has both, and a charge is checked beside each."""
     bits = LogisticBit(0.05) * 40
-    ledger.reserve(OLDER, STEP * 3, what="run")
-    ledger.reserve(NEWER, bits, what="run")
+    ledger.reserve(OLDER, STEP * 3, description="run")
+    ledger.reserve(NEWER, bits, description="run")
     assert set(ledger.account(WHOLE).spent.cases) == {STEP * 3, bits}
-    ledger.reserve(WHOLE, STEP, what="run")
+    ledger.reserve(WHOLE, STEP, description="run")
     assert set(ledger.account(WHOLE).spent.cases) == {STEP * 4, bits + STEP}
 
 
@@ -112,10 +112,10 @@ def test_shards_of_parts_are_cells_beside_each_other(ledger: Ledger) -> None:
     """The shards of a part are of its own persons; those of the whole may be any."""
     for part, dear in ((OLDER, 3), (NEWER, 5)):
         cut = Partition.with_random_id(2)
-        ledger.reserve(part, Parallel(cut, {0: STEP, 1: STEP * dear}), what="run")
+        ledger.reserve(part, Parallel(cut, {0: STEP, 1: STEP * dear}), description="run")
     assert set(ledger.account(WHOLE).spent.cases) == {STEP, STEP * 3, STEP * 5}
-    ledger.reserve(WHOLE, Parallel(Partition.with_random_id(2), {0: STEP * 2}), what="run")
-    assert max(case.gaussian_mean for case in ledger.account(WHOLE).spent.cases) == (STEP * 7).gaussian_mean
+    ledger.reserve(WHOLE, Parallel(Partition.with_random_id(2), {0: STEP * 2}), description="run")
+    assert max(case.gaussian_rho for case in ledger.account(WHOLE).spent.cases) == (STEP * 7).gaussian_rho
     with pytest.raises(BudgetExceeded):
         charge(ledger, WHOLE)
     charge(ledger, OLDER, 2)
@@ -124,9 +124,9 @@ def test_shards_of_parts_are_cells_beside_each_other(ledger: Ledger) -> None:
 def test_many_parts_beside_many_shards_are_counted_at_the_dearest(ledger: Ledger) -> None:
     for year in range(30):
         ledger.register(f"admissions {1980 + year}", part_of=WHOLE)
-        ledger.reserve(f"admissions {1980 + year}", STEP + Gaussian(100.0 + year), what="run")
+        ledger.reserve(f"admissions {1980 + year}", STEP + Gaussian(100.0 + year), description="run")
     shards = Partition.with_random_id(4)
-    ledger.reserve(WHOLE, Parallel(shards, {cell: STEP * (1 + cell % 2) for cell in range(4)}), what="run")
+    ledger.reserve(WHOLE, Parallel(shards, {cell: STEP * (1 + cell % 2) for cell in range(4)}), description="run")
     total = ledger.account(WHOLE).delta_spent
     assert total >= delta(STEP * 3 + Gaussian(100.0), BUDGET.epsilon)
     assert total <= BUDGET.delta
@@ -161,7 +161,7 @@ def test_a_part_has_the_terms_of_the_whole(ledger: Ledger) -> None:
     with pytest.raises(InvalidArgument, match="budget=None"):
         ledger.register("trees")
     with pytest.raises(AdjacencyMismatch):
-        ledger.reserve(OLDER, STEP, what="run", adjacency="add_or_remove_one")
+        ledger.reserve(OLDER, STEP, description="run", adjacency="add_or_remove_one")
     assert ledger.history() == before
 
 
@@ -181,7 +181,7 @@ def test_nothing_becomes_a_part_afterwards_or_ceases_to_be_one(ledger: Ledger) -
 def test_parts_are_in_the_history_and_in_words(ledger: Ledger) -> None:
     entries = {entry.dataset: entry for entry in ledger.history()}
     assert [entries[name].part_of for name in (WHOLE, OLDER)] == [None, WHOLE]
-    assert entries[OLDER].what == "budget granted, as a part of 'admissions'"
+    assert entries[OLDER].description == "budget granted, as a part of 'admissions'"
     assert "part of admissions" in repr(ledger.account(OLDER))
     assert "in 2 parts of different persons" in repr(ledger.account(WHOLE))
     assert ledger.account(OLDER).to_dict()["part_of"] == WHOLE
@@ -217,7 +217,7 @@ def test_no_sequence_of_runs_breaks_the_budget_of_anybody(ledger: Ledger, acts: 
             with pytest.raises(BudgetExceeded):
                 charge(ledger, names[which], times)
             continue
-        ledger.reserve(names[which], STEP * times, what="run").settle(compose([]) if gives_back else None)
+        ledger.reserve(names[which], STEP * times, description="run").settle(compose([]) if gives_back else None)
         spent[which] += 0 if gives_back else times
         for number in range(1, 4):
             assert ledger.account(names[number]).spent == STEP * (spent[0] + spent[number])
@@ -251,7 +251,7 @@ def test_a_year_goes_on_from_the_last_at_the_price_of_one(tmp_path) -> None:
         assert posterior.certificate.epsilon <= 1.9
         posterior = dp.Posterior.load(posterior.save(tmp_path / year))
     assert posterior.settings["parts"] == [[WHOLE, year] for year in reversed(years)]
-    again = dp.fit("y ~ x", vault(ledger, WHOLE, 9), family="bernoulli", epsilon=0.3, even_if_useless=True)
+    again = dp.fit("y ~ x", vault(ledger, WHOLE, 9), family="bernoulli", epsilon=0.3, allow_low_accuracy=True)
     assert again.combine(posterior).certificate.epsilon > 1.9, "whoever is in a part may be in the whole"
     twice = posterior.combine(posterior)
     assert twice.certificate.epsilon > 2.5, "the same part twice is the same persons"

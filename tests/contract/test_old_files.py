@@ -49,7 +49,7 @@ def test_an_old_book_is_read_as_it_is(url: str, execute) -> None:
     check_accounts(ledger)
     assert len(ledger.history()) == 14
     assert {entry.library_version for entry in ledger.history()} == {"0.1.0"}
-    assert ledger.reservation(STANDING).what == "standing"
+    assert ledger.reservation(STANDING).description == "standing"
     ledger.reservation(STANDING).check_standing()
     assert execute(url, VERSIONS) == [(1,)]  # reading changes nothing
 
@@ -59,7 +59,7 @@ def test_an_old_book_is_brought_up_to_date_when_it_is_written(opened_by, url: st
     ledger = opened_by(url)
     before = ledger.history()
     ledger.register("trees", Budget(0.1, 1e-9), Adjacency.REPLACE_ONE)
-    run = ledger.reserve("trees", Gaussian(200.0) * 3, what="new")
+    run = ledger.reserve("trees", Gaussian(200.0) * 3, description="new")
     assert ledger.history()[:14] == before
     assert execute(url, VERSIONS) == [(1,), (3,)]
     assert execute(url, COLUMNS) == [(15,)]  # all but the new reservation
@@ -99,7 +99,7 @@ def test_several_come_at_once(url: str, execute) -> None:
     def reserve(number: int) -> None:
         ledger = Ledger(url)
         together.wait(30)
-        outcomes.append(ledger.reserve("visits", Gaussian(1000.0), what=f"run {number}").run)
+        outcomes.append(ledger.reserve("visits", Gaussian(1000.0), description=f"run {number}").run)
 
     threads = [threading.Thread(target=reserve, args=(number,)) for number in range(6)]
     for thread in threads:
@@ -116,10 +116,10 @@ def test_half_of_it_is_nothing(url: str, execute, monkeypatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(schema, "_note_version", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            ledger.reserve("visits", Gaussian(1000.0), what="stopped")
+            ledger.reserve("visits", Gaussian(1000.0), description="stopped")
     assert execute(url, VERSIONS) == [(1,)]
     check_accounts(ledger)
-    ledger.reserve("visits", Gaussian(1000.0), what="run").settle(compose([]))
+    ledger.reserve("visits", Gaussian(1000.0), description="run").settle(compose([]))
     assert execute(url, VERSIONS) == [(1,), (3,)]
 
 
@@ -129,7 +129,7 @@ def test_who_may_not_alter_tables_is_told_what_to_do(postgres, execute) -> None:
     read_only = Ledger(with_setting(url, "default_transaction_read_only", "on"))
     check_accounts(read_only)
     with pytest.raises(LedgerUnavailable, match="let the owner of the tables run `dpmcmc ledger init`"):
-        read_only.reserve("visits", Gaussian(1000.0), what="run")
+        read_only.reserve("visits", Gaussian(1000.0), description="run")
     assert execute(url, VERSIONS) == [(1,)]
 
 

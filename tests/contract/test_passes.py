@@ -15,7 +15,7 @@ from dpmcmc.enclave.tables import read_table
 from dpmcmc.errors import RunInterrupted
 from dpmcmc.fitting import prepare_fit
 
-FIT = {"family": "bernoulli", "epsilon": 6.0, "passes": 1, "even_if_useless": True}
+FIT = {"family": "bernoulli", "epsilon": 6.0, "passes": 1, "allow_low_accuracy": True}
 FORMULA = "readmitted ~ smoker"
 
 

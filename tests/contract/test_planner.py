@@ -38,7 +38,7 @@ def test_a_plan_is_what_fit_would_do(sampler) -> None:
         priors={"sigma": "fixed(1)"},
         sampler=sampler,
         epsilon=2.0,
-        even_if_useless=True,
+        allow_low_accuracy=True,
     )
     answer = plan_fit(sampler, **SETTINGS)
     assert answer.noise == pytest.approx(prepared.strategy.choice.noise.sampler, rel=1e-3)
@@ -72,7 +72,7 @@ def test_the_laws() -> None:
     assert math.isclose(langevin.epsilon["tight"], 2.0, rel_tol=1e-3)
     useless = plan_fit("dp_sgld", **{**SETTINGS, "num_records": 50})
     assert useless.is_refused
-    assert not useless.is_law
+    assert not useless.is_known
 
 
 def test_a_walk_gets_furthest_at_the_noise_of_its_recipe() -> None:
@@ -97,7 +97,7 @@ def test_a_grid_holds_every_combination_in_order() -> None:
 
 def test_the_page_says_what_the_simulations_found() -> None:
     table = pd.read_csv(Path(__file__).parents[2] / "benchmarks" / "results" / "planner.csv")
-    ratio = table.groupby("sampler")["simulated_over_law"].agg(["min", "max"])
+    ratio = table.groupby("sampler")["simulated_over_predicted"].agg(["min", "max"])
     for sampler in ("clipped_laplace", "dp_langevin", "dp_penalty"):
         low, high = (f"{ratio.loc[sampler, end]:.2f}" for end in ("min", "max"))
         assert re.search(rf"{low} to {high} times (the prediction )?for {sampler}", SIMULATED)
@@ -106,7 +106,7 @@ def test_the_page_says_what_the_simulations_found() -> None:
     assert f"for dp_hmc up to {ratio.loc['dp_hmc', 'max']:.1f} times" in SIMULATED
     for row in table[table.epsilon == 2.0].itertuples():
         settings = {"epsilon": 2.0, "delta": 1e-6, "num_records": row.records, "num_parameters": row.parameters}
-        assert plan_fit(row.sampler, **settings).error == pytest.approx(row.law, abs=1e-4)
+        assert plan_fit(row.sampler, **settings).error == pytest.approx(row.predicted, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_formula_is_planned_as_fit_would_expect() -> None:
     for family in ("gaussian", "student_t"):
         found = plan_formula("y ~ a + b", schema, family=family, num_records=4000, delta=1e-6, epsilons=[0.5, 2.0])
         for one in found:
-            options = {"family": family, "epsilon": one.epsilon, "even_if_useless": True}
+            options = {"family": family, "epsilon": one.epsilon, "allow_low_accuracy": True}
             assert one.error == pytest.approx(prepare_fit("y ~ a + b", data, **options).expected_error)
             assert one.is_refused == (one.error > 1)
         few, many = found

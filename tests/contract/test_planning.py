@@ -238,9 +238,9 @@ def test_shares_spend_the_budget_and_not_more(at: float, allowed: float, shares:
     together = compose(events.values())
     assert delta(together, at) <= allowed
     assert delta(compose(Gaussian(event.noise_multiplier * (1 - 1e-9)) for event in events.values()), at) > allowed
-    total = together.gaussian_mean
+    total = together.gaussian_rho
     for name, event in events.items():
-        assert event.gaussian_mean == pytest.approx(total * shares[name] / math.fsum(shares.values()), rel=1e-12)
+        assert event.gaussian_rho == pytest.approx(total * shares[name] / math.fsum(shares.values()), rel=1e-12)
 
 
 def test_a_share_is_spent_in_steps() -> None:

@@ -3,6 +3,7 @@
 import re
 import sys
 import tomllib
+from dataclasses import replace
 from datetime import datetime
 from urllib.parse import unquote
 
@@ -183,7 +184,7 @@ def test_purpose_and_contact_are_the_runs_and_stand_on_top() -> None:
     rows = {"ill": np.arange(400) % 2 == 0, "age": np.linspace(18, 90, 400).astype(np.float32)}
     schema = {"columns": {"ill": {"kind": "boolean"}, "age": {"kind": "number", "lower": 18, "upper": 90}}}
     data = dp.PrivateData.from_table(pd.DataFrame(rows), schema=schema, budget=dp.Budget(1.0, 1e-4))
-    asked = {"epsilon": 1.0, "even_if_useless": True, "purpose": "beds for 2027", "contact": f"Ada {HOSTILE}"}
+    asked = {"epsilon": 1.0, "allow_low_accuracy": True, "purpose": "beds for 2027", "contact": f"Ada {HOSTILE}"}
     stated = dp.prepare_fit("ill ~ age", data, **asked)._request()
     made = posterior("ill ~ age", "bernoulli")
     made.settings["request"].update({name: stated[name] for name in ("purpose", "contact")})
@@ -274,3 +275,20 @@ def test_the_page_of_a_model_by_hand_is_made_again_from_its_folder(tmp_path, mon
     assert "the value that made the records: 0.25" in known
     with pytest.raises(InvalidArgument, match="cannot be written"):
         again.report(tmp_path / "page.html" / "below.html")
+
+
+def test_independent_draws_have_no_traces_and_predictions_are_in_the_formulas_order() -> None:
+    """Traces, ranks and R-hat of independent draws are even whatever they are draws of."""
+    chain = posterior("ill ~ visits + age", "bernoulli")
+    shares = {"verdict": "good", "reasons": [], "shares": {"data": 0.7, "privacy": 0.2, "prior": 0.1}}
+    quality = {"verdict": "good", "reasons": [], "parameters": dict.fromkeys(chain.summary().index, shares)}
+    independent = replace(chain, settings={**chain.settings, "quality": quality})
+    assert not chain.is_independent
+    assert independent.is_independent
+    page = render_report(independent)
+    assert 'id="chains"' in render_report(chain)
+    for absent in ('id="chains"', '#chains"', "r_hat", "R-hat</th>", '<figure class="trace"', '<figure class="ranks"'):
+        assert absent not in page, absent
+    assert "The draws are independent, so" in page
+    held = re.findall(r"Held: (\w+) ", page)
+    assert held == ["age", "visits"], "the chart over visits comes first"

@@ -23,7 +23,7 @@ FIT = {
     "epsilon": 2.0,
     "sampler": "dp_langevin",
     "num_steps": 40,
-    "even_if_useless": True,
+    "allow_low_accuracy": True,
     "progress": False,
 }
 BUDGET = dp.Budget(4.0, 1e-6)
@@ -151,7 +151,7 @@ def test_where_nobody_could_resume_it_a_run_is_saved_all_the_same(place) -> None
         {name: TABLE[name].to_numpy(np.float32) for name in ("age", "smoker", "readmitted")},
         bounds={"age": (18, 90), "smoker": (0, 1), "readmitted": (0, 1)},
     )
-    prepared = prepare_fit(MODEL, data, epsilon=2.0, num_steps=2, even_if_useless=True, insecure_seed=1)
+    prepared = prepare_fit(MODEL, data, epsilon=2.0, num_steps=2, allow_low_accuracy=True, insecure_seed=1)
     posterior = run_in_folder(prepared, "x", progress=False)
     assert names(place / "x") == FILES
     np.testing.assert_array_equal(dp.resume("x", data).draws["position"], posterior.draws["position"])
@@ -179,7 +179,7 @@ def command(monkeypatch, capsys):
 WORDS = (
     *("fit", FORMULA, "--family", "bernoulli", "--data", "patients.csv", "--schema", "patients.toml"),
     *("--ledger", "sqlite:///ledger.db", "--grant-epsilon", "4", "--grant-delta", "1e-6"),
-    *("--epsilon", "2", "--sampler", "dp_langevin", "--steps", "40", "--even-if-useless", "--output", "runs/x"),
+    *("--epsilon", "2", "--sampler", "dp_langevin", "--steps", "40", "--allow-low-accuracy", "--output", "runs/x"),
 )
 
 

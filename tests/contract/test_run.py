@@ -356,18 +356,20 @@ def test_what_steps_tell_reaches_sample_stats_and_files(tmp_path) -> None:
     stats = post.to_arviz().sample_stats
     assert set(stats) == {"accepted", "diverging", "log_alpha", "energy_change"}
     assert not stats["diverging"].any()
-    assert np.isfinite(post.told["log_alpha"]).all()
-    assert (post.told["log_alpha"] < -post.told["energy_change"]).all(), "the penalty is missing"
+    assert np.isfinite(post.sample_stats["log_alpha"]).all()
+    assert (post.sample_stats["log_alpha"] < -post.sample_stats["energy_change"]).all(), "the penalty is missing"
     loaded = dp.Posterior.load(post.save(tmp_path / "run"))
-    assert {name: values.shape for name, values in loaded.told.items()} == dict.fromkeys(post.told, (2, 12))
-    np.testing.assert_array_equal(loaded.told["log_alpha"], post.told["log_alpha"])
-    assert loaded.told["diverging"].dtype == bool
+    assert {name: values.shape for name, values in loaded.sample_stats.items()} == dict.fromkeys(
+        post.sample_stats, (2, 12)
+    )
+    np.testing.assert_array_equal(loaded.sample_stats["log_alpha"], post.sample_stats["log_alpha"])
+    assert loaded.sample_stats["diverging"].dtype == bool
 
 
 def test_a_step_that_releases_a_decision_tells_no_ratio() -> None:
     walk = dp.kernels.dp_penalty(dp.mechanisms.PenaltyTest(clip=4.0, noise_multiplier=20.0), proposal_scale=0.02)
     post = dp.sample(walk, MODEL, vault(), num_steps=4, num_chains=2, init=START, progress=False)
-    assert set(post.told) == {"diverging"}
+    assert set(post.sample_stats) == {"diverging"}
 
 
 def test_a_bound_kernel_has_the_shape_of_blackjax() -> None:

@@ -24,7 +24,7 @@ SCHEMA = dp.Schema(
         "readmitted": dp.Column(kind="boolean"),
     }
 )
-SMALL = {"family": "bernoulli", "sampler": "private_laplace", "num_steps": 20, "even_if_useless": True}
+SMALL = {"family": "bernoulli", "sampler": "private_laplace", "num_steps": 20, "allow_low_accuracy": True}
 CANDIDATES = {name: {"model": f"readmitted ~ {name}", **SMALL} for name in ("smoker", "age")}
 
 

@@ -30,7 +30,7 @@ from dpmcmc.accounting import (
 from dpmcmc.accounting.certificate import DIGEST, digest
 from dpmcmc.cli.main import app
 from dpmcmc.errors import DpmcmcError, InvalidArgument
-from dpmcmc.verification import hold_against, verify
+from dpmcmc.verification import find_entry, verify
 
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_OR_REMOVE_ONE
 CELLS = Partition(tuple(range(21)))
@@ -47,6 +47,7 @@ EVENTS = {
     "Barker batches": (BarkerTest(100, 2_000, 2.0, 1.0) * 20, REPLACE),
     "a coarse sampler": (Gaussian(31.6) * 100 + Approximation(1e-9), REPLACE),
     "spherical noise": (SphericalLaplace(6, 4.0) * 2 + Gaussian(30.0) + NOISE, REPLACE),
+    "a sphere and how its sampler is off": (SphericalLaplace(6, 0.975660155) + NOISE, REPLACE),
     "one number": (SphericalLaplace(1, 2.0) * 3, ADD),
     "many numbers": (SphericalLaplace(300, 0.4), REPLACE),
     "a selection": (repeat_and_select([Gaussian(9.0) + NOISE, LogisticBit(0.1) * 3], 4.0), REPLACE),
@@ -81,6 +82,16 @@ def test_every_number_is_enclosed_to_a_millionth(name):
         assert epsilon.lower <= certificate.epsilon * (1 + 1e-6) <= epsilon.upper * (1 + 1e-5) + 1e-6
         by_name = next(one for one in found.figures if one.name.endswith(f", {certificate.epsilon.accountant}"))
         assert by_name.lower <= certificate.epsilon + 1e-6
+
+
+def test_what_balls_are_too_rough_for_is_no_reason_to_refuse():
+    """Epsilon is 599 and more: the composition of losses says nothing there, in balls, and divergences say too much."""
+    certificate = Certificate(PoissonGaussian(1.0, 25.8, ADD) + SphericalLaplace(3, 0.0016687), ADD, 1e-2)
+    figures = {figure.name: figure for figure in verify(certificate.to_json()).figures}
+    assert certificate.epsilon.accountant == "pld"
+    assert 0 <= figures["epsilon at delta 0.01"].lower <= certificate.epsilon < figures["epsilon at delta 0.01"].upper
+    assert figures["epsilon at delta 0.01, rdp"].lower > certificate.epsilon
+    assert figures["epsilon at delta 0.01, pld"].upper == math.inf
 
 
 def test_enclosures_are_of_the_truth():
@@ -266,8 +277,8 @@ def paid(tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     ledger = Ledger.create(url)
     ledger.register("patients", Budget(4.0, 1e-6), REPLACE)
-    ledger.reserve("patients", Gaussian(9.0), what="first").settle()
-    run = ledger.reserve("patients", Gaussian(5.0) * 2, what="second")
+    ledger.reserve("patients", Gaussian(9.0), description="first").settle()
+    run = ledger.reserve("patients", Gaussian(5.0) * 2, description="second")
     run.settle()
     file = tmp_path / "certificate.json"
     file.write_text(Certificate(Gaussian(5.0) * 2, REPLACE, 1e-6).to_json())
@@ -276,15 +287,15 @@ def paid(tmp_path):
 
 def test_the_ledger_has_the_last_word(paid):
     url, run, file = paid
-    booked = hold_against(verify(file.read_text()).certificate, Ledger(url), run)
-    assert booked.entry.run == run
+    match = find_entry(verify(file.read_text()).certificate, Ledger(url), run)
+    assert match.entry.run == run
     consistent = Certificate(Gaussian(6.0) * 2, REPLACE, 1e-6)  # altered as a whole: the file alone cannot tell
     assert verify(consistent.to_json()).certificate == consistent
     for named in (None, run, "no such run"):
         with pytest.raises(InvalidArgument, match=r"SHA-256|never settled"):
-            hold_against(consistent, Ledger(url), named)
+            find_entry(consistent, Ledger(url), named)
     with pytest.raises(InvalidArgument, match="library version"):
-        hold_against(Certificate(Gaussian(5.0) * 2, REPLACE, 1e-6, library_version="9.9"), Ledger(url), run)
+        find_entry(Certificate(Gaussian(5.0) * 2, REPLACE, 1e-6, library_version="9.9"), Ledger(url), run)
 
 
 def test_at_the_shell(paid):

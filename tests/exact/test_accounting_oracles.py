@@ -59,7 +59,7 @@ def test_gaussians_against_mpmath(mean: float, in_deviations: float) -> None:
     at = in_deviations * math.sqrt(2 * mean)
     event = gaussian_with_mean(mean)
     # the event holds a noise multiplier, rounded once: the mean that it stands for is the one to compare with
-    reference = mpmath_log_delta(event.gaussian_mean, at)
+    reference = mpmath_log_delta(event.gaussian_rho, at)
     assert log_delta(event, at, "exact") == pytest.approx(reference, rel=1e-12, abs=1e-11)
 
 
@@ -67,7 +67,7 @@ def test_gaussians_against_mpmath(mean: float, in_deviations: float) -> None:
 @pytest.mark.parametrize("at", [0.0, 0.5, 709.0, 710.0, 800.0])
 def test_gaussians_against_mpmath_at_fixed_epsilons(mean: float, at: float) -> None:
     event = gaussian_with_mean(mean)
-    m = event.gaussian_mean
+    m = event.gaussian_rho
     if mean >= 0.5:
         reference = mpmath_log_delta(m, at)
     else:  # the tail of erfc by its integral: log delta = log of the integral of (1 - e^(at - x)) over the density
@@ -514,4 +514,4 @@ def test_gaussians_of_a_schedule_join_exactly() -> None:
     short = schedule.shortened(counts(event))
     joined = [part for part in short if isinstance(part, Gaussian)]
     assert len(short) == 2
-    assert joined[0].gaussian_mean == pytest.approx(event.gaussian_mean, rel=1e-14)
+    assert joined[0].gaussian_rho == pytest.approx(event.gaussian_rho, rel=1e-14)

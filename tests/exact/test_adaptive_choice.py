@@ -23,7 +23,7 @@ def profile(event: Event, at: float) -> float:
 
 def after(first: Gaussian, *choices: Event) -> float:
     """delta of a Gaussian release, and of that of the choices which is worst for the loss that the release showed."""
-    mean = first.gaussian_mean
+    mean = first.gaussian_rho
     losses = mean + math.sqrt(2 * mean) * GRID
     worst = [max(profile(choice, BUDGET.epsilon - loss) for choice in choices) for loss in losses]
     return float(np.sum(WEIGHTS * worst))

@@ -98,7 +98,7 @@ def test_a_prepared_fit_takes_progress() -> None:
     )
     shown: list[bool] = []
     for stated, told in ((False, None), (True, None), (True, False)):
-        prepared = dp.prepare_fit("seen ~ 1", data, epsilon=2.0, even_if_useless=True, progress=stated)
+        prepared = dp.prepare_fit("seen ~ 1", data, epsilon=2.0, allow_low_accuracy=True, progress=stated)
         with (
             patch.object(PreparedFit, "watched", lambda _, progress: shown.append(progress)),
             pytest.raises(TypeError, match="context manager"),

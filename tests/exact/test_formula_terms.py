@@ -76,6 +76,20 @@ def test_natural_splines_are_scipys() -> None:
     np.testing.assert_allclose(np.stack(list(found.values())[1:], axis=1), expected, atol=2e-6)
 
 
+def test_columns_may_be_called_as_words_of_python_are() -> None:
+    """`pass` is a likely name of an outcome, `class` and `from` are of predictors."""
+    columns = {
+        "pass": Column(kind="boolean"),
+        "class": Column(kind="boolean"),
+        "from": Column(kind="number", lower=0, upper=4),
+    }
+    for right in ("class + from + class:from", "`class` * `from`", ". + class:from"):
+        model = from_formula(f"pass ~ {right}", Schema(columns), family="bernoulli")
+        assert model.parameter_names == ("intercept", "class", "from", "class:from")
+    with pytest.raises(InvalidArgument, match="while"):
+        from_formula("pass ~ while", Schema(columns), family="bernoulli")
+
+
 def test_polynomials_are_legendres_and_span_powers() -> None:
     found = features("poly(x, 3)", {"x": PLACES})
     for place, name in enumerate(["poly(x,3)[0]", "poly(x,3)[1]", "poly(x,3)[2]"]):

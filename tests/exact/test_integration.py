@@ -217,7 +217,7 @@ def test_a_fit_with_another_noise_traces_nothing_anew() -> None:
 
     def traced(epsilon: float) -> int:
         before = traces._trace.cache_info().misses
-        options = {"epsilon": epsilon, "delta": 1e-6, "even_if_useless": True}
+        options = {"epsilon": epsilon, "delta": 1e-6, "allow_low_accuracy": True}
         assert prepare_fit("y ~ x + w", data, family="gaussian", **options).event is not None
         return traces._trace.cache_info().misses - before
 

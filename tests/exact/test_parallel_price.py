@@ -113,7 +113,7 @@ def test_renyi_divergences_and_rho_are_the_largest() -> None:
     assert largest <= epsilon(parallel(cells), 1e-6, "zcdp") <= largest * (1 + 1e-12)
     curves = [found.epsilon(1e-6) for cell in cells if (found := rdp.curve(cell))]
     assert epsilon(parallel(cells), 1e-6, "rdp") == pytest.approx(max(curves), rel=1e-12)
-    assert parallel(CELLS["Gaussian"]).gaussian_mean == 0.5
+    assert parallel(CELLS["Gaussian"]).gaussian_rho == 0.5
 
 
 def test_a_maximum_is_never_composed() -> None:
@@ -181,9 +181,11 @@ FULL = Gaussian(noise_for(Gaussian, 1.0, 1e-6))
 def test_a_ledger_adds_up_place_by_place(adaptive: bool) -> None:
     ledger = new_ledger(adaptive=adaptive)
     half = Gaussian(FULL.noise_multiplier * math.sqrt(1.6))  # twice that is more than the budget
-    ledger.reserve("people", parallel([half, NOTHING, half]), what="two shards").settle()
-    ledger.reserve("people", Parallel(Partition((0, 200, 6000)), {0: Gaussian(90.0)}), what="other cuts").settle()
-    ledger.reserve("people", Gaussian(80.0), what="all places")
+    ledger.reserve("people", parallel([half, NOTHING, half]), description="two shards").settle()
+    ledger.reserve(
+        "people", Parallel(Partition((0, 200, 6000)), {0: Gaussian(90.0)}), description="other cuts"
+    ).settle()
+    ledger.reserve("people", Gaussian(80.0), description="all places")
     account = ledger.account("people")
     assert isinstance(account.spent, Parallel)
     assert account.spent == Parallel(
@@ -196,38 +198,38 @@ def test_a_ledger_adds_up_place_by_place(adaptive: bool) -> None:
         },
     )
     assert account.epsilon_spent == epsilon(half + Gaussian(90.0) + Gaussian(80.0), 1e-6)
-    ledger.reserve("people", parallel([NOTHING, half]), what="the shard that was left")
+    ledger.reserve("people", parallel([NOTHING, half]), description="the shard that was left")
     for event in (half, parallel([half]), parallel([NOTHING, NOTHING, half]), parallel([NOTHING, half])):
         with pytest.raises(BudgetExceeded, match="Nothing was charged"):
-            ledger.reserve("people", event, what="too much")
+            ledger.reserve("people", event, description="too much")
     assert [entry.event for entry in ledger.history()][1] == parallel([half, NOTHING, half])
 
 
 def test_a_run_settles_at_what_it_asked_of_its_cells() -> None:
     ledger = new_ledger()
     reserved = parallel([FULL, FULL, FULL])
-    run = ledger.reserve("people", reserved, what="three shards")
+    run = ledger.reserve("people", reserved, description="three shards")
     for more in (parallel([FULL * 2]), Parallel(Partition((0, 5, 6000)), {0: FULL}), Gaussian(99.0)):
         with pytest.raises(InvalidArgument, match="must be contained in what the run reserved"):
             run.settle(more)
     run.settle(parallel([FULL]))
     assert ledger.account("people").spent == parallel([FULL])
-    ledger.reserve("people", parallel([NOTHING, FULL, FULL]), what="the rest").settle()
+    ledger.reserve("people", parallel([NOTHING, FULL, FULL]), description="the rest").settle()
     assert ledger.account("people").epsilon_spent <= 1.0
 
 
 def test_what_a_ledger_refuses() -> None:
     with pytest.raises(BudgetExceeded, match="holds NonPrivate"):
-        new_ledger().reserve("people", parallel([FULL, NonPrivate()]), what="exact")
+        new_ledger().reserve("people", parallel([FULL, NonPrivate()]), description="exact")
 
 
 def test_halves_of_many_placements_cost_what_all_places_would() -> None:
     """Two cells of seven placements are 128 together: the dearest of each is counted, as if a record were in all."""
     ledger = new_ledger(adjacency="add_or_remove_one")
     for _ in range(7):
-        ledger.reserve("people", Parallel(Partition.with_random_id(2), {0: Gaussian(90.0)}), what="half")
+        ledger.reserve("people", Parallel(Partition.with_random_id(2), {0: Gaussian(90.0)}), description="half")
     assert ledger.account("people").epsilon_spent == epsilon(Gaussian(90.0) * 7, 1e-6)
-    assert ledger.reserve("people", Gaussian(90.0), what="all places").event == Gaussian(90.0)
+    assert ledger.reserve("people", Gaussian(90.0), description="all places").event == Gaussian(90.0)
     assert ledger.account("people").epsilon_spent == epsilon(Gaussian(90.0) * 8, 1e-6)
 
 

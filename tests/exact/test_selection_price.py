@@ -165,7 +165,7 @@ def test_what_a_run_rests_on_its_selection_rests_on() -> None:
     assert "only the best run was shown" in words
     assert {Selected, AcceptBit, Gaussian, Approximation} == price.held
     later = price + Gaussian(5.0)
-    assert later.gaussian_mean == Gaussian(5.0).gaussian_mean
+    assert later.gaussian_rho == Gaussian(5.0).gaussian_rho
     assert epsilon(later, 1e-6).accountant == "rdp"
 
 

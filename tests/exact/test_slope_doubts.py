@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, or_more, widened
+from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, most_noise, or_more, shrunk, widened
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
+from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 
 SIZE, NUMBER = 5, 4000
 
@@ -65,3 +67,84 @@ def test_what_a_release_says_otherwise_of_a_parameter_is_doubted_and_nothing_els
     assert direction @ (told - slope) @ direction < 0.03 < 0.1 < direction @ (told - as_before) @ direction
     np.testing.assert_allclose(or_more(known, doubt, known + 0.15 * np.eye(SIZE), noise_sd, parameters), doubt)
     assert other @ or_more(known, doubt, told, noise_sd, np.c_[direction]) @ other == pytest.approx(0.08)
+
+
+def test_a_matrix_lost_in_noise_is_moved_to_a_guess_that_is_right_and_says_how_far_it_is_off() -> None:
+    rng, size, sd = np.random.default_rng(5), 60, 0.08
+    guess = np.diag(np.linspace(0.5, 2.0, size))
+    truth = guess + 0.01 * noise(rng, np.eye(size))
+    found, left = shrunk(truth + sd * noise(rng, np.eye(size)), sd * np.eye(size), guess, 0.0)
+    off = np.diag(found - truth) / np.diag(left)
+    assert np.trace(left) < 0.4 * sd * size
+    assert np.linalg.norm(found - truth) < 0.3 * sd * np.sqrt(size * (size + 1) / 2)
+    assert np.sum(off**2) < chi2.isf(1e-5, size)
+
+
+def test_a_guess_that_is_wrong_everywhere_is_not_believed() -> None:
+    rng, size, sd = np.random.default_rng(6), 40, 0.05
+    truth = np.eye(size) + 4 * sd * noise(rng, np.eye(size))
+    told = truth + sd * noise(rng, np.eye(size))
+    found, left = shrunk(told, sd * np.eye(size), np.eye(size), 0.0)
+    assert np.linalg.norm(found - truth) < 1.05 * np.linalg.norm(told - truth)
+    assert np.sum((np.diag(found - truth) / np.diag(left)) ** 2) < chi2.isf(1e-5, size)
+
+
+@pytest.mark.parametrize("size", [5, 10, 30, 100])
+def test_a_direction_without_information_is_noticed_at_the_largest_noise_and_not_far_above_it(size: int) -> None:
+    """Of 100 matrices: by design 0.1 % are missed, and more than seven of 100 then with a chance below 1e-13."""
+    rng, way, noticed = np.random.default_rng(7), np.eye(size)[0], np.zeros(2)
+    for _ in range(100):
+        own = noise(rng, np.eye(size))
+        for place, level in enumerate((most_noise(size), 3 * most_noise(size))):
+            sd = level / np.sqrt(size) / np.sqrt(2.0)
+            _, left = shrunk(np.eye(size) - np.outer(way, way) + sd * own, sd * np.eye(size), np.eye(size), 0.0)
+            noticed[place] += float(way @ left @ way) > 0.6 * sd
+    assert noticed[0] >= 93
+    assert size < 30 or noticed[1] < 50
+
+
+def test_guesses_are_the_same_in_all_coordinates() -> None:
+    rng = np.random.default_rng(8)
+    turned = np.eye(SIZE) + 0.3 * rng.standard_normal((SIZE, SIZE))
+    known, guess, doubt = np.eye(SIZE) + 0.3 * noise(rng, np.eye(SIZE)), np.eye(SIZE), 0.2 * np.eye(SIZE)
+    one = shrunk(known, doubt, guess, 0.3)
+    other = shrunk(*(turned.T @ each @ turned for each in (known, doubt, guess)), 0.3)
+    for first, second in zip(one, other, strict=True):
+        np.testing.assert_allclose(turned.T @ first @ turned, second, atol=1e-9)
+
+
+def release_of(size: int, level: float) -> Release:
+    """A slope of one in all directions, with noise of a given level."""
+    sd = level / np.sqrt(size)
+    slope = np.eye(size) + sd * noise(np.random.default_rng(9), np.eye(size))
+    return Release(
+        point=np.zeros(size),
+        whitening=whiten(np.eye(size)),
+        radius=1.0,
+        score=np.zeros(size),
+        score_variance=0.25,
+        slope=slope,
+        slope_sd=sd,
+        variance=float(size),
+        lengths=np.zeros(21),
+        lengths_sd=0.1,
+        roots=np.eye(size),
+        usual=1.0,
+    )
+
+
+def test_a_release_is_moved_to_a_guess_only_where_that_is_needed_and_of_any_use() -> None:
+    size = 30
+    clear, noisy, lost = (release_of(size, level) for level in (0.1, 0.5, 1.5))
+    guess = np.eye(size)
+    assert clear.near(guess) is clear
+    moved = noisy.near(guess, is_result=True)
+    assert moved.noise_level < 0.6 * noisy.noise_level
+    assert moved.noise_level >= 0.19, "no further than that"
+    assert np.linalg.norm(moved.slope - guess) < 0.5 * np.linalg.norm(noisy.slope - guess)
+    assert lost.near(guess, is_result=True) is lost
+    assert lost.near(guess) is not lost, "of a step less is asked"
+    for wrong in (np.full((size, size), np.nan), np.full((size, size), np.inf), np.zeros((size, size))):
+        with np.errstate(all="ignore"):
+            found = noisy.near(wrong)
+        assert np.isfinite(found.slope).all()

@@ -35,7 +35,7 @@ SCHEMA = dp.Schema(
     }
 )
 FORMULA = "sick ~ smoker"
-FIT = {"family": "bernoulli", "epsilon": 6.0, "delta": 1e-6, "passes": 1, "even_if_useless": True, "progress": False}
+FIT = {"family": "bernoulli", "epsilon": 6.0, "delta": 1e-6, "passes": 1, "allow_low_accuracy": True, "progress": False}
 
 
 def frame() -> pd.DataFrame:
@@ -272,7 +272,7 @@ def command(book, output, *more):
     return (
         *("fit", FORMULA, "--family", "bernoulli", "--data", "lake/*.parquet", "--schema", "lake.toml"),
         *("--ledger", f"sqlite:///{book}.db", "--grant-epsilon", "8", "--grant-delta", "1e-6", "--epsilon", "6"),
-        *("--passes", "1", "--rows-keep-place", "--even-if-useless", "--output", output, *more),
+        *("--passes", "1", "--rows-keep-place", "--allow-low-accuracy", "--output", output, *more),
     )
 
 

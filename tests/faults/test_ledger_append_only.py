@@ -48,7 +48,7 @@ ONLY_POSTGRES = [
 def url(new_url: str) -> str:
     ledger = Ledger.create(new_url)
     ledger.register(DATASET, BUDGET, Adjacency.REPLACE_ONE)
-    ledger.reserve(DATASET, CHARGE, what="run")
+    ledger.reserve(DATASET, CHARGE, description="run")
     return new_url
 
 

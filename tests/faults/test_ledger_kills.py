@@ -37,9 +37,9 @@ def test_a_run_killed_after_it_reserved_is_charged_and_can_be_resumed(url: str) 
     ledger = Ledger(url)
     assert ledger.account(DATASET).standing == (run,)
     with pytest.raises(BudgetExceeded):
-        ledger.reserve(DATASET, CHARGE * CAPACITY, what="as if the killed run had cost nothing")
+        ledger.reserve(DATASET, CHARGE * CAPACITY, description="as if the killed run had cost nothing")
     resumed = ledger.reservation(run)
-    assert (resumed.dataset, resumed.event, resumed.what) == (DATASET, CHARGE, "a run that is killed")
+    assert (resumed.dataset, resumed.event, resumed.description) == (DATASET, CHARGE, "a run that is killed")
     resumed.settle()
     assert ledger.account(DATASET).standing == ()
     assert ledger.account(DATASET).spent == CHARGE
@@ -55,18 +55,18 @@ def test_a_run_killed_before_its_reservation_was_committed_leaves_no_trace(url: 
 
     ledger = Ledger(url)
     assert ledger.history() == before
-    ledger.reserve(DATASET, CHARGE * CAPACITY, what="the lock is gone too")
+    ledger.reserve(DATASET, CHARGE * CAPACITY, description="the lock is gone too")
 
 
 def test_a_reservation_survives_a_crash_of_the_server(postgres) -> None:
     ledger = Ledger.create(postgres.new_url(), timeout=2.0)
     ledger.register(DATASET, BUDGET, Adjacency.REPLACE_ONE)
-    run = ledger.reserve(DATASET, CHARGE, what="before the crash").run
+    run = ledger.reserve(DATASET, CHARGE, description="before the crash").run
     before = ledger.history()
     postgres.stop("immediate")
     try:
         with pytest.raises(LedgerUnavailable, match="cannot be reached"):
-            ledger.reserve(DATASET, CHARGE, what="during the crash")
+            ledger.reserve(DATASET, CHARGE, description="during the crash")
     finally:
         postgres.start()
     assert ledger.history() == before

@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> Path:
     ledger = Ledger.create(f"sqlite:///{path}")
     ledger.register(DATASET, BUDGET, Adjacency.REPLACE_ONE)
     for _ in range(3):
-        ledger.reserve(DATASET, CHARGE * 0, what="x" * 5000)
+        ledger.reserve(DATASET, CHARGE * 0, description="x" * 5000)
     return path
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_is_moved_away_is_not_replaced_by_an_empty_one(file: Path) -
     ledger = Ledger(f"sqlite:///{file}")
     file.rename(file.with_suffix(".moved"))
     with pytest.raises(LedgerUnavailable, match="cannot be opened"):
-        ledger.reserve(DATASET, CHARGE, what="run")
+        ledger.reserve(DATASET, CHARGE, description="run")
     assert not file.exists()
 
 
@@ -95,12 +95,12 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 def test_locked_for_longer_than_the_timeout(url: str) -> None:
     ledger, other = Ledger(url, timeout=0.2), Ledger(url)
-    reservation = ledger.reserve(DATASET, CHARGE, what="run")
+    reservation = ledger.reserve(DATASET, CHARGE, description="run")
     before = ledger.history()
     with other._book.writing() as connection:
         entries.terms(connection, DATASET, lock=True)
         with pytest.raises(LedgerUnavailable, match=r"locked by another process for longer than 0\.2 s; nothing was"):
-            ledger.reserve(DATASET, CHARGE, what="another run")
+            ledger.reserve(DATASET, CHARGE, description="another run")
         with pytest.raises(LedgerUnavailable, match="or open the ledger with a longer timeout"):
             reservation.settle()
         assert ledger.history() == before
@@ -147,7 +147,7 @@ def test_a_damaged_file_is_refused_when_it_is_opened_and_when_it_is_used(file: P
     with pytest.raises(LedgerUnavailable, match=r"is damaged; .*restore it from a backup"):
         Ledger(f"sqlite:///{file}")
     with pytest.raises(LedgerUnavailable, match=r"is damaged; .*restore it from a backup"):
-        opened_before.reserve(DATASET, CHARGE, what="run")
+        opened_before.reserve(DATASET, CHARGE, description="run")
     assert file.read_bytes() == content
 
 
@@ -176,7 +176,7 @@ def test_an_entry_that_cannot_be_read_blocks_its_dataset(event: str, url: str, e
     execute(url, f"INSERT INTO dpmcmc_entries ({columns}) VALUES ({values})")  # noqa: S608, constants alone
     for attempt in (
         lambda: ledger.account(DATASET),
-        lambda: ledger.reserve(DATASET, CHARGE, what="run"),
+        lambda: ledger.reserve(DATASET, CHARGE, description="run"),
         lambda: ledger.reservation("r"),
         lambda: ledger.history(DATASET),
     ):
@@ -197,7 +197,7 @@ def test_tables_that_were_dropped(url: str, execute) -> None:
     ledger = Ledger(url)
     execute(url, "DROP TABLE dpmcmc_entries")
     with pytest.raises(LedgerUnavailable, match="could not be used; nothing was charged; check the database"):
-        ledger.reserve(DATASET, CHARGE, what="run")
+        ledger.reserve(DATASET, CHARGE, description="run")
 
 
 def test_a_full_disk(file: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_full_disk(file: Path) -> None:
     after = Ledger(url).history()
     assert after[: len(before)] == before
     assert len(after) == len(before) + charged
-    Ledger(url).reserve(DATASET, CHARGE, what="with room again")
+    Ledger(url).reserve(DATASET, CHARGE, description="with room again")
 
 
 def test_a_server_that_cannot_be_reached() -> None:
@@ -257,7 +257,7 @@ def test_a_server_that_is_read_only(postgres) -> None:
     before = ledger.history()
     read_only = Ledger(with_setting(url, "default_transaction_read_only", "on"))
     with pytest.raises(LedgerUnavailable, match="does not let this user read and write; nothing was charged"):
-        read_only.reserve(DATASET, CHARGE, what="run")
+        read_only.reserve(DATASET, CHARGE, description="run")
     assert ledger.history() == before
 
 
@@ -271,7 +271,9 @@ def test_a_missing_driver_names_the_extra(monkeypatch) -> None:
 def test_the_password_is_in_no_repr(postgres) -> None:
     ledger = Ledger.create(postgres.new_url())
     ledger.register(DATASET, BUDGET, Adjacency.REPLACE_ONE)
-    shown = repr(ledger) + repr(ledger._book) + repr(ledger.reserve(DATASET, CHARGE, what="run")) + str(vars(ledger))
+    shown = (
+        repr(ledger) + repr(ledger._book) + repr(ledger.reserve(DATASET, CHARGE, description="run")) + str(vars(ledger))
+    )
     assert postgres.password not in shown
     assert repr(ledger) == "Ledger('postgresql://ledger_tests:***@/postgres')"
 

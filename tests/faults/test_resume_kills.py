@@ -55,7 +55,7 @@ LONGEST = 600.0
 FIT = (
     *("fit", "y ~ x", "--family", "bernoulli", "--data", "rows.csv", "--schema", "rows.toml"),
     *("--ledger", "sqlite:///ledger.db", "--grant-epsilon", "4", "--grant-delta", "1e-6"),
-    *("--epsilon", "2", "--sampler", "dp_langevin", "--steps", "40", "--even-if-useless", "--output", "runs/x"),
+    *("--epsilon", "2", "--sampler", "dp_langevin", "--steps", "40", "--allow-low-accuracy", "--output", "runs/x"),
 )
 RESUME = ("resume", "runs/x")
 

@@ -19,12 +19,14 @@ from dpmcmc.enclave import (
     BarkerBit,
     BarkerTest,
     BlockSum,
+    Counts,
     CurvatureSum,
     GradientSum,
     LogRatio,
     MinibatchLogRatio,
     NoisyCount,
     PrivateData,
+    SpacedSum,
     SubsampledGradientSum,
     Sum,
 )
@@ -203,6 +205,10 @@ def in_blocks(w, record):
 
 ASKED = {
     "sum in blocks": lambda: of_plan(BlockSum(0.8, 3.0, 5, 2), *problem(in_blocks, np.zeros(D, np.float32))),
+    "counts": lambda: of_plan(
+        Counts(0.8, 3.0), *problem(statistic, np.zeros(D, np.float32)), clips=(2**0.5, 1), attained=0.8
+    ),
+    "sum of some": lambda: of_plan(SpacedSum(0.8, 3.0, 2), *problem(statistic, np.zeros(D, np.float32))),
     "sum": lambda: of_plan(Sum(0.8, 3.0), *problem(statistic, np.zeros(D, np.float32))),
     "count": lambda: of_plan(NoisyCount(0.8, 3.0), *problem(statistic, np.zeros(D, np.float32)), clips=(1, 1)),
     "gradient": lambda: of_plan(GradientSum(0.8, 3.0), *other("a mixture")),

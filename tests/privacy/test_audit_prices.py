@@ -243,7 +243,7 @@ def test_dp_hmc_costs_what_the_paper_says(data, model, num_steps, num_leapfrog, 
     event = data.price(program, jnp.zeros((num_chains, 3)), jax.random.key(0), model=model)
     k = num_steps * num_chains
     assert event == Composed({Gaussian(tau_l): k, Gaussian(tau_g): k * (num_leapfrog + 1)})
-    assert event.gaussian_mean == pytest.approx(k / (2 * tau_l**2) + k * (num_leapfrog + 1) / (2 * tau_g**2), rel=1e-12)
+    assert event.gaussian_rho == pytest.approx(k / (2 * tau_l**2) + k * (num_leapfrog + 1) / (2 * tau_g**2), rel=1e-12)
 
 
 def test_auditing_a_thousand_steps_costs_no_more_than_ten(data, model):

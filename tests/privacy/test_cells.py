@@ -298,7 +298,7 @@ def test_a_reservation_is_spent_place_by_place_in_any_order():
 def test_what_draws_a_batch_is_not_asked_of_a_shard():
     data = PrivateData.without_guarantee(np.ones((N, 3)))
     batch = SubsampledGradientSum.without_replacement(clip=1.0, noise_multiplier=3.0, batch_size=10)
-    with pytest.raises(ReleaseRefused, match="draws a batch is asked of a shard"):
+    with pytest.raises(ReleaseRefused, match="draws a batch queries a shard"):
         data.price(lambda oracle: oracle.shard(oracle.partition(CUTS), 2).force(batch, THETA), model=GaussianModel())
 
 
@@ -337,11 +337,11 @@ def test_a_run_of_shards_is_resumed_and_asks_the_same_cells(options, tmp_path, m
 
     data = opened()
     with suppress(KeyboardInterrupt), Journal.create(tmp_path / "run", {}) as journal:  # noqa: SIM117
-        with data.take_up(price(data), journal) as paid:
+        with data.reserve_resumable(price(data), journal) as paid:
             before = paid.run(of_cell(0))
             raise KeyboardInterrupt
     data = opened()
-    with Journal.open(tmp_path / "run") as journal, data.take_up(price(data), journal) as paid:
+    with Journal.open(tmp_path / "run") as journal, data.reserve_resumable(price(data), journal) as paid:
         with pytest.raises(ResumeRefused, match="begun with another program"):
             paid.run(of_cell(2))
         np.testing.assert_array_equal(before, paid.run(of_cell(0)))

@@ -14,6 +14,7 @@ from dpmcmc.enclave import (
     BarkerBit,
     BarkerTest,
     BlockSum,
+    Counts,
     CurvatureSum,
     ExactSum,
     GradientSum,
@@ -23,6 +24,7 @@ from dpmcmc.enclave import (
     PenaltyTest,
     PrivateData,
     RemainderTest,
+    SpacedSum,
     SphericalLaplaceSum,
     SubsampledGradientSum,
     Sum,
@@ -70,7 +72,9 @@ def in_blocks(oracle, theta):
 BATCH = SubsampledGradientSum.without_replacement(CLIP, 2.0, 50)
 CASES = {  # the question, the model and the path that it takes
     "sum": (total(Sum(CLIP, 2.0)), Mixture(), "reference"),
+    "sum of some": (total(SpacedSum(CLIP, 2.0, 2)), Mixture(), "reference"),
     "count": (total(NoisyCount(CLIP, 0.5)), Mixture(), "reference"),
+    "counts": (total(Counts(CLIP, 2.0)), Mixture(), "reference"),
     "sum in blocks": (in_blocks, Mixture(), "reference"),
     "spherical Laplace": (total(SphericalLaplaceSum(CLIP, 2.0)), Mixture(), "reference"),
     "gradient": (force(GradientSum(CLIP, 2.0)), Mixture(), "reference"),
@@ -168,7 +172,7 @@ def test_all_mechanisms_with_a_price_are_here():
     asked = {
         *("Sum", "NoisyCount", "GradientSum", "CurvatureSum", "LogRatio", "PenaltyTest", "RemainderTest"),
         *("BarkerBit", "BarkerTest", "MinibatchLogRatio", "SubsampledGradientSum", "SphericalLaplaceSum"),
-        "BlockSum",
+        *("BlockSum", "Counts", "SpacedSum"),
     }
     assert {name.split(".")[1] for name in CERTIFIED if not name.startswith("exact.")} == asked
 

@@ -55,7 +55,7 @@ def fit(what, formula, *words, data="patients.csv", epsilon="1.5", output=None):
     print(f"=== {what}", flush=True)
     line = ["fit", formula, "--data", os.path.join(os.environ["PRIVATE"], data), "--schema", "patients.toml"]
     line += ["--ledger", "sqlite:///ledger.db", "--dataset", "patients", "--grant-epsilon", "4"]
-    line += ["--grant-delta", "1e-5", "--epsilon", epsilon, "--output", f"runs/{what}", "--even-if-useless", *words]
+    line += ["--grant-delta", "1e-5", "--epsilon", epsilon, "--output", f"runs/{what}", "--allow-low-accuracy", *words]
     try:
         print("=> returned", app(line, standalone_mode=False), flush=True)
     except BaseException as error:

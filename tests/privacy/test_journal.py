@@ -100,7 +100,10 @@ def go_on(setting, programs=(step,) * NUM_PROGRAMS, seen=None):
     """Begin the run, or go on with it; note the result of every program, as often as it gives one."""
     opened = Journal.open if setting.folder.exists() else lambda folder: Journal.create(folder, {"note": "x"})
     value = jnp.zeros(3)
-    with opened(setting.folder) as kept, setting.data.take_up(ONE * len(programs), kept, what="in parts") as paid:
+    with (
+        opened(setting.folder) as kept,
+        setting.data.reserve_resumable(ONE * len(programs), kept, description="in parts") as paid,
+    ):
         for program in programs:
             value = paid.run(program, value)
             if seen is not None:
@@ -114,7 +117,7 @@ class QuickBook:
     def __init__(self):
         self.entries, self.standing = [], {}
 
-    def reserve(self, dataset, event, *, what, adjacency, run, secret):  # noqa: ARG002
+    def reserve(self, dataset, event, *, description, adjacency, run, secret):  # noqa: ARG002
         self.entries.append(("reserve", event))
         self.standing[run] = SimpleNamespace(
             dataset=dataset,
@@ -279,7 +282,7 @@ def test_records_stand_at_the_same_places_when_a_run_is_resumed(redraw, table, t
         with (
             suppress(InterruptedError),
             opened(tmp_path / "folder") as kept,
-            data.take_up(price, kept, what="lost") as paid,
+            data.reserve_resumable(price, kept, description="lost") as paid,
         ):
             results.append(np.asarray(paid.run(batch_step, jnp.zeros(3), model=model)))
             raise InterruptedError
@@ -326,7 +329,7 @@ def test_other_arguments_and_constants_are_refused(make, monkeypatch):
     stop_in_program(setting, monkeypatch, program=shifted(1.0))
 
     def first(program, before):
-        with Journal.open(setting.folder) as kept, setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid:
+        with Journal.open(setting.folder) as kept, setting.data.reserve_resumable(ONE * NUM_PROGRAMS, kept) as paid:
             paid.run(program, before)
             raise Stopped
 
@@ -386,7 +389,10 @@ def test_a_run_that_is_settled_while_it_works_releases_nothing_more(make):
     setting = make()
 
     def settled_half_way():
-        with Journal.create(setting.folder, {}) as kept, setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid:
+        with (
+            Journal.create(setting.folder, {}) as kept,
+            setting.data.reserve_resumable(ONE * NUM_PROGRAMS, kept) as paid,
+        ):
             paid.run(step, jnp.zeros(3))
             setting.ledger.reservation(kept.run).settle()
             paid.run(step, jnp.zeros(3))
@@ -413,7 +419,7 @@ def test_the_secret_is_there_before_the_charge_and_settles_it_after_a_crash(make
     (run,) = setting.ledger.account("people").standing
     with pytest.raises(SettlementRefused):
         setting.ledger.reservation(run).settle(compose([]))
-    with Journal.open(setting.folder) as kept, setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid:
+    with Journal.open(setting.folder) as kept, setting.data.reserve_resumable(ONE * NUM_PROGRAMS, kept) as paid:
         paid.run(step, jnp.zeros(3))
     assert setting.ledger.account("people").spent == ONE
     assert setting.kinds == ["register", "reserve", "settle"]
@@ -423,8 +429,8 @@ def test_a_reservation_that_somebody_else_made_in_the_runs_name_is_refused(make)
     """The name is in the run folder before the charge; who charges first could settle at nothing afterwards."""
     setting = make()
     with Journal.create(setting.folder, {}) as kept:
-        setting.ledger.reserve("people", ONE * NUM_PROGRAMS, what="in its name", run=kept.run)
-        taken_up = setting.data.take_up(ONE * NUM_PROGRAMS, kept)
+        setting.ledger.reserve("people", ONE * NUM_PROGRAMS, description="in its name", run=kept.run)
+        taken_up = setting.data.reserve_resumable(ONE * NUM_PROGRAMS, kept)
         with pytest.raises(SettlementRefused, match="somebody else reserved it"), taken_up:
             pytest.fail("it began")
     assert setting.kinds == ["register", "reserve"]
@@ -441,7 +447,7 @@ def test_two_processes_cannot_have_one_run(make, monkeypatch):
 def test_what_was_begun_is_spent_even_if_its_result_is_never_seen(make, monkeypatch):
     setting = make()
     stop_in_program(setting, monkeypatch, number=1)
-    with Journal.open(setting.folder) as kept, setting.data.take_up(ONE * NUM_PROGRAMS, kept) as paid:
+    with Journal.open(setting.folder) as kept, setting.data.reserve_resumable(ONE * NUM_PROGRAMS, kept) as paid:
         paid.run(step, jnp.zeros(3))
         assert not paid.is_caught_up
     assert setting.ledger.account("people").spent == ONE * 2

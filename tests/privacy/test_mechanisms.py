@@ -225,7 +225,7 @@ def test_dp_hmc_costs_what_the_paper_says(table, num_steps, num_leapfrog, num_ch
     event = vault(table).price(program, jnp.zeros((num_chains, 3)), jax.random.key(0), model=MODEL)
     k = num_steps * num_chains
     paper = k / (2 * tau_l**2) + k * (num_leapfrog + 1) / (2 * tau_g**2)
-    assert event.gaussian_mean == pytest.approx(paper, rel=1e-12)
+    assert event.gaussian_rho == pytest.approx(paper, rel=1e-12)
     assert sum(n for part, n in counts(event).items() if isinstance(part, Approximation)) == k * (num_leapfrog + 2)
 
 

@@ -118,7 +118,7 @@ def test_decisions_are_made_as_often_in_every_mode(mode, test):
 @pytest.mark.parametrize("paid", ["budget", "ledger"])
 def test_float_noise_has_no_price(paid, book):
     payer = {"budget": BUDGET} if paid == "budget" else {"ledger": book, "dataset": "people"}
-    with pytest.raises(InvalidArgument, match="noise='float' carries no guarantee; use PrivateData"):
+    with pytest.raises(InvalidArgument, match="noise='float' has no guarantee; use PrivateData"):
         PrivateData(ZEROS, noise="float", **payer)
 
 

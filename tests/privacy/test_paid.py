@@ -164,12 +164,12 @@ def test_the_ledger_shows_one_charge(table):
     ledger = Ledger.in_memory()
     ledger.register("people", BUDGET, Adjacency.REPLACE_ONE)
     data = PrivateData(table, ledger=ledger, dataset="people", extra_mechanisms=TOYS)
-    with data.reserve(ONE * 3, what="a sampler in segments") as paid:
+    with data.reserve(ONE * 3, description="a sampler in segments") as paid:
         paid.run(once)
         paid.run(once)
         assert ledger.account("people").spent == ONE * 3
         assert len(ledger.account("people").standing) == 1
-    entries = [(entry.kind, entry.event, entry.what) for entry in ledger.history("people")[1:]]
+    entries = [(entry.kind, entry.event, entry.description) for entry in ledger.history("people")[1:]]
     assert entries == [
         ("reserve", ONE * 3, "a sampler in segments"),
         ("settle", ONE * 2, "a sampler in segments"),
@@ -275,7 +275,7 @@ def ask(oracle):
     return oracle.sum(Sum(1.0, 10.0), lambda record: record).value
 
 data = PrivateData(np.zeros((20, 2)), ledger=Ledger({url!r}), dataset="people")
-with data.reserve(data.price(ask) * 3, what="killed") as paid:
+with data.reserve(data.price(ask) * 3, description="killed") as paid:
     paid.run(ask)
     print("ran", flush=True)
     time.sleep(600)

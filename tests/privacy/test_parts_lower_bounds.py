@@ -29,7 +29,7 @@ def ledger() -> Ledger:
     for part in PARTS:
         book.register(part, part_of="whole")
     for dataset, noise, times in RUNS:
-        book.reserve(dataset, Gaussian(noise) * times, what="sums").settle()
+        book.reserve(dataset, Gaussian(noise) * times, description="sums").settle()
     return book
 
 

@@ -273,9 +273,9 @@ def test_the_ledger_is_told_the_adjacency(book):
     told = []
 
     class Listening:
-        def reserve(self, dataset, event, *, what, adjacency):
-            told.append((dataset, what, adjacency))
-            return book.reserve(dataset, event, what=what, adjacency=adjacency)
+        def reserve(self, dataset, event, *, description, adjacency):
+            told.append((dataset, description, adjacency))
+            return book.reserve(dataset, event, description=description, adjacency=adjacency)
 
     data = PrivateData(
         np.zeros((3, 2)),
@@ -285,7 +285,7 @@ def test_the_ledger_is_told_the_adjacency(book):
         dataset="people",
         extra_mechanisms=TOYS,
     )
-    data.run(lambda oracle: oracle.sum(ASK, lambda record: record).value, what="a pilot")
+    data.run(lambda oracle: oracle.sum(ASK, lambda record: record).value, description="a pilot")
     assert told == [("people", "a pilot", Adjacency.ADD_OR_REMOVE_ONE)]
 
 

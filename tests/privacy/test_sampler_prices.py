@@ -47,7 +47,7 @@ def test_dp_hmc(num_steps, num_leapfrog, num_chains, reuse) -> None:
     event = charged(kernel, num_steps, num_chains)
     assert event == expected(samplers.dp_hmc(5.0, 7.0, num_leapfrog, reuse), num_steps, num_chains)
     gradients = num_steps * num_leapfrog + (1 if reuse else num_steps)
-    assert event.gaussian_mean == pytest.approx(num_chains * (num_steps / 50 + gradients / 98))
+    assert event.gaussian_rho == pytest.approx(num_chains * (num_steps / 50 + gradients / 98))
 
 
 def test_dp_hmc_with_hidden_tests() -> None:
@@ -104,7 +104,7 @@ def test_dp_langevin_is_priced_by_time_and_not_by_steps(adjacency, metric) -> No
         kernel = dp.kernels.dp_langevin(gradient, step_size=step, metric=metric)
         event, steps = charged(kernel, round(time / step), 1, data), round(time / step)
         assert event == expected(samplers.dp_langevin(clip, step, adjacency), steps, 1)
-        prices.append(event.gaussian_mean)
+        prices.append(event.gaussian_rho)
     assert prices == pytest.approx([time * moved**2 / 4] * 3, rel=1e-12)
 
 
@@ -115,7 +115,7 @@ def test_dp_langevin_with_friction_is_priced_by_time_over_friction() -> None:
     )
     assert charged(kernel) == expected(samplers.dp_langevin(clip, 0.1, Adjacency.REPLACE_ONE, friction))
     costs = [samplers.dp_langevin(clip, step, Adjacency.REPLACE_ONE, friction).per_step for step in steps]
-    prices = [(cost * round(time / step)).gaussian_mean for cost, step in zip(costs, steps, strict=True)]
+    prices = [(cost * round(time / step)).gaussian_rho for cost, step in zip(costs, steps, strict=True)]
     assert prices == pytest.approx([time * 0.6**2 / (4 * friction)] * 3, rel=(friction * 0.1) ** 2 / 12)
     assert prices == sorted(prices, reverse=True)
 

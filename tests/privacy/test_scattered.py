@@ -507,12 +507,12 @@ def test_a_stopped_run_finds_its_records_where_they_stood_and_other_rows_are_ref
     data = bought()
     price, places = data.price(look) * 2, data.facts.places
     with suppress(KeyboardInterrupt), Journal.create(tmp_path / "run", {}) as journal:  # noqa: SIM117
-        with data.take_up(price, journal) as paid:
+        with data.reserve_resumable(price, journal) as paid:
             expected = np.asarray(paid.run(look))
             raise KeyboardInterrupt
     again = bought()
     assert again.facts.places != places
-    with Journal.open(tmp_path / "run") as journal, again.take_up(again.price(look) * 2, journal) as paid:
+    with Journal.open(tmp_path / "run") as journal, again.reserve_resumable(again.price(look) * 2, journal) as paid:
         assert again.facts.places == places
         np.testing.assert_array_equal(paid.run(look), expected)
         with suppress(KeyboardInterrupt):
@@ -523,12 +523,12 @@ def test_a_stopped_run_finds_its_records_where_they_stood_and_other_rows_are_ref
     account = Ledger(f"sqlite:///{tmp_path}/book.db").account(kind)
     assert account.spent == paid.spent
     with suppress(KeyboardInterrupt), Journal.create(tmp_path / "second", {}) as journal:  # noqa: SIM117
-        with data.take_up(price, journal) as paid:
+        with data.reserve_resumable(price, journal) as paid:
             paid.run(look)
             raise KeyboardInterrupt
     OWNED[::-1][:900].to_parquet(tmp_path / "lake" / "1.parquet")
     with Journal.open(tmp_path / "second") as journal, pytest.raises(ResumeRefused, match="begun with other records"):  # noqa: SIM117
-        with bought().take_up(price, journal):
+        with bought().reserve_resumable(price, journal):
             pytest.fail("it went on")
 
 

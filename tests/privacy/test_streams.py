@@ -21,6 +21,7 @@ from dpmcmc.accounting import Adjacency, Budget, Ledger, Parallel
 from dpmcmc.enclave import (
     BarkerBit,
     BlockSum,
+    Counts,
     CurvatureSum,
     ExactSum,
     GradientSum,
@@ -108,6 +109,7 @@ def everything(oracle, theta):
     return {
         "sum": oracle.sum(SUM, lambda scale, record: scale * row(record), theta).value,
         "in blocks": oracle.sum(BlockSum(1.0, 3.0, 4, 1), place_and_row).value,
+        "counts": oracle.sum(Counts(1.0, 3.0), lambda record: jnp.abs(row(record))).value,
         "no queries": oracle.sum(SUM, row).value,
         "of nobody": oracle.sum(SUM, lambda _: jnp.ones(1)).value,
         "force": force,
@@ -200,7 +202,7 @@ def test_noise_is_numbered_as_in_one_compiled_program():
 def test_what_can_be_asked_at_once_is_one_pass():
     engine = Counting()
     PrivateData.without_guarantee(engine).run(everything, THETA, model=MODEL, insecure_seed=1)
-    assert engine.passes == [9, 1]
+    assert engine.passes == [10, 1]
 
 
 def test_a_program_is_divided_where_releases_need_each_other():
@@ -208,8 +210,8 @@ def test_a_program_is_divided_where_releases_need_each_other():
     traced = jax.make_jaxpr(lambda theta: everything(_oracle(data), theta))(THETA)
     steps = Steps(traced, audit(traced, data.facts))
     asked = [step for step in steps.listed if isinstance(step, Together)]
-    assert [len(step.equations) for step in asked] == [9, 1]
-    assert sorted(number for step in asked for number in step.numbers) == list(range(10)) == list(range(steps.num_keys))
+    assert [len(step.equations) for step in asked] == [10, 1]
+    assert sorted(number for step in asked for number in step.numbers) == list(range(11)) == list(range(steps.num_keys))
     assert any(isinstance(step, Segment) for step in steps.listed)
     assert not any(isinstance(step, Inner) for step in steps.listed)
 
@@ -537,7 +539,11 @@ def test_a_run_that_was_stopped_by_a_change_goes_on_when_the_file_is_back(lake, 
     kept, stamp = file.read_bytes(), file.stat()
     data = bought(lake, tmp_path)
     price = data.price(look) * 2
-    with suppress(SourceChanged), Journal.create(tmp_path / "run", {}) as journal, data.take_up(price, journal) as paid:
+    with (
+        suppress(SourceChanged),
+        Journal.create(tmp_path / "run", {}) as journal,
+        data.reserve_resumable(price, journal) as paid,
+    ):
         first = np.asarray(paid.run(look))
         CHANGES["swapped"](file)
         paid.run(look)
@@ -545,7 +551,7 @@ def test_a_run_that_was_stopped_by_a_change_goes_on_when_the_file_is_back(lake, 
     assert bought(lake, tmp_path).account.spent == price
     file.write_bytes(kept)
     os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    with Journal.open(tmp_path / "run") as journal, bought(lake, tmp_path).take_up(price, journal) as paid:
+    with Journal.open(tmp_path / "run") as journal, bought(lake, tmp_path).reserve_resumable(price, journal) as paid:
         np.testing.assert_array_equal(paid.run(look), first)
         assert paid.run(look).shape == first.shape
     assert Ledger(f"sqlite:///{tmp_path}/book.db").account("people").spent == price
@@ -555,10 +561,10 @@ def test_a_stopped_run_is_resumed_on_the_same_rows_alone(lake, tmp_path):
     data = bought(lake, tmp_path)
     price = data.price(look) * 2
     with suppress(KeyboardInterrupt), Journal.create(tmp_path / "run", {}) as journal:  # noqa: SIM117
-        with data.take_up(price, journal) as paid:
+        with data.reserve_resumable(price, journal) as paid:
             expected = np.asarray(paid.run(look))
             raise KeyboardInterrupt
-    with Journal.open(tmp_path / "run") as journal, bought(lake, tmp_path).take_up(price, journal) as paid:
+    with Journal.open(tmp_path / "run") as journal, bought(lake, tmp_path).reserve_resumable(price, journal) as paid:
         np.testing.assert_array_equal(paid.run(look), expected)
         paid.run(look)
     assert Ledger(f"sqlite:///{tmp_path}/book.db").account("people").spent == price
@@ -568,12 +574,12 @@ def test_other_rows_are_not_taken_for_those_of_a_run(lake, tmp_path):
     data = bought(lake, tmp_path)
     price = data.price(look) * 2
     with suppress(KeyboardInterrupt), Journal.create(tmp_path / "run", {}) as journal:  # noqa: SIM117
-        with data.take_up(price, journal) as paid:
+        with data.reserve_resumable(price, journal) as paid:
             paid.run(look)
             raise KeyboardInterrupt
     CHANGES["swapped"](lake / "1.parquet")
     with Journal.open(tmp_path / "run") as journal, pytest.raises(ResumeRefused, match="begun with other records"):  # noqa: SIM117
-        with bought(lake, tmp_path).take_up(price, journal):
+        with bought(lake, tmp_path).reserve_resumable(price, journal):
             pytest.fail("it went on")
 
 

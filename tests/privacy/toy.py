@@ -181,7 +181,7 @@ class Book:
     reserved: list[Event] = field(default_factory=list)
     settled: list[Event] = field(default_factory=list)
 
-    def reserve(self, dataset, event, *, what, adjacency):
+    def reserve(self, dataset, event, *, description, adjacency):
         if len(self.reserved) >= self.limit:
             raise BudgetExceeded("nothing is left; nothing was charged")
         self.reserved.append(event)

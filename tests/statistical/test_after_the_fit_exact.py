@@ -112,7 +112,7 @@ def test_a_fit_that_goes_on_from_an_earlier_one() -> None:
 def test_an_earlier_posterior_is_checked_before_anything_is_spent() -> None:
     small = table(4).iloc[:2000]
     data = vault(small, ledger=dp.Ledger.in_memory(), dataset="patients")
-    call = {"family": "bernoulli", "epsilon": 2.0, "progress": False, "even_if_useless": True}
+    call = {"family": "bernoulli", "epsilon": 2.0, "progress": False, "allow_low_accuracy": True}
     earlier = dp.fit("readmitted ~ age", data, **call)
     spent = data.account.spent
     for formula, options, said in (

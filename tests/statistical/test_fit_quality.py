@@ -59,7 +59,7 @@ def distances(family: str, epsilon: float, seed: int) -> tuple[np.ndarray, np.nd
         sample_prior=lambda key: PRIOR_VARIANCE**0.5 * jax.random.normal(key, (4,)),
         position=jax.ShapeDtypeStruct((4,), jnp.float32),
     )
-    options = {"delta": 1e-6, "insecure_seed": seed, "even_if_useless": True, "progress": False}
+    options = {"delta": 1e-6, "insecure_seed": seed, "allow_low_accuracy": True, "progress": False}
     posterior = dp.fit(model, data, epsilon=epsilon, **options)
     assert "No privacy guarantee" in posterior.certificate.statement, "a fixed seed claims nothing"
     draws = posterior["position"].reshape(-1, 4)

@@ -17,7 +17,7 @@ SITES, SIZE = 20, 20_000
 @pytest.mark.parametrize(("small", "is_marked"), [(12, True), (0, False)])
 def test_a_spread_that_rests_on_few_sites_is_marked(small, is_marked):
     rng = np.random.default_rng(1)
-    shares = np.where(np.arange(SITES) < small, 0.03, 1.0)
+    shares = np.where(np.arange(SITES) < small, 0.01, 1.0)
     site, x = rng.choice(SITES, SIZE, p=shares / shares.sum()), rng.uniform(-1, 1, SIZE)
     eta = 0.5 * x + rng.normal(0, 0.7, SITES)[site]
     levels = tuple(f"s{number}" for number in range(SITES))

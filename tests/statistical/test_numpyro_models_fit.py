@@ -155,7 +155,7 @@ def test_heavier_tails_than_a_simulated_law_has_are_said() -> None:
 def real(model, rows, bounds, epsilon: float, seed: int = 0, **options):
     rows = {name: np.asarray(values, np.float32) for name, values in rows.items()}
     data = dp.PrivateData.without_guarantee(rows, bounds=bounds)
-    return prepare_fit(model, data, epsilon=epsilon, delta=1e-6, insecure_seed=seed, even_if_useless=True, **options)
+    return prepare_fit(model, data, epsilon=epsilon, delta=1e-6, insecure_seed=seed, allow_low_accuracy=True, **options)
 
 
 def from_truth(posterior, truth) -> dict[str, float]:

@@ -24,6 +24,6 @@ def test_a_column_that_is_nearly_constant_does_not_cost_the_fit():
     schema = dp.Schema.from_dict({"columns": columns})
     data = dp.PrivateData.from_table(table, schema=schema, budget=dp.Budget(100.0, 1e-4))
     for _ in range(3):
-        options = {"family": "bernoulli", "epsilon": 1.0, "delta": 1e-6, "progress": False, "even_if_useless": True}
+        options = {"family": "bernoulli", "epsilon": 1.0, "delta": 1e-6, "progress": False, "allow_low_accuracy": True}
         quality = dp.fit("y ~ age * smoker + bmi + bmi_missing", data, **options).quality
         assert not any("cannot be used" in reason for reason in quality.reasons), quality.reasons

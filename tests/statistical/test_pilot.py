@@ -43,7 +43,7 @@ def test_public_hessians_take_nothing_of_the_budget() -> None:
     problem = zoo.problem("dp_hmc_2021_gaussian", np.random.default_rng(0), num_records=SIZE)
     prepared = prepare_fit(problem.model, vault(problem), epsilon=4.0, delta=1e-6, sampler="private_laplace")
     pilot = prepared.strategy.pilot
-    noisy = sum(times for part, times in counts(pilot.price(prepared.data)).items() if part.gaussian_mean > 0)
+    noisy = sum(times for part, times in counts(pilot.price(prepared.data)).items() if part.gaussian_rho > 0)
     assert noisy == pilot.approach.num_steps + pilot.refine.num_steps + 1, "gradients and one histogram"
     assert pilot.share < 0.13
 
@@ -61,7 +61,7 @@ def test_a_long_way_is_walked_in_units_of_the_prior() -> None:
 def test_a_pilot_that_is_lost_ends_in_draws_and_a_verdict() -> None:
     """No normal law fits the banana, and its prior is wide: what is paid for must not end in an error."""
     problem = zoo.problem("dp_hmc_2021_banana", np.random.default_rng(0), num_records=SIZE)
-    options = {"sampler": "private_laplace", "even_if_useless": True, "progress": False, "init": jnp.zeros(2)}
+    options = {"sampler": "private_laplace", "allow_low_accuracy": True, "progress": False, "init": jnp.zeros(2)}
     posterior = dp.fit(problem.model, vault(problem), epsilon=2.0, delta=1e-6, insecure_seed=1, **options)
     assert posterior.quality.verdict == "bad"
     assert any("did not find the posterior" in reason for reason in posterior.quality.reasons)

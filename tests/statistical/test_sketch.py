@@ -151,7 +151,7 @@ def test_a_fit_by_sketch(adjacency) -> None:
 def test_the_banana_has_rank_two() -> None:
     banana = zoo.problem("banana", np.random.default_rng(0), num_records=1000)
     data = dp.PrivateData(banana.records, bounds=banana.bounds, budget=dp.Budget(4.0, 1e-6))
-    fit = prepare_fit(banana.model, data, epsilon=4.0, even_if_useless=True)
+    fit = prepare_fit(banana.model, data, epsilon=4.0, allow_low_accuracy=True)
     assert (fit.sampler, fit.strategy.stages.coarse.rank) == ("sketch", 2)
 
 
@@ -168,7 +168,7 @@ def test_a_likelihood_without_a_short_sketch_is_refused() -> None:
     ):
         prepare_fit(spike, data, epsilon=8.0, sampler="sketch")
     assert data.account.epsilon_spent == 0
-    assert prepare_fit(spike, data, epsilon=8.0, even_if_useless=True).sampler != "sketch", "auto takes another"
+    assert prepare_fit(spike, data, epsilon=8.0, allow_low_accuracy=True).sampler != "sketch", "auto takes another"
 
 
 def test_a_prior_that_cannot_be_drawn_from_is_refused() -> None:

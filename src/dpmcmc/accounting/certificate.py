@@ -269,7 +269,7 @@ def digest(plain: Mapping[str, Any]) -> str:
     """Return the SHA-256 of all entries of a certificate but that of the digest itself.
 
     It is no signature: whoever changes a certificate can compute it anew. It holds together what is written, so that a
-    change of an entry which no number shows, such as a cell that is not the dearest, does not fit the rest.
+    change of an entry which no number shows, such as a cell that is not the most expensive, does not fit the rest.
     """
     held = {name: value for name, value in plain.items() if name != DIGEST}
     return hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()

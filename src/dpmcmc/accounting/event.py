@@ -48,12 +48,12 @@ class Event:
 
     @property
     def cases(self) -> tuple["Event", ...]:
-        """What may concern one neighbour, of which the dearest counts: the event, or those of a `Parallel`'s cells."""
+        """What may concern one neighbour; the most expensive counts: the event, or those of a `Parallel`'s cells."""
         return (self,)
 
     @cached_property
-    def gaussian_mean(self) -> float:
-        """Mean privacy loss of the Gaussians in this event: the sum of count / (2 noise_multiplier^2)."""
+    def gaussian_rho(self) -> float:
+        """The rho of zCDP of the Gaussians in this event: the sum of count / (2 noise_multiplier^2)."""
         return 0.0
 
     @property
@@ -120,8 +120,8 @@ class Gaussian(Event):
         self._set(noise_multiplier=fields.noise("noise_multiplier", self.noise_multiplier))
 
     @cached_property
-    def gaussian_mean(self) -> float:
-        """Mean privacy loss, 1 / (2 noise_multiplier^2)."""
+    def gaussian_rho(self) -> float:
+        """The rho of zCDP, 1 / (2 noise_multiplier^2)."""
         return 0.5 / self.noise_multiplier**2
 
 
@@ -278,8 +278,8 @@ class Composed(Event):
         kept = [(part, times) for part, times in parts.items() if times]
         kept.sort(key=lambda item: item[0].order)
         # what accountants ask of a long schedule is summed up once, here
-        mean = math.fsum(times * part.gaussian_mean for part, times in kept) if Gaussian in held else 0.0
-        self._set(parts=tuple(kept), held=held, gaussian_mean=mean)
+        mean = math.fsum(times * part.gaussian_rho for part, times in kept) if Gaussian in held else 0.0
+        self._set(parts=tuple(kept), held=held, gaussian_rho=mean)
 
     @property
     def required_adjacency(self) -> Adjacency | None:
@@ -305,7 +305,7 @@ class Composed(Event):
 def genuine(event: Event, *, with_cells: bool = False) -> Event:
     """Return an event made anew from what it is written as: of this library's own kinds, and of all places.
 
-    Nothing else has a price: who said which places were asked would lower it. `with_cells` is for what is set aside.
+    A caller that chose which places were queried would lower a price. `with_cells` is for what is set aside.
     """
     made = Event.from_json(event.to_json())
     if made.outermost and not with_cells:

@@ -59,7 +59,7 @@ def curve(event: Event) -> GaussianCurve | None:
         return None
     parts = counts(event).items() if AcceptBit in event.held else ()
     hidden = [n / 2 / part.noise_multiplier**2 for part, n in parts if isinstance(part, AcceptBit)]
-    return GaussianCurve(event.gaussian_mean + math.fsum(hidden))
+    return GaussianCurve(event.gaussian_rho + math.fsum(hidden))
 
 
 def log_delta(mean: float, epsilon: ArrayLike) -> NDArray[np.float64]:

@@ -51,7 +51,7 @@ def _masses_above(interval: float, profile: NDArray[np.float64]) -> NDArray[np.f
 
 
 def compose(steps: list[tuple[Masses, int]]) -> Masses:
-    """Return the distribution of the sum of independent losses, each taken so many times."""
+    """Return the distribution of the sum of independent losses, each taken the given number of times."""
     total = sum(times for _, times in steps)
     steps = [(_trimmed(step, _TAIL / total), times) for step, times in steps]
     low, high = _window(steps)

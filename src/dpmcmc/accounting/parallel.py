@@ -1,4 +1,4 @@
-"""Parallel composition: different cells of places are asked, and a neighbour is in one of them.
+"""Parallel composition: different cells of places are queried, and a neighbour is in one of them.
 
 `Parallel` is a function from places to events. Events are added place by place, and of the sums the dearest is the
 price: the largest delta at every epsilon, the largest Renyi divergence at every order, the largest rho. A maximum is
@@ -111,9 +111,9 @@ class Parallel(Event):
         return inside | {Parallel} if inside else inside
 
     @cached_property
-    def gaussian_mean(self) -> float:
-        """Mean privacy loss of the Gaussians in the cell that has the most of it."""
-        return max(case.gaussian_mean for case in self.cases)
+    def gaussian_rho(self) -> float:
+        """The rho of zCDP of the Gaussians in the cell that has the most of it."""
+        return max(case.gaussian_rho for case in self.cases)
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -204,7 +204,7 @@ def _by_placement(events: Sequence[Event]) -> Iterable[Event]:
 
 
 def _covering(event: Event) -> Event:
-    """Return an event of all places that costs as much as any cell: its dearest one, or what covers several of them."""
+    """Return an event of all places that costs as much as any cell: the most expensive one, or what covers several."""
     cases = [counts(case) for case in dearest(event)]
     parts = {part for case in cases for part in case}
     return compose(part * max(case.get(part, 0) for case in cases) for part in parts)
@@ -244,10 +244,17 @@ def contains(whole: Event, part: Event) -> bool:
     """Say whether all that happened in `part` happened in `whole`, as often at least, in every place.
 
     A `Parallel` is contained only in one that was cut where it is: ``contains(left, Parallel(partition, {cell:
-    event}))`` says whether an event that is asked of a cell is covered by what is left of a reservation. What has no
-    cells is asked of all places.
+    event}))`` says whether the query of a cell is covered by what is left of a reservation. What has no cells
+    queries all places.
     """
+    if not _is_cut(whole, part):
+        return _is_within(part, whole)
     return is_cut_from(_split(whole)[0], _split(part)[0]) and all(_is_within(*pair) for pair in pairs(part, whole))
+
+
+def _is_cut(*events: Event) -> bool:
+    """Say whether any of some events has cells."""
+    return any(isinstance(event, Parallel) for event in events)
 
 
 def _is_within(part: Event, whole: Event) -> bool:
@@ -259,10 +266,12 @@ def remove(whole: Event, part: Event) -> Event:
     """Return what is left of `whole` without `part`, which it must contain; of a `Parallel` cell by cell."""
     if not contains(whole, part):
         raise InvalidArgument("part must be contained in whole, in cells that whole has; nothing was removed")
+    if not _is_cut(whole, part):
+        return _difference(whole, part)
     left = {(id(one), id(other)): _difference(one, other) for one, other in pairs(whole, part)}
     partitions = _split(whole)[0]
     cells = [left[id(one), id(other)] for one, other in aligned(partitions, [whole, part])]
-    return Parallel.of_cells(partitions, enumerate(cells)) if partitions else cells[0]
+    return Parallel.of_cells(partitions, enumerate(cells))
 
 
 def _difference(whole: Event, part: Event) -> Event:
@@ -282,7 +291,7 @@ def apart(events: Iterable[Event]) -> Event:
 
 
 def dearest(event: Event) -> tuple[Event, ...]:
-    """Return the cases of an event among which the dearest is: without those that another one covers.
+    """Return the cases of an event of which one is the most expensive: those that no other one covers.
 
     Cases that differ in Gaussian releases and samplers' distances alone are compared by their sums, with each of which
     every price grows. After many runs one cell is left, as a rule, to ask the accountants about.
@@ -307,7 +316,7 @@ def _summed(event: Event) -> tuple[_Sums, frozenset[tuple[Event, int]], Event]:
     """Return what can be compared by sums, the parts that cannot, and the event itself."""
     parts = counts(event).items()
     sums = _Sums(
-        math.fsum(times * part.gaussian_mean for part, times in parts if type(part) is Gaussian),
+        math.fsum(times * part.gaussian_rho for part, times in parts if type(part) is Gaussian),
         math.fsum(times * part.total_variation for part, times in parts if type(part) is Approximation),
         math.fsum(times * part.log_ratio for part, times in parts if type(part) is RatioApproximation),
     )

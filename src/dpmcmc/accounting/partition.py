@@ -50,7 +50,7 @@ class Partition:
 
     @classmethod
     def with_random_id(cls, cells: int) -> "Partition":
-        """Return a partition into so many cells that are not known by position: each is a place of its own."""
+        """Return a partition into cells that are not known by position: each is a place of its own."""
         return cls(tuple(range(validation.integer("cells", cells, at_least=1) + 1)), secrets.token_hex(16))
 
     @property

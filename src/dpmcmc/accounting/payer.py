@@ -79,7 +79,7 @@ def _warn(words: str) -> None:
 class Payer(Protocol):
     """What the vault needs of a ledger."""
 
-    def reserve(self, dataset: str, event: Event, *, what: str, adjacency: Adjacency) -> Reservation:
+    def reserve(self, dataset: str, event: Event, *, description: str, adjacency: Adjacency) -> Reservation:
         """Set the price aside, or raise `BudgetExceeded` and charge nothing."""
         ...
 
@@ -112,7 +112,7 @@ class _Settled:
 class NobodyPays:
     """Lets every event pass, `NonPrivate` too, and promises nothing."""
 
-    def reserve(self, dataset: str, event: Event, *, what: str, adjacency: Adjacency) -> Reservation:  # noqa: ARG002
+    def reserve(self, dataset: str, event: Event, *, description: str, adjacency: Adjacency) -> Reservation:  # noqa: ARG002
         """Reserve nothing."""
         return _Settled()
 

@@ -166,7 +166,7 @@ def _ratio_approximation(orders: Orders, event: RatioApproximation) -> NDArray[n
 
 
 def _selected(orders: Orders, event: Selected) -> NDArray[np.float64]:
-    """Return the curve of the best of many runs; of one run that of the dearest candidate at each order.
+    """Return the curve of the best of many runs; of one run that of the most expensive candidate at each order.
 
     The candidate is drawn whatever the records are, so the moment of one run is a mean of those of the candidates.
     """

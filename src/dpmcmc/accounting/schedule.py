@@ -13,7 +13,7 @@ _ROUNDED_TO = 192
 
 def shortened(parts: Mapping[Event, int]) -> dict[Event, int]:
     """Return parts that dominate the given ones: one Gaussian at most, and few distinct events of other kinds."""
-    mean = math.fsum(times * part.gaussian_mean for part, times in parts.items())
+    mean = math.fsum(times * part.gaussian_rho for part, times in parts.items())
     joined: dict[Event, int] = {Gaussian(1 / math.sqrt(2 * mean)): 1} if mean else {}
     rest = {part: times for part, times in parts.items() if not isinstance(part, Gaussian)}
     return joined | (_rounded(rest) if len(rest) > _MOST_DISTINCT else rest)

@@ -18,6 +18,7 @@ from dpmcmc.accounting import (
     SphericalLaplace,
     noise_for,
 )
+from dpmcmc.audits.bins import bins
 from dpmcmc.audits.blocks import in_blocks
 from dpmcmc.audits.pairs import (
     ADD,
@@ -37,6 +38,7 @@ from dpmcmc.audits.pairs import (
     tables_of,
 )
 from dpmcmc.audits.sampled import fixed_batches, minibatch_ratios, poisson
+from dpmcmc.audits.spaced import of_some
 from dpmcmc.enclave.mechanisms import (
     barker_bit,
     barker_test,
@@ -286,3 +288,8 @@ def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
     for adjacency in (REPLACE, ADD):
         for accelerate in (False, True):
             yield partial(in_blocks, sums, epsilon, delta, adjacency, accelerate)
+    for adjacency in (REPLACE, ADD):
+        for accelerate in (False, True):
+            yield partial(bins, epsilon, delta, adjacency, "exact", accelerate)
+    for accelerate in (False, True):
+        yield partial(of_some, sums, epsilon, delta, accelerate)

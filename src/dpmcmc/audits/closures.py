@@ -6,6 +6,8 @@ from math import prod
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from dpmcmc.enclave.copies import constants
 
@@ -32,18 +34,29 @@ class Closure:
 
 
 def closed_over(model: Any, position: Any, record: Any) -> tuple[Closure, ...]:
-    """Return the arrays that the log-prior and the log-likelihood of a model close over, each once."""
-    traced = {
-        "log_prior": jax.make_jaxpr(model.log_prior)(position),
-        "log_likelihood": jax.make_jaxpr(model.log_likelihood)(position, record),
-    }
-    found = {
-        Closure(name, tuple(constant.shape), line): None
-        for name, closed in traced.items()
-        for constant, line in constants(closed)
-        if prod(getattr(constant, "shape", ())) > 1
-    }
+    """Return the arrays that the log-prior and the log-likelihood of a model close over, each once.
+
+    A rule of a model's own for its derivatives is traced by these alone, so what only such a rule reads is listed too.
+    """
+    asked = {"log_prior": (model.log_prior, (position,)), "log_likelihood": (model.log_likelihood, (position, record))}
+    found = dict[Closure, None]()
+    for name, (function, arguments) in asked.items():
+        seen = set[bytes]()
+        for words, traced in ((name, function), (f"the gradient of {name}", jax.grad(function))):
+            arrays = [
+                (_content(constant), Closure(words, tuple(constant.shape), where()))
+                for constant, where in constants(jax.make_jaxpr(traced)(*arguments))
+                if prod(getattr(constant, "shape", ())) > 1
+            ]
+            found |= dict.fromkeys(closure for content, closure in arrays if words == name or content not in seen)
+            seen.update(content for content, _ in arrays)
     return tuple(found)
+
+
+def _content(array: Any) -> bytes:
+    """Return the numbers of an array, by which it is known again in another trace."""
+    is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(array) if is_key else array).tobytes()
 
 
 def in_words(closures: Sequence[Closure]) -> str:

@@ -117,6 +117,9 @@ def _moved(pair: Pair) -> float:
         np.asarray(vault.run(pair.many, pair.queries_of(1), model=pair.model, insecure_seed=1), np.float64)
         for vault in (pair.vault(0), pair.vault(1))
     ]
+    if not np.isfinite(sides).all():
+        problem = f"what {pair.mechanism} releases of the model is too large, or too small, for single precision"
+        raise InvalidArgument(f"{problem}, so there is nothing to audit; state the model in other units")
     return float(abs(sides[0] - sides[1])[0]) * pair.law.scale
 
 
@@ -156,11 +159,25 @@ def _pairs(
         tables = tuple(_table(rows, chosen) for chosen in (found.first, found.second))
         law = Law(Gaussian, scale=noise)
         pair = Pair(found.words, REPLACE, (tables[0], tables[1]), found.program, found.queries, law, model=model)
+        pair.price()  # refuses what the auditor refuses of the whole model, its prior too
+        pair = replace(pair, model=_Likelihood(model.log_likelihood, model.temperature))
         yield replace(pair, accelerate=False), named
         if make is _gradient_pair:
             accelerated = pair.paths()
             if accelerated != ("reference",):
                 yield replace(pair, path=", ".join(accelerated)), named
+
+
+@dataclass(frozen=True)
+class _Likelihood:
+    """A model without its prior. That is public: it moves the sums of both tables alike, and would only round them."""
+
+    log_likelihood: Callable[[Any, Any], jax.Array]
+    temperature: float
+
+    def log_prior(self, position: Any) -> jax.Array:
+        """Add nothing."""
+        return 0.0 * sum((jnp.sum(leaf) for leaf in jax.tree.leaves(position)), start=jnp.float32(0))
 
 
 @dataclass(frozen=True)
@@ -193,14 +210,12 @@ def _gradient_pair(model: Any, rows: Any, positions: list[Any], noise: float) ->
     direction = (clipped[first] - clipped[second]) / np.linalg.norm(clipped[first] - clipped[second])
     rest = clipped[_others(len(clipped))].sum(axis=0)
     middle = float((rest + (clipped[first] + clipped[second]) / 2) @ direction)
-    of_prior = jax.grad(model.log_prior)(position)
-    shift = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(of_prior)]) @ direction
     mechanism = GradientSum(clip, noise)
 
     def program(oracle: Any, at: Any) -> jax.Array:
         noisy = oracle.force(mechanism, at)
         flat = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(noisy.value)])
-        return standardised(noisy._replace(value=flat), direction.astype(np.float32), middle + float(shift))
+        return standardised(noisy._replace(value=flat), direction.astype(np.float32), middle)
 
     return _Farthest("GradientSum", first, second, program, position)
 
@@ -222,11 +237,10 @@ def _ratio_pair(model: Any, rows: Any, positions: list[Any], noise: float) -> _F
     first, second = sorted(_farthest(clipped, size, "log-likelihood ratio"), key=lambda row: -clipped[row, 0])
     clipped = clipped[:, 0]
     middle = float(clipped[_others(len(clipped))].sum() + (clipped[first] + clipped[second]) / 2)
-    prior = float(model.log_prior(pair[1]) - model.log_prior(pair[0]))
     mechanism = LogRatio(size / distance, noise)
 
     def program(oracle: Any, at: Any) -> jax.Array:
-        return standardised(oracle.log_posterior_ratio(mechanism, *at), 1.0, middle + prior)
+        return standardised(oracle.log_posterior_ratio(mechanism, *at), 1.0, middle)
 
     return _Farthest("LogRatio", first, second, program, pair)
 
@@ -277,7 +291,8 @@ def _typical(norms: np.ndarray, what: str) -> float:
 def _clipped(vectors: np.ndarray, clip: float) -> np.ndarray:
     finite = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0)
     norms = np.linalg.norm(finite, axis=1, keepdims=True)
-    return finite * np.minimum(1.0, clip / np.maximum(norms, 1e-300))
+    with np.errstate(over="ignore"):
+        return finite * np.minimum(1.0, clip / np.maximum(norms, 1e-300))
 
 
 def _spread(vectors: np.ndarray) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from dpmcmc.accounting import Adjacency
 from dpmcmc.audits.pairs import ADD, Linear
 from dpmcmc.enclave import PrivateData
-from dpmcmc.enclave.mechanisms import block_sum, curvature, gradient, log_ratio, noisy_count
+from dpmcmc.enclave.mechanisms import block_sum, counts, curvature, gradient, log_ratio, noisy_count
 from dpmcmc.enclave.mechanisms import sum as plain
 
 QUIET = 2.0**-8
@@ -100,6 +100,7 @@ def questions() -> list[Question]:
         Question("LogRatio", _ratio, Chosen(form="linear")),
         Question("NoisyCount", _count),
         Question("BlockSum", _blocks),
+        Question("Counts", _bins),
     ]
 
 
@@ -141,6 +142,15 @@ def _blocks(oracle: Any, at: jax.Array) -> jax.Array:
         return jnp.concatenate([jnp.round(record["y"] + 1)[None], entries])
 
     return oracle.sum(block_sum.BlockSum(1.0, QUIET, 4, 1), statistic, at).value
+
+
+def _bins(oracle: Any, at: jax.Array) -> jax.Array:
+    """Return sums of entries some of which are negative: then nothing of a record may count."""
+
+    def statistic(at: jax.Array, record: Any) -> jax.Array:
+        return jnp.where(counts_at(at[2], record) > 0, record["x"], 0.0)
+
+    return oracle.sum(counts.Counts(1.0, QUIET), statistic, at).value
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ def _error(facts: ProblemSize, floor: float, inverse_mu: float) -> float:  # noq
     return floor
 
 
-RECIPE = Recipe(_cost, _make, num_steps=1000, is_iid=True, law=_error)
+RECIPE = Recipe(_cost, _make, num_steps=1000, is_iid=True, error=_error)
 
 SAMPLER = Sampler(
     "Clipped Laplace",
     normal_draws,
-    asks="nothing; a pilot before",
+    releases="nothing; a pilot before",
     target="normal approximation",
     papers=(),
     page="private_laplace",

@@ -19,7 +19,7 @@ def _make(facts: ProblemSize, noise: float) -> Kernel:
 SAMPLER = Sampler(
     "DP-Barker",
     dp_barker,
-    asks="one coin",
+    releases="one coin",
     target="exact",
     papers=(papers.HEIKKILA2019,),
     page="dp_barker",

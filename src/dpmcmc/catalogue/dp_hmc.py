@@ -35,7 +35,7 @@ def _make(facts: ProblemSize, noise: float) -> Kernel:
 SAMPLER = Sampler(
     "DP-HMC",
     dp_hmc,
-    asks="L + 1 gradients and a test; reused, L",
+    releases="L + 1 gradients and a test; reused, L",
     target="exact",
     papers=(papers.RAISA2021HMC, papers.RAISA2021THESIS),
     page="dp_hmc",
@@ -44,7 +44,7 @@ SAMPLER = Sampler(
         _make,
         num_steps=300,
         is_simulable=True,
-        law=walk_error,
-        law_is="a bound",
+        error=walk_error,
+        error_is="a bound",
     ),
 )

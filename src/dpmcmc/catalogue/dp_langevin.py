@@ -25,7 +25,7 @@ def _error(facts: ProblemSize, floor: float, inverse_mu: float) -> float:  # noq
 SAMPLER = Sampler(
     "DP-Langevin",
     dp_langevin,
-    asks="a gradient",
+    releases="a gradient",
     target="as the step falls",
     papers=(papers.WANG2015, papers.GIROLAMI2011, papers.XIFARA2014, papers.BUSSI2007),
     page="dp_langevin",
@@ -35,6 +35,6 @@ SAMPLER = Sampler(
         num_steps=1000,
         is_candidate=True,
         is_simulable=True,
-        law=_error,
+        error=_error,
     ),
 )

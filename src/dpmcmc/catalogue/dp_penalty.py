@@ -19,7 +19,7 @@ def _make(facts: ProblemSize, noise: float) -> Kernel:
 SAMPLER = Sampler(
     "DP-penalty",
     dp_penalty,
-    asks="a test",
+    releases="a test",
     target="exact",
     papers=(papers.YILDIRIM2019, papers.CEPERLEY1999, papers.RAISA2021THESIS),
     page="dp_penalty",
@@ -29,6 +29,6 @@ SAMPLER = Sampler(
         num_steps=1000,
         is_candidate=True,
         is_simulable=True,
-        law=walk_error,
+        error=walk_error,
     ),
 )

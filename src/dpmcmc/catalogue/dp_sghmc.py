@@ -21,7 +21,7 @@ def _make(facts: ProblemSize, noise: float) -> Kernel:
 SAMPLER = Sampler(
     "DP-SGHMC",
     dp_sghmc,
-    asks="J gradients of batches",
+    releases="J gradients of batches",
     target="as the step falls",
     papers=(papers.CHEN2014, papers.LI2019),
     page="dp_sghmc",

@@ -18,7 +18,7 @@ def _make(facts: ProblemSize, noise: float) -> Kernel:
 SAMPLER = Sampler(
     "DP-SGLD",
     dp_sgld,
-    asks="a gradient of a batch",
+    releases="a gradient of a batch",
     target="as the step falls",
     papers=(papers.WANG2015, papers.LI2019),
     page="dp_sgld",

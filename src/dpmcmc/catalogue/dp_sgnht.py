@@ -17,7 +17,7 @@ def _make(facts: ProblemSize, noise: float) -> Kernel:
 SAMPLER = Sampler(
     "DP-SGNHT",
     dp_sgnht,
-    asks="a gradient of a batch",
+    releases="a gradient of a batch",
     target="as the step falls",
     papers=(papers.DING2014, papers.WANG2015),
     page="dp_sgnht",

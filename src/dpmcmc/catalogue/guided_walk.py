@@ -16,7 +16,7 @@ def _make(facts: ProblemSize, noise: float) -> Kernel:
 SAMPLER = Sampler(
     "Guided walk",
     guided_walk,
-    asks="a test",
+    releases="a test",
     target="exact",
     papers=(papers.YILDIRIM2019, papers.GUSTAFSON1998, papers.RAISA2021THESIS),
     page="guided_walk",

@@ -27,7 +27,7 @@ def _make(facts: ProblemSize, noise: float) -> Kernel:
 SAMPLER = Sampler(
     "Subsampled DP-Barker",
     dp_barker,
-    asks="one bit of a batch",
+    releases="one bit of a batch",
     target="approximate",
     papers=(papers.HEIKKILA2019,),
     page="minibatch_barker",

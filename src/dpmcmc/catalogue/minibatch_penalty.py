@@ -22,7 +22,7 @@ def _make(facts: ProblemSize, noise: float) -> Kernel:
 SAMPLER = Sampler(
     "Minibatch penalty",
     dp_penalty,
-    asks="a test on a batch",
+    releases="a test on a batch",
     target="approximate",
     papers=(papers.RAISA2021THESIS, papers.YILDIRIM2019),
     page="minibatch_penalty",

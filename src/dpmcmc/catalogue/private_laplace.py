@@ -9,9 +9,9 @@ from dpmcmc.kernels import normal_draws
 SAMPLER = Sampler(
     "Private Laplace",
     normal_draws,
-    asks="nothing; a pilot before",
+    releases="nothing; a pilot before",
     target="normal approximation",
     papers=(),
     page="private_laplace",
-    recipe=replace(RECIPE, is_candidate=True, is_simulable=True, law=None),  # its law is that of bounded scores
+    recipe=replace(RECIPE, is_candidate=True, is_simulable=True, error=None),  # its error is that of bounded scores
 )

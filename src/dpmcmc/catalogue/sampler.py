@@ -8,8 +8,8 @@ from dpmcmc.accounting.samplers import Cost
 from dpmcmc.catalogue.problem_size import ProblemSize
 from dpmcmc.kernels.base import Kernel
 
-ErrorLaw = Callable[[ProblemSize, float, float], float]
-"""``law(facts, floor, inverse_mu)``: by how many standard deviations the posterior mean would be off.
+ErrorFormula = Callable[[ProblemSize, float, float], float]
+"""``error(facts, floor, inverse_mu)``: by how many standard deviations the posterior mean would be off.
 
 The floor is the error of one release of all scores; mu the signal-to-noise ratio that is left after the pilot.
 """
@@ -29,7 +29,7 @@ class Recipe:
         is_candidate: whether ``auto`` tries it.
         is_simulable: whether its releases can be simulated: gradients of all records, and penalty tests.
         is_quickly_priced: whether a planner's page may price it hundreds of times.
-        law: the planner's error, if it is known; `law_is` says whether it is the error or a bound from below.
+        error: the planner's error, if it is known; `error_is` says whether it is the error or a bound from below.
     """
 
     cost: Callable[[ProblemSize, float], Cost]
@@ -40,8 +40,8 @@ class Recipe:
     is_candidate: bool = False
     is_simulable: bool = False
     is_quickly_priced: bool = True
-    law: ErrorLaw | None = None
-    law_is: Literal["the error", "a bound"] = "the error"
+    error: ErrorFormula | None = None
+    error_is: Literal["the error", "a bound"] = "the error"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Sampler:
     Attributes:
         title: its name in text.
         kernel: the function that makes it.
-        asks: what it releases per step.
+        releases: what it releases per step.
         target: how near its draws come to the posterior.
         papers: BibTeX of where it comes from.
         page: the file under ``docs/algorithms``, without its ending.
@@ -60,7 +60,7 @@ class Sampler:
 
     title: str
     kernel: Callable[..., Kernel]
-    asks: str
+    releases: str
     target: str
     papers: tuple[str, ...]
     page: str

@@ -7,7 +7,7 @@ from dpmcmc.kernels import surrogate_hmc
 SAMPLER = Sampler(
     "Surrogate HMC",
     surrogate_hmc,
-    asks="a test on remainders; a quadratic before",
+    releases="a test on remainders; a quadratic before",
     target="exact, given the quadratic",
     papers=(papers.CHRISTEN2005, papers.BARDENET2017, papers.CEPERLEY1999),
     page="surrogate_hmc",

@@ -55,7 +55,9 @@ def fit(
         Path | None,
         typer.Option(help="Folder for private temporary files, for tables that do not fit into memory."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Run folder to write; it must not exist.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Run folder to write, a new one; required unless --dry-run.")
+    ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="Name of the table in the ledger (default: that of the file).")
     ] = None,
@@ -77,8 +79,8 @@ def fit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done and what it would cost; charge nothing.")
     ] = False,
-    even_if_useless: Annotated[
-        bool, typer.Option("--even-if-useless", help="Run even if the expected error is above 1 posterior SD.")
+    allow_low_accuracy: Annotated[
+        bool, typer.Option("--allow-low-accuracy", help="Run even if the expected error is above 1 posterior SD.")
     ] = False,
     purpose: Annotated[str, typer.Option(help="What the result is for; published with the run.")] = "",
     contact: Annotated[str, typer.Option(help="Contact for readers of the report; published with the run.")] = "",
@@ -127,7 +129,7 @@ def fit(
         num_chains=chains,
         num_steps=steps,
         passes=passes,
-        even_if_useless=even_if_useless,
+        allow_low_accuracy=allow_low_accuracy,
         purpose=purpose,
         contact=contact,
     )

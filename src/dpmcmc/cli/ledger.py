@@ -96,7 +96,7 @@ def totals(entries: "list[Entry]") -> Iterator[Event]:
 
 def _line(entry: "Entry", total: Event, budget: Budget) -> str:
     when = entry.when[:16].replace("T", " ")
-    head = f"#{entry.number} {when} {entry.who} {entry.kind} {entry.dataset}: {entry.what}"
+    head = f"#{entry.number} {when} {entry.who} {entry.kind} {entry.dataset}: {entry.description}"
     if entry.event is None:
         return f"{head}, epsilon {budget.epsilon:g} at delta {budget.delta:g}, {entry.adjacency.words}"
     own, spent = (float(accounting.epsilon(event, budget.delta)) for event in (entry.event, total))
@@ -130,5 +130,5 @@ def _show(ledger: "accounting.Ledger", dataset: str | None, as_json: bool) -> No
         for account in accounts
     ]
     columns = ["dataset", "epsilon", "delta", "adjacency", "spent", "left", "next run", "open"]
-    caption = "next run: about the largest epsilon that fits, for epsilons do not add up.\nopen: runs not settled."
+    caption = "next run: about the largest epsilon that fits; epsilons do not simply add up.\nopen: runs not settled."
     print_table("Ledger", columns, rows, caption=caption if rows else "no dataset is registered yet")

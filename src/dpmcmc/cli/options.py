@@ -15,7 +15,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 OPTIONS = {
-    "even_if_useless": "--even-if-useless",
+    "allow_low_accuracy": "--allow-low-accuracy",
     "family": "--family",
     "client": "--scheduler",
     "num_chains": "--chains",

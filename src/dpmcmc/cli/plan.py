@@ -81,7 +81,7 @@ def fit(
     if json:
         print_json({"sampler": sampler, "delta": delta, "adjacency": adjacency.value, **answer.to_dict()})
         return
-    bound = "" if answer.is_law else "at least "
+    bound = "" if answer.is_known else "at least "
     typer.echo(
         f"{sampler}: {chains} x {answer.num_steps:,} steps with noise multiplier {answer.noise:.4g}. The posterior "
         f"mean would be off by {bound}about {answer.error:.3g} of its standard deviations."
@@ -159,10 +159,10 @@ def list_samplers(json: AsJson = False) -> None:
     from dpmcmc.catalogue import SAMPLERS  # JAX takes a second to load; the other commands do without
 
     if json:
-        facts = ("title", "asks", "target", "page")
+        facts = ("title", "releases", "target", "page")
         print_json({name: {fact: getattr(one, fact) for fact in facts} for name, one in SAMPLERS.items()})
         return
-    rows = [[name, one.asks, one.target, "yes" if one.recipe else "no"] for name, one in SAMPLERS.items()]
+    rows = [[name, one.releases, one.target, "yes" if one.recipe else "no"] for name, one in SAMPLERS.items()]
     print_table("Samplers", ["name", "releases per step", "target", "in fit"], rows)
 
 

@@ -12,7 +12,7 @@ from dpmcmc.cli.output import AsJson, print_json, print_table
 from dpmcmc.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from dpmcmc.verification import Booked, Figure, Verified
+    from dpmcmc.verification import Figure, LedgerMatch, Verified
 
 LONGEST_SETTINGS = 4_000_000
 """In characters; those of a fit have some thousands."""
@@ -33,14 +33,14 @@ def verify(
 
     file = certificate / "certificate.json" if certificate.is_dir() else certificate
     found = verification.verify(read_document(file, "a certificate", verification.MOST_CHARACTERS))
-    booked = None
+    match = None
     if ledger is not None:
         named = run if run is not None else _run_beside(file)
-        booked = verification.hold_against(found.certificate, accounting.Ledger(ledger), named)
+        match = verification.find_entry(found.certificate, accounting.Ledger(ledger), named)
     if json:
-        print_json(_plain(found, booked))
+        print_json(_plain(found, match))
         return
-    _show(file, found, booked)
+    _show(file, found, match)
 
 
 def _run_beside(file: Path) -> str | None:
@@ -57,17 +57,17 @@ def _run_beside(file: Path) -> str | None:
     return entry.get("run")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
-def _show(file: Path, found: "Verified", booked: "Booked | None") -> None:
-    rows = [[figure.name, _stated(figure), f"[{figure.lower:.12g}, {figure.upper:.12g}]"] for figure in found.figures]
-    print_table(f"{file}: consistent; enclosures by ball arithmetic", ["number", "stated", "enclosed in"], rows)
+def _show(file: Path, found: "Verified", match: "LedgerMatch | None") -> None:
+    rows = [[figure.name, _stated(figure), _recomputed(figure)] for figure in found.figures]
+    print_table(f"{file}: consistent; recomputed in ball arithmetic", ["number", "stated", "recomputed"], rows)
     typer.echo(f"event: SHA-256 {found.event_hash}")
-    if booked is not None:
-        entry = booked.entry
+    if match is not None:
+        entry = match.entry
         typer.echo(
             f"ledger: entry {entry.number}, run {entry.run}, {entry.dataset!r}, settled {entry.when}: same event, "
             "adjacency and version"
         )
-        typer.echo(f"not recorded in the ledger, and so not confirmed: {', '.join(booked.unconfirmed)}")
+        typer.echo(f"not recorded in the ledger, and so not confirmed: {', '.join(match.unconfirmed)}")
     typer.echo(found.certificate.statement)
     if found.certificate.advisory:
         typer.echo(f"Advisory: {found.certificate.advisory}")
@@ -77,12 +77,18 @@ def _stated(figure: "Figure") -> str:
     return "" if figure.stated is None else f"{figure.stated:.12g}"
 
 
-def _plain(found: "Verified", booked: "Booked | None") -> dict[str, object]:
+def _recomputed(figure: "Figure") -> str:
+    """Write the middle of an enclosure and its radius; `--json` has the ends."""
+    middle, radius = (figure.lower + figure.upper) / 2, (figure.upper - figure.lower) / 2
+    return f"{middle:.12g} ± {radius:.0e}" if radius else f"{middle:.12g}"
+
+
+def _plain(found: "Verified", match: "LedgerMatch | None") -> dict[str, object]:
     figures = [
         {"name": one.name, "stated": one.stated, "lower": one.lower, "upper": one.upper} for one in found.figures
     ]
-    entry = None if booked is None else booked.entry.to_dict()
-    unconfirmed = None if booked is None else list(booked.unconfirmed)
+    entry = None if match is None else match.entry.to_dict()
+    unconfirmed = None if match is None else list(match.unconfirmed)
     return {
         "consistent": True,
         "event_hash": found.event_hash,

@@ -61,7 +61,7 @@ MARK_WORDS = {"fair": "diamond", "bad": "cross"}
 
 
 def panels(number: int) -> tuple[Figure, list[Axes]]:
-    """Return a figure with so many panels, all on one vertical scale."""
+    """Return a figure with the given number of panels, all on one vertical scale."""
     if not 1 <= number <= MOST_PANELS:
         raise InvalidArgument(f"{number} panels must be from 1 to {MOST_PANELS} to be legible; name some columns")
     columns = min(number, COLUMNS)

@@ -21,8 +21,7 @@ def summarise(draws: Mapping[str, np.ndarray]) -> pd.DataFrame:
     Args:
         draws: by parameter, with the axes (chain, draw, ...).
     """
-    columns = coordinates(draws)
-    table = pd.DataFrame.from_dict({label: _moments(values) for label, values in columns.items()}, orient="index")
+    columns, table = coordinates(draws), summarise_moments(draws)
     chains, length = next(iter(columns.values())).shape
     judged = length >= MINIMUM_DRAWS
     table["ess_bulk"] = pd.Series(ess(columns), dtype=float) if judged else np.nan
@@ -30,20 +29,14 @@ def summarise(draws: Mapping[str, np.ndarray]) -> pd.DataFrame:
     return table
 
 
-def summarise_independent(draws: Mapping[str, np.ndarray], shares: Mapping[str, Mapping[str, float]]) -> pd.DataFrame:
-    """Return mean, standard deviation and quantiles of independent draws, and where the variance comes from.
-
-    R-hat and effective sample sizes of independent draws are good whatever they are draws of, and are left out.
+def summarise_moments(draws: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Return mean, standard deviation and quantiles of every number.
 
     Args:
         draws: by parameter, with the axes (chain, draw, ...).
-        shares: for each number the shares of ``data``, ``privacy`` and ``prior``.
     """
     columns = coordinates(draws)
-    table = pd.DataFrame.from_dict({label: _moments(values) for label, values in columns.items()}, orient="index")
-    for source in SOURCES:
-        table[source] = [shares.get(label, {}).get(source, np.nan) for label in columns]
-    return table
+    return pd.DataFrame.from_dict({label: _moments(values) for label, values in columns.items()}, orient="index")
 
 
 def coordinates(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -12,6 +12,7 @@ from dpmcmc.enclave.data import PrivateData
 from dpmcmc.enclave.mechanisms.barker_bit import BarkerBit
 from dpmcmc.enclave.mechanisms.barker_test import BarkerTest
 from dpmcmc.enclave.mechanisms.block_sum import BlockSum
+from dpmcmc.enclave.mechanisms.counts import Counts
 from dpmcmc.enclave.mechanisms.curvature import CurvatureSum
 from dpmcmc.enclave.mechanisms.exact import (
     ExactBarkerBit,
@@ -25,6 +26,7 @@ from dpmcmc.enclave.mechanisms.log_ratio import LogRatio, PenaltyTest
 from dpmcmc.enclave.mechanisms.minibatch_log_ratio import MinibatchLogRatio
 from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount
 from dpmcmc.enclave.mechanisms.remainder_test import RemainderTest
+from dpmcmc.enclave.mechanisms.spaced_sum import SpacedSum
 from dpmcmc.enclave.mechanisms.spherical_laplace_sum import SphericalLaplaceSum
 from dpmcmc.enclave.mechanisms.subsampled_gradient import SubsampledGradientSum
 from dpmcmc.enclave.mechanisms.sum import Sum
@@ -40,6 +42,7 @@ __all__ = [
     "Best",
     "BlockSum",
     "Charge",
+    "Counts",
     "CurvatureSum",
     "ExactBarkerBit",
     "ExactGradientSum",
@@ -58,6 +61,7 @@ __all__ = [
     "PrivateData",
     "RemainderTest",
     "Session",
+    "SpacedSum",
     "SphericalLaplaceSum",
     "SubsampledGradientSum",
     "Sum",

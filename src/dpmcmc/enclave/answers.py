@@ -78,7 +78,7 @@ def _real_numbers(value: Any) -> jax.Array:
 
 
 def _takes(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
-    """Say whether a function takes so many arguments, as far as it tells."""
+    """Say whether a function takes the given number of arguments, as far as its signature shows."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

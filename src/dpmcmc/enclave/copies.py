@@ -1,13 +1,14 @@
 """Copies of the table in a program, as far as they can be recognised. Privacy does not rest on this file.
 
-A copy outside the vault is beyond any proof: whoever has one needs no release. But a mistake is worth a message, so a
+No proof covers a copy outside the vault: whoever has one needs no release. But a mistake is worth a message, so a
 program is refused that closes over an array which the vault was given, or over one that looks like a table.
 """
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.core
@@ -19,6 +20,9 @@ from dpmcmc.enclave.core.metadata import Facts
 from dpmcmc.enclave.lines import line_of
 from dpmcmc.errors import RecordsRefused, ReleaseRefused
 
+Where: TypeAlias = Callable[[], str]
+"""Looks up a line of user code."""
+
 LARGEST_CLOSURE = 100_000
 """A program may close over arrays of so many elements; larger ones must be arguments, which are stated to be public."""
 
@@ -28,37 +32,39 @@ def check_constants(closed: Any, facts: Facts, is_table: Callable[[Any], bool]) 
 
     Under add-or-remove-one the number of records is private, so the size stated by the owner takes its place.
     """
-    for constant, line in constants(closed):
+    for constant, where in constants(closed):  # lines are looked up where one is told
         shape = getattr(constant, "shape", ())
         if isinstance(constant, jax.core.Tracer):
             raise ReleaseRefused(
-                f"a value that the program computes is closed over at {line} by the function that a release applies to "
-                "a record; hand it over as an argument of the question, oracle.sum(mechanism, statistic, value)"
+                f"a value that the program computes is closed over at {where()} by the function that a release applies "
+                "to a record; hand it over as an argument of the question, oracle.sum(mechanism, statistic, value)"
             )
         if is_table(constant):
-            raise RecordsRefused(f"the table itself is closed over at {line}: records may be used in a release alone")
+            raise RecordsRefused(
+                f"the table itself is closed over at {where()}: records may be used in a release alone"
+            )
         if prod(shape) > 1 and (facts.size in shape or prod(shape) > LARGEST_CLOSURE):
             raise RecordsRefused(
-                f"an array of shape {shape} is closed over at {line}; it looks like a table of records. Records may be "
-                "used in a release alone; if the array is public, pass it as an argument of the program"
+                f"an array of shape {shape} is closed over at {where()}; it looks like a table of records. Records may "
+                "be used in a release alone; if the array is public, pass it as an argument of the program"
             )
 
 
-def constants(closed: Any, line: str = "an unknown line") -> Iterator[tuple[Any, str]]:
-    """Yield the arrays that a jaxpr closes over at any depth, with the first line that uses each."""
+def constants(closed: Any, where: Where = lambda: "an unknown line") -> Iterator[tuple[Any, Where]]:
+    """Yield the arrays that a jaxpr closes over at any depth, with what looks up the first line that uses each."""
     equations = closed.eqns
     for variable, value in zip(closed.constvars, getattr(closed, "consts", ()), strict=False):
         users = (equation for equation in equations if any(atom is variable for atom in equation.invars))
         user = next(users, None)
-        yield value, line if user is None else _line_of_use(user, variable)
+        yield value, where if user is None else partial(_line_of_use, user, variable)
     for equation in equations:
         for atom in equation.invars:
             if isinstance(atom, Literal):
-                yield atom.val, line_of(equation)
+                yield atom.val, partial(line_of, equation)
         for parameter in equation.params.values():
             for inner in parameter if isinstance(parameter, tuple) else (parameter,):
                 if hasattr(inner, "constvars"):
-                    yield from constants(inner, line_of(equation))
+                    yield from constants(inner, partial(line_of, equation))
 
 
 def _line_of_use(equation: JaxprEqn, variable: Any) -> str:

@@ -211,7 +211,7 @@ class PrivateData(Vault):
                 each.result()
 
     @contextmanager
-    def take_up(self, event: Event, journal: Journal, *, what: str = "run") -> Generator[Session]:
+    def reserve_resumable(self, event: Event, journal: Journal, *, description: str = "run") -> Generator[Session]:
         """Start or resume a resumable run: like `reserve`, but a run that raises is not settled.
 
         Its charge then stays, and resuming it with the same journal costs nothing. journal.md has the proof that
@@ -220,7 +220,7 @@ class PrivateData(Vault):
         Args:
             event: the event of everything that the run may release.
             journal: the journal of the run.
-            what: the run in a few words, for the ledger.
+            description: the run in a few words, for the ledger.
         """
         if type(journal) is not Journal:  # it says what the noise is, and what was spent
             raise InvalidArgument(f"journal is a {type(journal).__name__}; expected a dpmcmc.enclave.Journal, as it is")
@@ -234,7 +234,7 @@ class PrivateData(Vault):
                 before = self._facts.places
                 self._stand(leaves, seed)
                 event = _at_places(event, before, self._facts.places)
-        reservation = reservation_of(journal, self._payer, self._dataset, event, what, self._facts.adjacency)
+        reservation = reservation_of(journal, self._payer, self._dataset, event, description, self._facts.adjacency)
         paid = ResumableRun(event, self._ready, journal, records, reservation=reservation)
         try:
             yield paid
@@ -251,7 +251,7 @@ class PrivateData(Vault):
         *,
         mean: float,
         shape: float = 0.0,
-        what: str = "selection",
+        description: str = "selection",
         insecure_seed: int | None = None,
     ) -> Best:
         """Run attempts a secret random number of times, `mean` on average, and return only the best run.
@@ -263,14 +263,16 @@ class PrivateData(Vault):
             attempts: the candidate runs.
             mean: the average number of runs.
             shape: the shape of the distribution of their number: 0 is logarithmic, 1 geometric.
-            what: the selection in a few words, for the ledger.
+            description: the selection in a few words, for the ledger.
             insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
         """
         self._check_alone("a selection")
         attempts = [Attempt(genuine(attempt.event), attempt.run) for attempt in attempts]  # each is asked once
         price = repeat_and_select([attempt.event for attempt in attempts], mean, shape)
         charge = price if insecure_seed is None else price + NonPrivate()
-        reservation = self._payer.reserve(self._dataset, charge, what=what, adjacency=self._facts.adjacency)
+        reservation = self._payer.reserve(
+            self._dataset, charge, description=description, adjacency=self._facts.adjacency
+        )
 
         def begin(event: Event, seed: int | None) -> Session:
             return Session(genuine(event), self._ready, seed, reservation=reservation)

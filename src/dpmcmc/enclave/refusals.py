@@ -152,7 +152,7 @@ def no_copy() -> RunRefused:
 def not_these_cells() -> ReleaseRefused:
     """Return the refusal of cells that are none."""
     return ReleaseRefused(
-        "a release is asked of cells that are not whole numbers of cells of a dpmcmc.accounting.Partition; use "
+        "a release queries cells that are not whole numbers of cells of a dpmcmc.accounting.Partition; use "
         "oracle.shard(partition, cell), with cells that are known when the program is traced"
     )
 
@@ -168,9 +168,9 @@ def other_places(size: int) -> InvalidArgument:
 def rows_may_move() -> InvalidArgument:
     """Return the refusal of cells of rows that are read in an order of which nothing is stated."""
     return InvalidArgument(
-        "cells of rows that are read chunk by chunk are asked, and it is not stated that rows keep their place: in a "
+        "cells of rows that are read chunk by chunk are queried, and it is not stated that rows keep their place: in a "
         "table that is sorted by a value, a row that is replaced moves all others across the cuts. If no value decides "
-        "where rows stand, open the table with rows_keep_place=True; else ask all rows, or read them into memory, "
+        "where rows stand, open the table with rows_keep_place=True; else query all rows, or read them into memory, "
         "where they are shuffled: in_memory=True"
     )
 
@@ -186,7 +186,7 @@ def changed_settings(names: Sequence[str]) -> OperationRefused:
 def batch_of_cells() -> ReleaseRefused:
     """Return the refusal of a release that draws a batch from cells."""
     return ReleaseRefused(
-        "a release that draws a batch is asked of a shard; batches are drawn from all records. Ask the shard for a sum "
+        "a release that draws a batch queries a shard; batches are drawn from all records. Query the shard for a sum "
         "over all its records, or the whole table for a batch"
     )
 
@@ -203,7 +203,7 @@ def differentiated() -> ReleaseRefused:
     """Return the refusal of a derivative of a release."""
     return ReleaseRefused(
         f"dp_release is differentiated at {current_line()}: a noisy release has no derivative; wrap the released "
-        "value, or the position it is asked at, in jax.lax.stop_gradient"
+        "value, or the position of the query, in jax.lax.stop_gradient"
     )
 
 
@@ -256,9 +256,9 @@ def small_capacity(stated: int) -> InvalidArgument:
 
 
 def other_data(equation: JaxprEqn) -> ReleaseRefused:
-    """Return the refusal of a release that is asked of somebody else."""
+    """Return the refusal of a release that queries another vault."""
     return ReleaseRefused(
-        f"dp_release at {line_of(equation)} asks another data set than the one that runs the program; "
+        f"dp_release at {line_of(equation)} queries another data set than the one that runs the program; "
         "use the oracle that the program was given"
     )
 

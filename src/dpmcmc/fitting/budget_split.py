@@ -182,5 +182,5 @@ def refuse_useless(dimension: int, num_records: int, budget: Budget, sampler: st
     raise BudgetUnreachable(
         f"{budget} is too little for {counted(dimension, 'parameter')} and {num_records:,} records: with {sampler} "
         f"{off}. {remedy}; nothing was spent. "
-        "even_if_useless=True runs it anyway"
+        "allow_low_accuracy=True runs it anyway"
     )

@@ -29,7 +29,7 @@ def fit(
     num_steps: int | None = None,
     init: Any = None,
     passes: int | None = None,
-    even_if_useless: bool = False,
+    allow_low_accuracy: bool = False,
     purpose: str = "",
     contact: str = "",
     output: str | os.PathLike[str] | None = None,
@@ -60,7 +60,7 @@ def fit(
         init: where the pilot starts (default: the centre of the prior).
         passes: for formulas, the largest number of passes over all rows. With one or two, blocks of rows serve as the
             pilot. (Default: the number with the smallest expected error; `describe` shows it.)
-        even_if_useless: run even if the expected error is above one posterior standard deviation.
+        allow_low_accuracy: run even if the expected error is above one posterior standard deviation.
         purpose: the purpose of the result; published with the run, in its settings and its report.
         contact: a contact for readers of the report; published with the run.
         output: the run folder to write, which must be new. A run with a folder can be interrupted at any moment and
@@ -84,7 +84,7 @@ def fit(
         num_steps=num_steps,
         init=init,
         passes=passes,
-        even_if_useless=even_if_useless,
+        allow_low_accuracy=allow_low_accuracy,
         purpose=purpose,
         contact=contact,
         progress=progress,

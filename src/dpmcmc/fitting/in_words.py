@@ -15,5 +15,5 @@ def at_least(value: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return so many of something."""
+    """Return a number with its noun, singular or plural."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -2,11 +2,15 @@
 
 import secrets
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgWarning
 
 from dpmcmc import validation
 from dpmcmc.accounting import Budget, Event, accountants
@@ -18,7 +22,6 @@ from dpmcmc.fitting.models import as_model
 from dpmcmc.fitting.numpy_errors import as_by_default
 from dpmcmc.fitting.reading import Reading
 from dpmcmc.fitting.recipes import RECIPES, SKETCH
-from dpmcmc.fitting.strategies.fallback import quiet_numbers
 from dpmcmc.fitting.strategies.laplace import PrivateLaplace
 from dpmcmc.fitting.strategies.strategy import Drawn, Strategy
 from dpmcmc.fitting.strategy_choice import choose_strategy
@@ -30,6 +33,15 @@ from dpmcmc.run.interrupt import interruptible
 from dpmcmc.run.plan import prior_draws
 from dpmcmc.run.progress import Watcher, watch
 from dpmcmc.run.sampling import delta_of, price_in_words
+
+
+@contextmanager
+def _quiet_numbers() -> Generator[None]:
+    """Suppress what NumPy warns of, overflows or means of nothing: noise causes them, and the verdict reports it."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", LinAlgWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,9 +113,9 @@ class PreparedFit:
         return f"delta = {delta:g} is not below one over the number of {self._units}; take a smaller one"
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """A short description of the run for the ledger."""
-        return self.strategy.what
+        return self.strategy.description
 
     @as_by_default()
     def run(self, *, progress: bool | None = None) -> Posterior:
@@ -117,7 +129,7 @@ class PreparedFit:
         with (
             interruptible() as is_interrupted,
             self.watched(progress) as watcher,
-            self.data.reserve(self.event, what=self.what, insecure_seed=self.insecure_seed) as paid,
+            self.data.reserve(self.event, description=self.description, insecure_seed=self.insecure_seed) as paid,
         ):
             return self.draw(paid, watcher, is_interrupted)
 
@@ -129,11 +141,11 @@ class PreparedFit:
 
     def watched(self, progress: bool) -> AbstractContextManager[Watcher]:
         """Return the progress display of the run."""
-        return watch(self.what, self.num_steps, price_in_words(self.event, self.budget.delta), progress)
+        return watch(self.description, self.num_steps, price_in_words(self.event, self.budget.delta), progress)
 
     def draw(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool]) -> Posterior:
         """Run until the end or an interrupt, and return the posterior."""
-        with quiet_numbers():
+        with _quiet_numbers():
             drawn = self.strategy.draw(paid, watcher, is_interrupted, self.seed)
         return Posterior(
             draws=drawn.draws,
@@ -147,7 +159,7 @@ class PreparedFit:
                 "quality": self._quality(drawn).to_plain(),
             },
             prior=prior_draws(self.model),
-            told=dict(drawn.told),
+            sample_stats=dict(drawn.sample_stats),
         )
 
     def _quality(self, drawn: Drawn) -> Quality:
@@ -214,7 +226,7 @@ def prepare_fit(
     init: Any = None,
     passes: int | None = None,
     block_seed: int | None = None,
-    even_if_useless: bool = False,
+    allow_low_accuracy: bool = False,
     purpose: str = "",
     contact: str = "",
     progress: bool = True,
@@ -237,7 +249,7 @@ def prepare_fit(
         init: where the pilot starts (default: the centre of the prior).
         passes: for formulas, the largest number of passes over all rows.
         block_seed: fixes the public positions of blocks of rows, if there are any (default: random).
-        even_if_useless: whether to allow an expected error above one posterior standard deviation.
+        allow_low_accuracy: whether to allow an expected error above one posterior standard deviation.
         purpose: the purpose of the result; published with the run.
         contact: a contact for readers of the report; published with the run.
         progress: whether the run shows a progress bar.
@@ -262,7 +274,7 @@ def prepare_fit(
     strategy, planned = affordable(
         budget, lambda planned: choose_strategy(model, data, name, planned, num_steps, num_chains, init, reading)
     )
-    if not even_if_useless:
+    if not allow_low_accuracy:
         error, called, size = strategy.expected_error, strategy.name, strategy.dimension
         refuse_useless(size, data.facts.size, budget, called, error, strategy.remedy if error > 1 else "")
     return PreparedFit(

@@ -82,7 +82,7 @@ def resume(
         if formula is not None and model is not None and model != formula:
             raise ResumeRefused(f"model={model!r} is not what the run was begun with, {formula!r}; leave model out")
         chosen: Any = formula if model is None else model
-        prepared = prepare_fit(chosen, data, **arguments, init=init, even_if_useless=True)
+        prepared = prepare_fit(chosen, data, **arguments, init=init, allow_low_accuracy=True)
         try:
             return _go_on(replace(prepared, seed=journal.memo["seed"]), journal, stop=stop, progress=progress)
         except UnknownRun as error:
@@ -103,7 +103,7 @@ def _go_on(prepared: PreparedFit, journal: Journal, *, stop: bool, progress: boo
         with (
             interruptible() as is_interrupted,
             prepared.watched(progress) as watcher,
-            prepared.data.take_up(prepared.event, journal, what=prepared.what) as paid,
+            prepared.data.reserve_resumable(prepared.event, journal, description=prepared.description) as paid,
         ):
             posterior = prepared.draw(paid, watcher, (lambda: paid.is_caught_up) if stop else is_interrupted)
             done = posterior.is_accepted.shape[1]

@@ -105,7 +105,7 @@ class ScoreHistogram:
         return max(math.sqrt(max(square, 0.0)), fitted) / math.sqrt(size)
 
     def is_lost(self, long: HistogramRelease) -> bool:
-        """Whether so many scores exceed the longest clip that the pilot must have failed."""
+        """Whether too many scores exceed the longest clip for the pilot to have succeeded."""
         noise = 4 * math.sqrt(float(long.variance))
         return float(long.counts[-1]) > noise + LOST * self.facts.num_records
 

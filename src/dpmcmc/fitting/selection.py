@@ -40,7 +40,7 @@ SCORE_DRAWS = 32
 """Number of posterior draws that a score averages over."""
 
 RUNS_PER_CANDIDATE = 4.0
-OPTIONS = ("model", "family", "priors", "sampler", "num_chains", "num_steps", "init", "even_if_useless")
+OPTIONS = ("model", "family", "priors", "sampler", "num_chains", "num_steps", "init", "allow_low_accuracy")
 """The arguments of `fit` that may differ between candidates."""
 
 
@@ -160,8 +160,8 @@ def select(
         )
     if all(isinstance(one.fit.strategy, PrivateLaplace) for one in prepared.values()):
         data.compile_for(compose(attempt.event for attempt in attempts))  # all of them side by side, whichever is drawn
-    what = f"the best of {len(names)} fits"
-    best = data.select(attempts, mean=mean, shape=shape, what=what, insecure_seed=insecure_seed)
+    description = f"the best of {len(names)} fits"
+    best = data.select(attempts, mean=mean, shape=shape, description=description, insecure_seed=insecure_seed)
     found: Posterior = best.result
     selection = {
         "selected": names[best.candidate],

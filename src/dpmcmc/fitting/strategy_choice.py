@@ -43,7 +43,10 @@ def choose_strategy(
     """
     can_weigh = sampler in ("auto", WEIGHTED) and model.temperature == 1 and init is None
     if can_weigh and isinstance(model, FormulaModel) and not model.is_mixture:
-        if has_many_groups(model, data):
+        may_read_often = reading.passes is None and data.is_in_memory
+        if model.coordinates.groups and has_many_groups(
+            model, data.facts.size, data.schema, may_read_often=may_read_often
+        ):
             from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
 
             reading.refuse_few()

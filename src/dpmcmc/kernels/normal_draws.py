@@ -1,4 +1,4 @@
-"""Independent draws of a normal distribution: no chain, and nothing is asked of the data."""
+"""Independent draws of a normal distribution: no chain, and no query of the data."""
 
 from typing import Any, NamedTuple
 

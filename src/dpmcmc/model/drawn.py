@@ -74,7 +74,7 @@ class DrawnLaw:
 
 
 def uniforms(seed: Any, number: Any, size: int) -> jax.Array:
-    """Return so many uniform numbers, strictly between zero and one: a hash of a seed, a number and their places."""
+    """Return uniform numbers, strictly between zero and one: a hash of a seed, a number and their places."""
     start = _mixed(jnp.asarray(seed).astype(jnp.uint32) + np.uint32(0x9E3779B9))
     row = _mixed(start ^ (jnp.asarray(number).astype(jnp.uint32) * np.uint32(0x85EBCA6B)))
     bits = _mixed(row + jnp.arange(1, size + 1, dtype=jnp.uint32) * np.uint32(0x9E3779B1))

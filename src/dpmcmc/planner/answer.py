@@ -1,7 +1,7 @@
 """What `fit` would do with a budget, from the number of records and of parameters alone.
 
-The noise is what `fit` would take; the price of a run is read off the traced program and has the distances of the noise
-from its ideal law in it as well, which move it by less than one part in a thousand. How good the result would be at
+The noise is what `fit` would take; the price of a run is read off the traced program and includes the distances of the
+noise from its ideal distribution, which move it by less than one part in a thousand. How good the result would be at
 best follows from the noise, for a posterior that the pilot has made round:
 
 * The noise of one release of all clipped scores moves the posterior by s = 2 R / mu of its standard deviations, with R
@@ -45,8 +45,8 @@ class Answer:
         noise: the noise multiplier of every release of the sampler; of HMC, that of its test.
         epsilon: what it would cost under each accountant that can bound it, at the budget's delta.
         floor: by how many standard deviations the posterior would be off at least, with this sampler's scores.
-        error: the same for this sampler, where its law is known; else a bound from below.
-        is_law: whether it is known.
+        error: the same for this sampler, where it is known; else a bound from below.
+        is_known: whether it is known.
     """
 
     num_steps: int
@@ -54,7 +54,7 @@ class Answer:
     epsilon: dict[str, float]
     floor: float
     error: float
-    is_law: bool
+    is_known: bool
 
     @property
     def is_refused(self) -> bool:
@@ -104,15 +104,15 @@ def plan_fit(
         error = _weighted_error(facts, budget, passes)
         return Answer(recipe.num_steps, noise, dict(by_accountant), error, error, True)
     floor = least_error(facts, budget)
-    error, is_law = floor, False
-    if recipe.law is not None:
-        error = recipe.law(usual(facts), floor, noise / math.sqrt(num_chains * recipe.num_steps))
-        is_law = recipe.law_is == "the error"
-    return Answer(recipe.num_steps, noise, dict(by_accountant), floor, max(error, floor), is_law)
+    error, is_known = floor, False
+    if recipe.error is not None:
+        error = recipe.error(usual(facts), floor, noise / math.sqrt(num_chains * recipe.num_steps))
+        is_known = recipe.error_is == "the error"
+    return Answer(recipe.num_steps, noise, dict(by_accountant), floor, max(error, floor), is_known)
 
 
 def _weighted_error(facts: ProblemSize, budget: Budget, passes: int | None) -> float:
-    """Return by how many standard deviations weighted scores are off, if rows are read so many times at most."""
+    """Return by how many standard deviations weighted scores are off, given the most passes over the rows."""
     split = Split(facts.dimension, facts.clips_moved, True, usual_variance)
     most = None if passes is None else validation.integer("passes", passes, at_least=1)
     split = chosen(split, budget, facts.num_records, 0, passes=most, is_in_memory=True)

@@ -8,8 +8,11 @@ from dpmcmc.accounting import Adjacency, Budget
 from dpmcmc.diagnostics.quality import FAIR_ERROR
 from dpmcmc.errors import InvalidArgument
 from dpmcmc.fitting.problem_size import ProblemSize
+from dpmcmc.fitting.reading import Reading
 from dpmcmc.fitting.strategies.centred_scores.questions import split_of_records
-from dpmcmc.fitting.strategies.grouped_scores.choice import MANY
+from dpmcmc.fitting.strategies.grouped_scores.budget import Split as OfGroups
+from dpmcmc.fitting.strategies.grouped_scores.choice import has_many_groups
+from dpmcmc.fitting.strategies.grouped_scores.grouped import Grouped
 from dpmcmc.fitting.strategies.weighted_scores.one_pass import chosen, predicted_error
 from dpmcmc.fitting.strategies.weighted_scores.questions import usual_split
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
@@ -61,15 +64,20 @@ def plan_formula(
         adjacency: which tables are neighbours.
         passes: how often all rows may be read at most; as for `fit`.
     """
-    model = from_formula(formula, Schema.read(schema), family=family, priors=priors)
-    if model.integrated or sum(len(groups.levels) for groups, _ in model.coordinates.groups.values()) > MANY:
+    schema = Schema.read(schema)
+    model = from_formula(formula, schema, family=family, priors=priors)
+    if model.integrated:
         raise InvalidArgument(
-            f"formula={formula!r} cannot be planned beforehand: it has more than {MANY} effects of groups, or a column "
-            "with missing='integrate'. `dpmcmc fit --dry-run` says what is expected of it, and charges nothing"
+            f"formula={formula!r} cannot be planned beforehand: it has a column with missing='integrate'. "
+            "`dpmcmc fit --dry-run` says what is expected of it, and charges nothing"
         )
     size = validation.integer("num_records", num_records, at_least=1)
     most = None if passes is None else validation.integer("passes", passes, at_least=1)
-    error = _error(model, size, Adjacency.parse("adjacency", adjacency), most)
+    has_many = not model.is_mixture and has_many_groups(model, size, schema, may_read_often=most is None)
+    adjacency = Adjacency.parse("adjacency", adjacency)
+    if has_many:
+        Reading(most, 0).refuse_few()
+    error = _error_of_many(model, size, adjacency) if has_many else _error(model, size, adjacency, most)
 
     def enough(budget: Budget) -> int | None:
         low, high = 1.0, 2.0
@@ -84,6 +92,17 @@ def plan_formula(
 
     budgets = [Budget(validation.positive("epsilon", epsilon), delta) for epsilon in epsilons]
     return [Expected(budget.epsilon, error(budget, size), enough(budget)) for budget in budgets]
+
+
+def _error_of_many(model: FormulaModel, size: int, adjacency: Adjacency) -> Callable[[Budget, float], float]:
+    """Return what is expected of a model with many groups."""
+    grouped = Grouped.of(model)
+    clips_moved = ProblemSize(size, grouped.num_common, adjacency).clips_moved
+
+    def error(budget: Budget, records: float) -> float:
+        return OfGroups.of(grouped, budget, round(records), clips_moved).errors()[0]
+
+    return error
 
 
 def _error(

@@ -12,7 +12,7 @@ from dpmcmc.planner.grid import GRID, Grid
 from dpmcmc.report.page import environment
 
 ACCOUNTANTS = {
-    "tight": "the tightest that holds",
+    "tight": "tightest valid bound",
     "exact": "exact Gaussian curve",
     "zcdp": "zero-concentrated DP",
     "rdp": "Rényi DP",

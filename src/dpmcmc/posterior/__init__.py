@@ -1,4 +1,4 @@
-"""What a run leaves behind, and what can be asked of it."""
+"""What a run leaves behind, and what can be computed from it."""
 
 from dpmcmc.posterior.posterior import Posterior
 from dpmcmc.posterior.prior_predictive import PriorPredictive, prior_predictive

@@ -86,7 +86,7 @@ def check_models(model: FormulaModel, other: FormulaModel) -> None:
 
 
 def check_draws(number: int, size: int) -> None:
-    """Refuse draws that are too few for the covariance of so many numbers."""
+    """Refuse draws that are too few for a covariance of all numbers."""
     if number < DRAWS_EACH * size:
         raise InvalidArgument(
             f"{number} draws of {size} numbers are too few for their covariance; take at least {DRAWS_EACH * size}"

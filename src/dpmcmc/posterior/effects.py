@@ -174,7 +174,7 @@ def ratios(fitted: Fitted, per: Mapping[str, float], prob: float) -> SummaryTabl
 
 
 def coefficients_by_label(fitted: Fitted, per: Mapping[str, float]) -> dict[str, np.ndarray]:
-    """Return the draws of the coefficients but the intercept, for so many units of their columns, by name."""
+    """Return the draws of the coefficients but the intercept, per given numbers of units, by name."""
     coordinates = fitted.model.coordinates
     slopes = [name for name in coordinates.read_names if name != "intercept"]
     per = {written(fitted.model, name): units for name, units in per.items()}

@@ -79,10 +79,12 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     certificate = Certificate.from_json((place / "certificate.json").read_text(encoding="utf-8"))
     if certificate.advisory:
         warnings.warn(f"the run in {str(place)!r} was {certificate.advisory}", UserWarning, stacklevel=3)
-    draws, told = _steps(groups, "posterior"), _steps(groups, "sample_stats")
+    draws, stats = _steps(groups, "posterior"), _steps(groups, "sample_stats")
     return {
-        "is_accepted": told.pop("accepted").astype(bool),
-        "told": {name: values.astype(bool) if name == "diverging" else values for name, values in told.items()},
+        "is_accepted": stats.pop("accepted").astype(bool),
+        "sample_stats": {
+            name: values.astype(bool) if name == "diverging" else values for name, values in stats.items()
+        },
         "draws": draws,
         "num_warmup": config.pop("num_warmup"),
         "certificate": certificate,

@@ -44,8 +44,8 @@ class Posterior(Predictive):
         certificate: the certificate of its privacy cost.
         settings: the settings of the run: sampler, model temperature, public facts of the data.
         prior: draws from the prior by parameter, with the axes (1, draw, ...); empty if it cannot be sampled.
-        told: further statistics of each step, (chain, step), for ArviZ's group ``sample_stats``: ``diverging``, and
-            if ratios are released, ``log_alpha`` and ``energy_change``.
+        sample_stats: further statistics of each step, (chain, step), for ArviZ's group of that name: ``diverging``,
+            and if ratios are released, ``log_alpha`` and ``energy_change``.
     """
 
     draws: Mapping[str, np.ndarray]
@@ -54,7 +54,7 @@ class Posterior(Predictive):
     certificate: Certificate
     settings: Mapping[str, Any]
     prior: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
-    told: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+    sample_stats: Mapping[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
 
     def __post_init__(self) -> None:
         if self.model is not None:  # programs of JAX return parameters in the order of the alphabet
@@ -64,7 +64,15 @@ class Posterior(Predictive):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Say what `pickle` keeps: what was stated. A model holds functions, and is built again from the settings."""
-        stated = self.draws, self.is_accepted, self.num_warmup, self.certificate, self.settings, self.prior, self.told
+        stated = (
+            self.draws,
+            self.is_accepted,
+            self.num_warmup,
+            self.certificate,
+            self.settings,
+            self.prior,
+            self.sample_stats,
+        )
         return type(self), stated
 
     def __repr__(self) -> str:
@@ -177,7 +185,7 @@ class Posterior(Predictive):
         classes, response = ((), "") if self.model is None else (self.model.classes[1:], self.model.response)
         steps = {"posterior": slice(self.num_warmup, None), "warmup_posterior": slice(0, self.num_warmup)}
         groups = {group: dataset(self.draws, kept, classes, response) for group, kept in steps.items()}
-        moved = {"accepted": self.is_accepted, **self.told}
+        moved = {"accepted": self.is_accepted, **self.sample_stats}
         groups["sample_stats"] = dataset(moved, steps["posterior"])
         groups["warmup_sample_stats"] = dataset(moved, steps["warmup_posterior"])
         if self.prior:

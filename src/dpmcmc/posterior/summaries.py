@@ -154,7 +154,7 @@ def _check_alike(one: "Posterior", other: "Posterior") -> None:
 
 
 def _some(values: np.ndarray, length: int) -> np.ndarray:
-    """Return so many of the draws, in an order that has nothing to do with that of another posterior."""
+    """Return the given number of draws, in an order that has nothing to do with that of another posterior."""
     return np.random.default_rng(len(values)).permutation(values)[:length]
 
 

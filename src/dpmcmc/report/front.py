@@ -61,18 +61,18 @@ def _differences(table: pd.DataFrame, slopes: Sequence[str], response: str) -> s
     intervals = {row.name: row for row in _rows(table, slopes)}
     above = [name for name in slopes if intervals[name].low > 0]
     below = [name for name in slopes if intervals[name].high < 0]
-    told = len(above) + len(below)
+    seen = len(above) + len(below)
     parts = [f"{_listed(names)} ({sign})" for names, sign in ((above, "positive"), (below, "negative")) if names]
     if not parts:
         return (
             f"Of the {_counted(len(slopes))} of {response}, none clearly differs from zero: all 90 % intervals "
             "contain it."
         )
-    all_or_some = f"all {told}" if told == len(slopes) else str(told)
-    rest = "" if told == len(slopes) else f"; the other {_do(len(slopes) - told)} not"
+    all_or_some = f"all {seen}" if seen == len(slopes) else str(seen)
+    rest = "" if seen == len(slopes) else f"; the other {_do(len(slopes) - seen)} not"
     if len(slopes) == 1:
         return f"The coefficient of {parts[0]} clearly differs from zero: its 90 % interval does not contain it."
-    told_of = f"{all_or_some} clearly {'differs' if told == 1 else 'differ'} from zero: {', '.join(parts)}{rest}"
+    told_of = f"{all_or_some} clearly {'differs' if seen == 1 else 'differ'} from zero: {', '.join(parts)}{rest}"
     return f"Of the {_counted(len(slopes))} of {response}, {told_of}."
 
 

@@ -16,7 +16,7 @@ from dpmcmc.catalogue import SAMPLERS
 from dpmcmc.diagnostics import coordinates
 from dpmcmc.diagnostics.summary import SOURCES
 from dpmcmc.errors import InvalidArgument
-from dpmcmc.model import FormulaModel, from_formula
+from dpmcmc.model import FormulaModel
 from dpmcmc.report import front, pictures, privacy
 from dpmcmc.report.parameters import MOST_PICTURED, units
 from dpmcmc.report.predictions import predictions
@@ -69,15 +69,16 @@ def render_report(run: Run, *, known: Mapping[str, float] | None = None) -> str:
         run: the run; all that the page shows is in its folder.
         known: where the records are simulated, the values that made them, by the summary's names.
     """
+    template = environment().get_template("report.html")
     request: dict[str, Any] = dict(run.settings.get("request", {}))
     schema = Schema.from_dict(request["schema"]) if "schema" in request else None
     shown = {
         **privacy.section(run.certificate, run.settings, schema),
         "curve": pictures.curve(run.certificate),
         **_made(run, request, schema),
-        **_found(run, _model(request, schema), known or {}),
+        **_found(run, run.model, known or {}),
     }
-    return environment().get_template("report.html").render(shown)
+    return template.render(shown)
 
 
 def _made(run: Run, request: Mapping[str, Any], schema: Schema | None) -> dict[str, Any]:
@@ -122,7 +123,7 @@ def _found(run: Run, model: FormulaModel | None, known: Mapping[str, float]) -> 
         "has_classes": model is not None and bool(model.classes),
         "has_survival": model is not None and model.law.survival is not None,
         "predictions": [] if model is None else predictions(model, drawn),
-        **pictures.of_chains(dict(list(coordinates(drawn).items())[:MOST_PICTURED])),
+        **pictures.of_chains({} if run.is_independent else dict(list(coordinates(drawn).items())[:MOST_PICTURED])),
     }
 
 
@@ -134,13 +135,6 @@ def short(value: float) -> str:
 def percent(value: float) -> str:
     """Write a share in percent; a dash where there is none."""
     return "–" if math.isnan(value) else f"{100 * value:.0f} %"
-
-
-def _model(request: Mapping[str, Any], schema: Schema | None) -> FormulaModel | None:
-    """Build the model again, where it is a formula's."""
-    if schema is None or "formula" not in request:
-        return None
-    return from_formula(request["formula"], schema, family=request["family"], priors=request["priors"])
 
 
 def _glance(run: Run, schema: Schema | None) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from dpmcmc.diagnostics import coordinates, summarise
-from dpmcmc.diagnostics.summary import INTERVAL
+from dpmcmc.diagnostics.summary import INTERVAL, summarise_moments
 from dpmcmc.model import FormulaModel
 from dpmcmc.report import pictures
 from dpmcmc.report.run import Run
@@ -54,7 +54,7 @@ def units(run: Run, model: FormulaModel | None, known: Mapping[str, float]) -> l
                 "so coefficients can be compared with each other and with their priors."
             )
             prior = _scaled(model, run.prior) if run.prior else {}
-            table = summarise(scaled).drop(columns=["q50", *(["ess_bulk", "r_hat"] if run.is_independent else [])])
+            table = (summarise_moments if run.is_independent else summarise)(scaled).drop(columns="q50")
             shown.append(_units("scaled", "Scaled predictors", note, table, scaled, prior, {}))
     return shown
 

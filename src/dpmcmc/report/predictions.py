@@ -41,11 +41,20 @@ def predictions(model: FormulaModel, draws: Mapping[str, np.ndarray]) -> list[Pr
     every = max(1, len(next(iter(flat.values()))) // MOST_DRAWS)
     flat = {name: values[::every] for name, values in flat.items()}
     trials = model.coordinates.response.trials
-    columns = {name: model.known[name] for name in model.predictor_columns}
+    columns = {name: model.known[name] for name in _in_order(model)}
     varied = [name for name in columns if name != trials and _is_few(columns[name])]
     if model.law.survival is not None:
         return [_survival(model, flat, name, columns) for name in varied]
     return [_prediction(model, flat, name, columns) for name in varied]
+
+
+def _in_order(model: FormulaModel) -> list[str]:
+    """Return the columns in the order in which the formula names them; those that no term reads come last."""
+    places: dict[str, int] = {}
+    for place, block in enumerate(model.coordinates.design.blocks):
+        for name in block.block.term.columns:
+            places.setdefault(name, place)
+    return sorted(model.predictor_columns, key=lambda name: places.get(name, len(places)))
 
 
 def _survival(

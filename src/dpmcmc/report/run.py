@@ -8,6 +8,7 @@ import pandas as pd
 
 from dpmcmc.accounting import Certificate
 from dpmcmc.diagnostics.quality import Quality
+from dpmcmc.model import FormulaModel
 
 
 class Run(Protocol):
@@ -51,6 +52,11 @@ class Run(Protocol):
     @property
     def is_independent(self) -> bool:
         """Whether its draws are independent ones."""
+        ...
+
+    @property
+    def model(self) -> FormulaModel | None:
+        """The model, if it came from a formula."""
         ...
 
     def summary(self) -> pd.DataFrame:

@@ -79,11 +79,11 @@ class Plan:
         size: int | None,
         watcher: Watcher,
         is_interrupted: Callable[[], bool],
-        told: dict[str, np.ndarray] | None = None,
+        stats: dict[str, np.ndarray] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Run until the end or an interrupt; return positions and whether steps were accepted, (chain, step, ...).
 
-        Other statistics of the steps are put into `told`, under ArviZ's names, unless they are constant.
+        Other statistics of the steps are put into `stats`, under ArviZ's names, unless they are constant.
         """
         positions: list[np.ndarray] = []
         infos: list[Info] = []
@@ -99,10 +99,10 @@ class Plan:
         def joined(parts: Sequence[Any]) -> np.ndarray:
             return np.swapaxes(np.concatenate(parts), 0, 1)
 
-        if told is not None:
-            told["diverging"] = joined([info.is_divergent for info in infos])
+        if stats is not None:
+            stats["diverging"] = joined([info.is_divergent for info in infos])
             stated = {name: joined([getattr(info, name) for info in infos]) for name in ("log_alpha", "energy_change")}
-            told.update({name: values for name, values in stated.items() if not np.isnan(values).all()})
+            stats.update({name: values for name, values in stated.items() if not np.isnan(values).all()})
         return joined(positions), joined([info.is_accepted for info in infos])
 
 

@@ -52,7 +52,7 @@ def sample(
     delta: float | None = None,
     segment_size: int | None = None,
     progress: bool = True,
-    what: str | None = None,
+    description: str | None = None,
     insecure_seed: int | None = None,
 ) -> Posterior:
     """Run a sampler on private records and return its draws from the posterior.
@@ -73,7 +73,7 @@ def sample(
         delta: the delta of the certificate (default: that of the data's budget).
         segment_size: steps between two progress updates; it does not change the distribution of the draws.
         progress: whether to show a progress bar.
-        what: a short public description of the run, for the ledger.
+        description: a short public description of the run, for the ledger.
         insecure_seed: fixes all randomness, for tests; the result then carries no guarantee.
     """
     seed = secrets.randbits(63) if insecure_seed is None else insecure_seed
@@ -83,14 +83,14 @@ def sample(
     delta = delta_of(delta, data)
     check_likelihood(model, data, plan.layout, plan.starts)
     event = plan.price(data)
-    name = what or plan.name
+    name = description or plan.name
     with (
         interruptible() as is_interrupted,
         watch(name, plan.num_steps, price_in_words(event, delta), progress) as watcher,
-        data.reserve(event, what=name, insecure_seed=insecure_seed) as paid,
+        data.reserve(event, description=name, insecure_seed=insecure_seed) as paid,
     ):
-        told: dict[str, np.ndarray] = {}
-        vectors, is_accepted = plan.run(paid, size, watcher, is_interrupted, told)
+        stats: dict[str, np.ndarray] = {}
+        vectors, is_accepted = plan.run(paid, size, watcher, is_interrupted, stats)
         spent = paid.spent
     return Posterior(
         draws=parameters(model, plan.layout, vectors),
@@ -99,7 +99,7 @@ def sample(
         certificate=data.certificate(spent, delta, paid.paths),
         settings=settings(plan, data, paid.entry),
         prior=prior_draws(model),
-        told=told,
+        sample_stats=stats,
     )
 
 

@@ -19,7 +19,7 @@ Ball = Any  # flint.arb, which is annotated in part
 
 @contextmanager
 def precision(bits: int) -> Generator[None]:
-    """Compute with so many bits."""
+    """Compute with the given number of bits."""
     before = ctx.prec
     ctx.prec = bits
     try:
@@ -62,7 +62,7 @@ def largest(values: list[Ball]) -> Ball:
 
 
 def sharp(compute: Callable[[], Ball], bits: int = 60) -> Ball:
-    """Compute with more and more precision until the result has so many good bits."""
+    """Compute with more and more precision until the result has the given number of good bits."""
     working = BITS
     while True:
         with precision(working):

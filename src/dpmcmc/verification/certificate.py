@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,12 +45,20 @@ _SAME = 1e-9
 _BELOW = (
     1e-6  # what a number may lie below its enclosure, as `Certificate.from_json` allows: printed figures are rounded
 )
+_PLACE = 1e-8
+"""How near to each other the accountant and this module find the place from which samplers' distances weigh more."""
+_FAR = 1e6
+"""An epsilon beyond which none is looked for."""
 _LARGEST_EXPONENT = 700.0
 _FIRST_OF_FORMAT = {1: (0, 0), 2: (0, 2), 3: (0, 3)}
 """The versions that were the first to write each format."""
 _VERSION = r"([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?((a|b|rc|\.post|\.dev)[0-9]{1,9})*(\+[a-z0-9.]{1,40})?"
 _FREE = frozenset({"library_version", "paths", "device", "assumptions", "unit"})
 """Statements that follow from nothing else in a certificate."""
+
+
+Interval = tuple[float, float]
+"""The lower and the upper end."""
 
 
 @dataclass(frozen=True)
@@ -183,9 +191,10 @@ def _figures(certificate: Certificate) -> Iterable[Figure]:
     bounds = [case.epsilon(certificate.delta, claimed) for case in cases]
     for case, found in zip(cases, bounds, strict=True):
         for accountant, value in found.items():
-            yield _figure(f"epsilon at delta {certificate.delta:g}, {accountant}{case.words}", None, value)
-    whole = largest([least(list(found.values())) for found in bounds])
-    yield _figure(f"epsilon at delta {certificate.delta:g}", claimed, whole)
+            yield Figure(f"epsilon at delta {certificate.delta:g}, {accountant}{case.words}", None, *value)
+    tight = [tuple(map(min, zip(*found.values(), strict=True))) for found in bounds]
+    whole = max(low for low, _ in tight), max(high for _, high in tight)
+    yield Figure(f"epsilon at delta {certificate.delta:g}", claimed, *whole)
     yield from _words(certificate, whole)
     for epsilon, delta in certificate.curve:
         value = largest([case.delta(epsilon) for case in cases])
@@ -193,14 +202,15 @@ def _figures(certificate: Certificate) -> Iterable[Figure]:
         yield Figure(f"delta at epsilon {epsilon:g}", delta, max(lower, 0.0), min(upper, 1.0))
 
 
-def _words(certificate: Certificate, epsilon: Ball) -> Iterable[Figure]:
+def _words(certificate: Certificate, epsilon: Interval) -> Iterable[Figure]:
     """Yield the numbers of the statement, which are rounded up."""
     printed = re.match(r"\(([^,]+),", certificate.statement)
     if printed:
-        yield _figure("epsilon in the statement", float(printed[1]), epsilon)
+        yield Figure("epsilon in the statement", float(printed[1]), *epsilon)
     factor = re.search(r"e\^epsilon = (\S+)", certificate.statement)
     if factor:
-        yield _figure("e^epsilon in the statement", float(factor[1]), epsilon.exp())
+        low, high = (ends(ball(end).exp()) for end in epsilon)
+        yield Figure("e^epsilon in the statement", float(factor[1]), low[0], high[1])
 
 
 def _figure(name: str, stated: float | None, value: Ball) -> Figure:
@@ -229,11 +239,11 @@ class _Case:
             for name, value in one.parameters.items():
                 yield _figure(name, None, value)
         if self.slack.total_variation:
-            yield _figure("total variation of the samplers", None, ball(self.slack.total_variation))
+            yield _figure("total variation of the noise", None, ball(self.slack.total_variation))
         if self.slack.log_ratio:
-            yield _figure("log ratio of the samplers", None, ball(self.slack.log_ratio))
+            yield _figure("log ratio of the noise", None, ball(self.slack.log_ratio))
 
-    def epsilon(self, delta: float, near: float) -> dict[str, Ball]:
+    def epsilon(self, delta: float, near: float) -> dict[str, Interval]:
         """Return, for each accountant, the smallest epsilon at which delta is met."""
         found = {one.accountant: curves.with_slack(one.delta, self.slack) for one in self.ideal}
         return {name: _root(curve, ball(delta), near) for name, curve in found.items()}
@@ -246,43 +256,56 @@ class _Case:
             return least([curve(ball(place)) for curve in found]).min(ball(1))
 
         value = at(epsilon)
-        return value if not self.slack.total_variation else value.min(at(self._lower_place(epsilon)))
+        return value if not self.slack.total_variation else value.min(self._at_lower_place(epsilon, at))
 
-    def _lower_place(self, epsilon: float) -> float:
-        """Return the epsilon, at most the one given, at which what the samplers add is as much as the rest."""
+    def _at_lower_place(self, epsilon: float, at: Callable[[float], Ball]) -> Ball:
+        """Return delta where what the samplers add is as much as the rest, at most at the epsilon given.
+
+        The accountant searches for that place as well, and finds it to within `_PLACE`. Where the rest falls steeply,
+        delta at two such places is not the same, so the ball holds delta at all of them.
+        """
         ratio = accountants.Slack(0.0, self.slack.log_ratio)
-        ideal = [curves.with_slack(one.delta, ratio) for one in self.ideal]
+        curves_of_rest = [curves.with_slack(one.delta, ratio) for one in self.ideal]
+
+        def rest(place: float) -> Ball:
+            return least([curve(ball(place)) for curve in curves_of_rest])
+
+        def added(place: float) -> Ball:
+            return ball(self.slack.total_variation) * (1 + ball(place).exp())
 
         def weighs_more(place: float) -> bool:
-            added = ball(self.slack.total_variation) * (1 + ball(place).exp())
-            return bool(least([curve(ball(place)) for curve in ideal]) < added)
+            return bool(rest(place) < added(place))
 
         low, high = 0.0, epsilon
         if not weighs_more(high) or weighs_more(low):
-            return high if not weighs_more(high) else low
+            return at(high if not weighs_more(high) else low)
         while high - low > 1e-10 * (1 + high):
             middle = (low + high) / 2
             low, high = (low, middle) if weighs_more(middle) else (middle, high)
-        return high
+        room = _PLACE * (1 + high)
+        return at(high).union(rest(min(high + room, epsilon)) + added(max(low - room, 0.0))).min(ball(1))
 
 
-def _root(curve: curves.Curve, delta: Ball, near: float) -> Ball:
-    """Return a ball around the epsilon at which a falling curve meets delta: first around a guess, then wider."""
+def _root(curve: curves.Curve, delta: Ball, near: float) -> Interval:
+    """Return an interval that holds the smallest epsilon at which a curve meets delta: near a guess, then wider.
+
+    It has no end where none is found: the curve is too rough to tell, or lifted by samplers' distances.
+    """
 
     def is_above(epsilon: float) -> bool | None:
         value = curve(ball(epsilon))
         return True if value > delta else False if value <= delta else None
 
     if is_above(0.0) is False:
-        return ball(0)
+        return 0.0, 0.0
     wide = WIDTH * (1.0 if near < _LARGEST_EXPONENT else near)  # e^epsilon is stated too
     step = wide / 10
     low, high = max(near - step, 0.0), near + step
     while low > 0 and is_above(low) is not True:
         low, step = max(low - step, 0.0), 2 * step
     while is_above(high) is not False:
-        if high > 1e6:
-            return ball(math.inf)
+        if high > _FAR:
+            return low, math.inf
         high, step = high + step, 2 * step
     while high - low > wide / 4:
         middle = (low + high) / 2
@@ -290,4 +313,4 @@ def _root(curve: curves.Curve, delta: Ball, near: float) -> Ball:
         if above is None:
             break
         low, high = (middle, high) if above else (low, middle)
-    return ball(low).union(ball(high))
+    return low, high

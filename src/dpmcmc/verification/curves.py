@@ -24,8 +24,8 @@ class Named:
     parameters: Mapping[str, Ball]
 
 
-def gaussian_mean(event: Event) -> Ball:
-    """Return the mean privacy loss of Gaussian releases, hidden ones included: the sum of count / (2 z^2)."""
+def gaussian_rho(event: Event) -> Ball:
+    """Return the rho of zCDP of Gaussian releases, hidden ones included: the sum of count / (2 z^2)."""
     parts = [(part, times) for part, times in counts(event).items() if isinstance(part, Gaussian | AcceptBit)]
     return sum((ball(times) / (2 * ball(part.noise_multiplier) ** 2) for part, times in parts), start=ball(0))
 
@@ -45,8 +45,8 @@ def exact(event: Event) -> Named | None:
     """Return the curve of composed Gaussians; None if another event is there."""
     if not event.held <= {Gaussian, AcceptBit}:
         return None
-    mean = gaussian_mean(event)
-    numbers = {"mean privacy loss": mean, "mu of Gaussian privacy": (2 * mean).sqrt()}
+    mean = gaussian_rho(event)
+    numbers = {"rho (Gaussian releases)": mean, "mu of Gaussian privacy": (2 * mean).sqrt()}
     return Named("exact", lambda epsilon: gaussian_delta(mean, epsilon), numbers)
 
 
@@ -54,7 +54,7 @@ def concentrated(event: Event) -> Named | None:
     """Return the curve of rho-zCDP; None if an event in it has no rho."""
     if not event.held <= {Gaussian, AcceptBit, LogisticBit, SphericalLaplace}:
         return None
-    rho = gaussian_mean(event)
+    rho = gaussian_rho(event)
     for part, times in counts(event).items():
         if isinstance(part, LogisticBit):
             rho += times * ball(part.sensitivity) ** 2 / 8
@@ -109,7 +109,7 @@ def asked(event: Event, least: float) -> list[Named]:
     They are sharp down to a delta of `least`.
     """
     if not event.held:
-        return [Named("exact", lambda _: ball(0), {"mean privacy loss": ball(0)})]
+        return [Named("exact", lambda _: ball(0), {"rho (Gaussian releases)": ball(0)})]
     first = exact(event)
     if first is not None and AcceptBit not in event.held:
         return [first]

@@ -43,7 +43,7 @@ def _of_precision(bits: int) -> Callable[[Ball], Ball]:
 
 
 def _taylor(index: int, degree: int) -> arb_poly:
-    """Return the Taylor polynomial at a point of the lattice, with the remainder as radius: of so many terms."""
+    """Return the Taylor polynomial at a point of the lattice, with the remainder as radius."""
     place = ball(index / _PER_UNIT)
     coefficients = [place.erfc(), -2 / arb.pi().sqrt() * (-place * place).exp()]
     for n in range(2, degree):  # erfc'' = -2 x erfc'

@@ -47,7 +47,7 @@ class Law:
         return cls(0, fmpz_poly([0]), 2 << bits, ball(0).union(ball(1)), bits)
 
     def times(self, other: "Law", spare: int) -> "Law":
-        """Return the law of the sum of two independent losses, with so many units cut off at its ends at most."""
+        """Return the distribution of the sum of two independent losses, with at most `spare` units cut off."""
         infinity = self.infinity + other.infinity - self.infinity * other.infinity
         product = self.masses * other.masses  # in units of 2^-(2 bits)
         mine, its = int(self.masses(1)), int(other.masses(1))
@@ -82,7 +82,7 @@ class Law:
 
 
 def product(steps: list[tuple[Law, int]], spare: int) -> Law:
-    """Return the law of the sum of all losses, each taken so many times: all powers by the same squares.
+    """Return the distribution of the sum of all losses, each taken its number of times: all powers by the same squares.
 
     Steps of one count are multiplied once; then, from the highest bit of the counts down, the product is squared, and
     multiplied by the steps whose counts have the bit. Of the units that may be cut off each product gets its share,

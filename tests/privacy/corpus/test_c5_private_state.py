@@ -60,7 +60,7 @@ def data(ledger):
 
 
 def begin_and_stop(data, folder, programs):
-    with Journal.create(folder, {}) as journal, data.take_up(RESERVED, journal) as paid:
+    with Journal.create(folder, {}) as journal, data.reserve_resumable(RESERVED, journal) as paid:
         for number in range(programs):
             paid.run(step, jnp.full(3, 1.0 * number))
         raise Stopped
@@ -89,6 +89,6 @@ def test_a_file_that_was_not_altered_gives_the_rest_back(ledger, data, tmp_path)
     """The control."""
     with pytest.raises(Stopped):
         begin_and_stop(data, tmp_path / "run", 1)
-    with Journal.open(tmp_path / "run") as journal, data.take_up(RESERVED, journal) as paid:
+    with Journal.open(tmp_path / "run") as journal, data.reserve_resumable(RESERVED, journal) as paid:
         paid.run(step, jnp.zeros(3))
     assert ledger.account("people").spent == ONE

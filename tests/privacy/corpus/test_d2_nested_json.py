@@ -96,7 +96,7 @@ def test_a_ledger_with_such_an_entry_is_not_used(name: str, new_url: str, execut
         lambda: ledger.account("people"),
         ledger.history,
         lambda: ledger.reservation("r"),
-        lambda: ledger.reserve("people", Gaussian(50.0), what="run"),
+        lambda: ledger.reserve("people", Gaussian(50.0), description="run"),
     ):
         with pytest.raises(LedgerUnavailable, match="cannot read"):
             attempt()

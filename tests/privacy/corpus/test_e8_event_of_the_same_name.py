@@ -31,7 +31,7 @@ def _kinds():
 def test_the_ledger_remembers(free):
     ledger = Ledger.in_memory()
     ledger.register("people", Budget(1.0, 1e-6), "replace_one")
-    ledger.reserve("people", Honest(6.0), what="a run").settle()
+    ledger.reserve("people", Honest(6.0), description="a run").settle()
     spent = ledger.account("people").epsilon_spent
     try:
 
@@ -40,10 +40,10 @@ def test_the_ledger_remembers(free):
             noise_multiplier: float
             if free:
                 held = frozenset((Honest,))
-                gaussian_mean = 0.0
+                gaussian_rho = 0.0
 
     except (DpmcmcError, TypeError):
         return
     assert ledger.account("people").epsilon_spent == spent
     with pytest.raises(BudgetExceeded):
-        ledger.reserve("people", Honest(5.0), what="another")
+        ledger.reserve("people", Honest(5.0), description="another")

@@ -80,7 +80,7 @@ REMOVED = {
 
 def run(data, folder, program, price):
     opened = Journal.open if folder.exists() else lambda folder: Journal.create(folder, {})
-    with opened(folder) as journal, data.take_up(price, journal) as paid:
+    with opened(folder) as journal, data.reserve_resumable(price, journal) as paid:
         run.result = [np.asarray(one).tobytes() for one in jax.tree.leaves(paid.run(program))]
         raise Stopped
 

@@ -260,7 +260,7 @@ def test_chains_are_plain():
         what = {"facts": oracle.facts, "mechanism": Sum(1.0, 1.0), "term": term, "cells": None}
         return dp_release.bind(**what, chains=FewerEachTime((TIMES,)))[0]
 
-    with pytest.raises(ReleaseRefused, match="asks another data set"):
+    with pytest.raises(ReleaseRefused, match="queries another data set"):
         vault().run(program)
 
 

@@ -79,7 +79,7 @@ def test_a_subclass_is_no_journal(kind, data, ledger, tmp_path):
     with (
         kind.create(tmp_path / "run", {}) as journal,
         pytest.raises(InvalidArgument, match=r"journal is a \w+; expected a dpmcmc.enclave.Journal"),
-        data.take_up(ONE, journal) as paid,
+        data.reserve_resumable(ONE, journal) as paid,
     ):
         paid.run(ask)
     assert [entry.kind for entry in ledger.history("people")] == ["register"]
@@ -89,7 +89,7 @@ def test_what_looks_like_a_journal_is_none(data, ledger, tmp_path):
     with Journal.create(tmp_path / "run", {}) as journal:
         around = Around(journal)
         assert isinstance(around, Journal), "there is no attack"
-        with pytest.raises(InvalidArgument, match="journal is a Around"), data.take_up(ONE, around) as paid:
+        with pytest.raises(InvalidArgument, match="journal is a Around"), data.reserve_resumable(ONE, around) as paid:
             paid.run(ask)
     assert [entry.kind for entry in ledger.history("people")] == ["register"]
 
@@ -103,7 +103,7 @@ def test_nothing_of_a_journal_can_be_written_over(name, tmp_path):
 def test_what_was_executed_is_not_given_back(data, ledger, tmp_path, monkeypatch):
     """Whatever a journal says: here it has lost its rows."""
     monkeypatch.setattr(journal_module.Journal, "spent", property(lambda _: compose([])))
-    with Journal.create(tmp_path / "run", {}) as journal, data.take_up(ONE * 2, journal) as paid:
+    with Journal.create(tmp_path / "run", {}) as journal, data.reserve_resumable(ONE * 2, journal) as paid:
         paid.run(ask)
         assert paid.spent == ONE
     assert ledger.account("people").spent == ONE
@@ -112,7 +112,7 @@ def test_what_was_executed_is_not_given_back(data, ledger, tmp_path, monkeypatch
 class Cheap(Gaussian):
     """A Gaussian with a price of its own, for who asks it and not for who reads how it is written."""
 
-    gaussian_mean = 0.0
+    gaussian_rho = 0.0
 
     @property
     def cases(self):
@@ -125,11 +125,11 @@ class Cheap(Gaussian):
 Event.kinds.pop("Cheap")
 
 
-@pytest.mark.parametrize("method", ["reserve", "take_up"])
+@pytest.mark.parametrize("method", ["reserve", "reserve_resumable"])
 def test_an_event_is_what_it_is_written_as(method, data, ledger, tmp_path):
     """And pays for no more than that."""
     with Journal.create(tmp_path / "run", {}) as journal:
-        further = (journal,) if method == "take_up" else ()
+        further = (journal,) if method == "reserve_resumable" else ()
         with getattr(data, method)(Cheap(2.0), *further) as paid:
             paid.run(ask)
             with pytest.raises(BudgetExceeded):

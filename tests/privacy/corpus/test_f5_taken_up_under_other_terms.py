@@ -43,7 +43,7 @@ def vault(book, **terms):
 
 
 def stop(data, price, folder, *, after):
-    with Journal.create(folder, {}) as journal, data.take_up(price, journal) as paid:
+    with Journal.create(folder, {}) as journal, data.reserve_resumable(price, journal) as paid:
         for _ in range(after):
             paid.run(ask)
         raise Stopped
@@ -62,7 +62,7 @@ def test_a_standing_charge_is_not_taken_up_under_another_adjacency(adjacency, tm
     with (
         Journal.open(tmp_path / "run") as journal,
         pytest.raises(ResumeRefused, match="was charged under"),
-        other.take_up(price, journal) as paid,
+        other.reserve_resumable(price, journal) as paid,
     ):
         paid.run(ask)
 
@@ -81,7 +81,7 @@ def test_a_run_that_has_begun_goes_on_under_its_own_terms_alone(tmp_path, monkey
 
     def refused(other):
         with Journal.open(tmp_path / "run") as journal, pytest.raises(ResumeRefused, match="begun with other records"):
-            other.take_up(price, journal).__enter__()
+            other.reserve_resumable(price, journal).__enter__()
 
     for terms in OTHERS.values():
         refused(vault(book, **terms))
@@ -89,5 +89,5 @@ def test_a_run_that_has_begun_goes_on_under_its_own_terms_alone(tmp_path, monkey
         patch.setattr(PrivateData, "unit", "person")
         refused(vault(book, **ADJACENCIES["add_or_remove_one"]))
     again = vault(book, **ADJACENCIES["add_or_remove_one"])
-    with Journal.open(tmp_path / "run") as journal, again.take_up(price, journal) as paid:
+    with Journal.open(tmp_path / "run") as journal, again.reserve_resumable(price, journal) as paid:
         paid.run(ask)

@@ -75,7 +75,7 @@ def test_a_run_that_is_resumed_has_its_places_if_the_rows_are_in_their_order(kin
 
     def taken_up(data, journal):
         price = compose([data.price(quarter(number)) for number in range(4)])
-        return data.take_up(price, journal)
+        return data.reserve_resumable(price, journal)
 
     first = vault(ledger, **KINDS[kind])
     with suppress(KeyboardInterrupt), Journal.create(tmp_path / "run", {}) as journal, taken_up(first, journal):

@@ -93,7 +93,7 @@ def test_a_fit_of_rows_that_may_move_asks_all_of_them():
 
     def prepared(passes=None, **options):
         data = PrivateData.from_table(table, schema={"columns": columns}, budget=budget, in_memory=False, **options)
-        return prepare_fit("y ~ x", data, epsilon=8.0, delta=1e-6, passes=passes, even_if_useless=True)
+        return prepare_fit("y ~ x", data, epsilon=8.0, delta=1e-6, passes=passes, allow_low_accuracy=True)
 
     assert "not stated that rows keep their place" in prepared().describe()
     assert not prepared().event.outermost

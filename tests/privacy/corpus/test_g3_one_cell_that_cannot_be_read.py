@@ -106,6 +106,36 @@ def test_a_cell_of_a_frame_that_is_half_a_letter():
     assert read_table(frame, WARD).records["v"].tolist() == [0, 2, 1]
 
 
+class Nowhere(datetime.tzinfo):
+    def utcoffset(self, _):
+        raise ValueError("of a cell")
+
+
+class Word(str):
+    def strip(self, _=None):
+        raise ValueError("of a cell")
+
+    def encode(self, *_):
+        raise ValueError("of a cell")
+
+
+OBJECTS = {
+    "a duration": np.timedelta64(5, "D"),
+    "a time of nowhere": datetime.datetime(2020, 1, 1, tzinfo=Nowhere()),
+    "a text of a class of its own": Word("\u00e4"),
+    "a signal": decimal.Decimal("sNaN"),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+@pytest.mark.parametrize("schema", [NUMBER, WARD, DATE], ids=["number", "category", "date"])
+def test_a_cell_of_a_frame_of_python_objects(name, schema):
+    frame = pd.DataFrame({"v": pd.Series(["a", OBJECTS[name], "a"], dtype=object)})
+    missing = read_table(frame.assign(v=pd.Series(["a", None, "a"], dtype=object)), schema).records
+    for leaf, values in read_table(frame, schema).records.items():
+        np.testing.assert_array_equal(values, missing[leaf])
+
+
 def test_ordinary_dates_are_what_they_were(tmp_path):
     """By the calendar of Python, for days, times and times of a place, before and after 1970."""
     times = [

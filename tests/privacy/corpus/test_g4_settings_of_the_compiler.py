@@ -69,7 +69,7 @@ def execute(ledger, folder, kind, program=ask):
     found = []
     with pytest.raises(Stopped):  # noqa: PT012, SIM117
         with Journal.open(folder) if folder.exists() else Journal.create(folder, {}) as journal:
-            with data.take_up(data.price(ask), journal) as paid:
+            with data.reserve_resumable(data.price(ask), journal) as paid:
                 found.append(np.asarray(paid.run(program)))
                 raise Stopped
     (folder / "unfinished" / "00000.npz").unlink()

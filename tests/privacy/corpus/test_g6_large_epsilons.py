@@ -51,7 +51,7 @@ def test_three_releases_cost_what_is_drawn_of_them():
     book = Ledger.in_memory()
     book.register("people", Budget(2130.0, 1e-6), "replace_one")
     with pytest.raises(BudgetExceeded):
-        book.reserve("people", event * 3, what="too much")
+        book.reserve("people", event * 3, description="too much")
 
 
 @pytest.mark.parametrize(("size", "noise"), [(800, 0.01), (1000, 0.02), (500, 0.05), (1000, 1.0), (4, 0.01)])
@@ -81,7 +81,7 @@ def test_what_cannot_be_priced_costs_infinity_or_is_refused(monkeypatch):
     book = Ledger.in_memory()
     book.register("people", Budget(100.0, 1e-6), "replace_one")
     with pytest.raises(BudgetExceeded):
-        book.reserve("people", RatioApproximation(1000.0) + Gaussian(5.0), what="too much")
+        book.reserve("people", RatioApproximation(1000.0) + Gaussian(5.0), description="too much")
     monkeypatch.setattr("dpmcmc.accounting.spherical_laplace.profile", lambda grid, _: grid * np.nan)
     _step.cache_clear()
     with pytest.raises(InvalidArgument, match="no finite profile"):

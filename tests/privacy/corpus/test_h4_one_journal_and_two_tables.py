@@ -49,10 +49,10 @@ def vaults(request, tmp_path, monkeypatch):
 def test_a_run_whose_journal_has_other_records_is_refused(vaults, tmp_path):
     private, zeros = vaults
     price = private.price(ask)
-    with Journal.create(tmp_path / "run", {}) as journal, zeros.take_up(price, journal) as other:
+    with Journal.create(tmp_path / "run", {}) as journal, zeros.reserve_resumable(price, journal) as other:
         pass
-    with Journal.create(tmp_path / "both", {}) as journal, private.take_up(price, journal) as own:  # noqa: SIM117
-        with pytest.raises(ResumeRefused, match="one table at a time"), zeros.take_up(price, journal):
+    with Journal.create(tmp_path / "both", {}) as journal, private.reserve_resumable(price, journal) as own:  # noqa: SIM117
+        with pytest.raises(ResumeRefused, match="one table at a time"), zeros.reserve_resumable(price, journal):
             own.run(ask)
     assert other.spent.to_json() == (price * 0).to_json()
 

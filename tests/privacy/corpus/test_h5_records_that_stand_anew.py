@@ -34,7 +34,7 @@ def tiny(oracle):
 
 def _leave(data, journal, first):
     """Take a run up, and leave it unfinished."""
-    with pytest.raises(Stopped), data.take_up(data.price(tiny) * 2, journal) as paid:  # noqa: PT012
+    with pytest.raises(Stopped), data.reserve_resumable(data.price(tiny) * 2, journal) as paid:  # noqa: PT012
         first(paid)
         raise Stopped
 

@@ -60,7 +60,7 @@ def table(changes):
 
 def fitted(formula, family, changes):
     data = dp.PrivateData.from_table(table(changes), schema=SCHEMA, budget=dp.Budget(10.0, 1e-5))
-    return dp.fit(formula, data, family=family, epsilon=3.0, progress=False, even_if_useless=True)
+    return dp.fit(formula, data, family=family, epsilon=3.0, progress=False, allow_low_accuracy=True)
 
 
 @pytest.mark.parametrize(

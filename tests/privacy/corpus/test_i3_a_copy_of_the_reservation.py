@@ -52,7 +52,7 @@ def data(ledger):
 def test_a_reservation_is_not_copied(way, data, tmp_path):
     with data.reserve(ONE * 2) as paid, pytest.raises(RunRefused, match="neither copied nor pickled"):
         WAYS[way](paid)
-    with Journal.create(tmp_path / "run", {}) as journal, data.take_up(ONE, journal) as paid:
+    with Journal.create(tmp_path / "run", {}) as journal, data.reserve_resumable(ONE, journal) as paid:
         with pytest.raises(RunRefused, match="neither copied nor pickled"):
             WAYS[way](paid)
         paid.run(ask)  # or its journal waits to be resumed
@@ -98,7 +98,7 @@ def test_a_copy_of_the_ledger_is_the_same_book(ledger):
         one.register("people", Budget(1000.0, 1e-6), "replace_one")
         with pytest.raises(Exception, match="people"):
             one.register("people", Budget(2000.0, 1e-6), "replace_one")
-    reservation = ledger.reserve("people", ONE, what="run", adjacency="replace_one")
+    reservation = ledger.reserve("people", ONE, description="run", adjacency="replace_one")
     for one in (copy.copy(reservation), dataclasses.replace(reservation)):
         one.check_standing()
     reservation.settle()

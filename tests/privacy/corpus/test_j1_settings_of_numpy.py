@@ -73,5 +73,5 @@ def test_a_fit_does_not_depend_on_them() -> None:
     data = dp.PrivateData.from_table(rows, schema=SCHEMA, budget=Budget(9.0, 1e-5))
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        posterior = dp.fit("y ~ x", data, family="poisson", epsilon=8.0, even_if_useless=True, progress=False)
+        posterior = dp.fit("y ~ x", data, family="poisson", epsilon=8.0, allow_low_accuracy=True, progress=False)
     assert posterior.quality.verdict in ("good", "fair", "bad")

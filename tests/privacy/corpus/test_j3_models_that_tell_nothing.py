@@ -39,7 +39,7 @@ def test_a_result_or_a_refusal(mean: str, bound: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            posterior = dp.fit(model, data, epsilon=8.0, progress=False, even_if_useless=True)
+            posterior = dp.fit(model, data, epsilon=8.0, progress=False, allow_low_accuracy=True)
         except DpmcmcError:
             assert ledger.account("rows").epsilon_left == 20.0
         else:

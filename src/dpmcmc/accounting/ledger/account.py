@@ -15,7 +15,7 @@ from dpmcmc.html import card
 
 
 def together(whole: Event, parts: Iterable[Event]) -> Event:
-    """Return what was released about anybody: what was asked of all, and, of the parts, what the dearest was asked."""
+    """Return what was released about anybody: what was charged to the whole, and to the most expensive of the parts."""
     return whole + apart(parts)
 
 
@@ -130,7 +130,7 @@ class Entry:
     when: str
     """UTC, ISO 8601."""
 
-    what: str
+    description: str
     library_version: str
     budget: Budget | None
     """What was granted, where the entry registers a dataset."""

@@ -136,7 +136,7 @@ class Ledger:
         dataset: str,
         event: Event,
         *,
-        what: str,
+        description: str,
         who: str | None = None,
         adjacency: Adjacency | str | None = None,
         run: str | None = None,
@@ -147,14 +147,14 @@ class Ledger:
         Args:
             dataset: the registered name of the dataset.
             event: the event of everything that the run may release.
-            what: the run in a few words, for the history; public, so never a value from the data.
+            description: the run in a few words, for the history; public, so never a value from the data.
             who: the user (default: the login name).
             adjacency: the adjacency under which the event holds, to be compared with the dataset's.
             run: a new name for the run, if the caller has to know it before the charge (default: random).
             secret: 32 random bytes, if the caller has to store them before the charge: they are needed to settle the
                 run below its price from another process. By default the reservation draws its own.
         """
-        dataset, what, who = _label("dataset", dataset), _label("what", what), _user(who)
+        dataset, description, who = _label("dataset", dataset), _label("description", description), _user(who)
         check_event("event", event)
         stated = None if adjacency is None else Adjacency.parse("adjacency", adjacency)
         run = uuid4().hex if run is None else _label("run", run)
@@ -170,14 +170,14 @@ class Ledger:
                     dataset,
                     account.adjacency,
                     who=who,
-                    what=what,
+                    description=description,
                     run=run,
                     event=event,
                     secret_hash=key.hash,
                 )
         if when is None:  # explained once the lock is given back, for it takes the accountants some time
             raise too_much(account, event)
-        return Reservation(run, dataset, event, account.adjacency, what, when, self._book, key)
+        return Reservation(run, dataset, event, account.adjacency, description, when, self._book, key)
 
     def reservation(self, run: str, secret: bytes | None = None) -> "Reservation":
         """Return the open reservation of a run, to resume the run or to settle it.
@@ -192,7 +192,7 @@ class Ledger:
             kept = entries.secret_hash(connection, run)
         if key is not None and kept is not None and not key.opens(kept):
             raise SettlementRefused(f"secret is not that of run={run!r}: somebody else reserved it; its charge stands")
-        return Reservation(run, entry.dataset, event, entry.adjacency, entry.what, entry.when, self._book, key)
+        return Reservation(run, entry.dataset, event, entry.adjacency, entry.description, entry.when, self._book, key)
 
     def account(self, dataset: str) -> DatasetAccount:
         """Return what a dataset was granted and how much of it is spent."""
@@ -220,7 +220,7 @@ class Reservation:
     dataset: str
     event: Event
     adjacency: Adjacency
-    what: str
+    description: str
     when: str
     """UTC, ISO 8601."""
 
@@ -269,7 +269,14 @@ class Reservation:
                     "its secret: anybody else may settle it at its full price, settle(); its charge stands"
                 )
             entries.append(
-                connection, SETTLE, self.dataset, self.adjacency, who=who, what=self.what, run=self.run, event=spent
+                connection,
+                SETTLE,
+                self.dataset,
+                self.adjacency,
+                who=who,
+                description=self.description,
+                run=self.run,
+                event=spent,
             )
 
     def _may_take_back(self, kept: str | None) -> bool:

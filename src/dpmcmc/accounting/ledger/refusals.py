@@ -82,7 +82,7 @@ def too_much(account: DatasetAccount, event: Event) -> BudgetExceeded:
         else ""
     )
     whole = f" together with {account.part_of!r}, of which it is a part," if account.part_of else ""
-    parts = " together with the dearest of its parts" if account.parts else ""
+    parts = " together with the most expensive of its parts" if account.parts else ""
     alone, together = epsilon(event, budget.delta), epsilon(account.spent + event, budget.delta)
     return BudgetExceeded(
         f"dataset={account.dataset!r}{whole} has spent epsilon={account.epsilon_spent:.6g} of {budget.epsilon:g} at "

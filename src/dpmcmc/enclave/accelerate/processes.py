@@ -73,9 +73,11 @@ class PaidByFirst:
     def __init__(self, payer: Payer) -> None:
         self._payer = payer
 
-    def reserve(self, dataset: str, event: Event, *, what: str, adjacency: Adjacency) -> Reservation:
+    def reserve(self, dataset: str, event: Event, *, description: str, adjacency: Adjacency) -> Reservation:
         """Set the price aside once, or raise everywhere."""
-        return _Standing(by_first(lambda: self._payer.reserve(dataset, event, what=what, adjacency=adjacency)))
+        return _Standing(
+            by_first(lambda: self._payer.reserve(dataset, event, description=description, adjacency=adjacency))
+        )
 
     @property
     def account(self) -> Callable[[str], Any]:

@@ -50,12 +50,12 @@ class Lattice:
             validation.positive("granularity", self.granularity)
 
     def refined(self, factor: int) -> "Lattice":
-        """Return a lattice so many times finer; bound and scale grow alike, and their quotient decides the privacy."""
+        """Return a lattice that is finer by a factor; bound and scale grow alike; their ratio decides the privacy."""
         return Lattice(self.granularity / factor, self.bound * factor, self.scale * factor)
 
 
-def noise_over_clip(noise_multiplier: float, clips_moved: int) -> float:
-    """Return the noise in clips, of a multiple of the sensitivity; a neighbour moves the sum by so many clips."""
+def noise_over_clip(noise_multiplier: float, clips_moved: float) -> float:
+    """Return the noise in clips: its multiple of the sensitivity, times the clips a neighbour moves the sum by."""
     least, most = LEAST_NOISE / clips_moved, MOST_NOISE / clips_moved
     if not least <= validation.positive("noise_multiplier", noise_multiplier) <= most:
         words = f"must be between {least:g} and {most:g} for a lattice to hold the noise"
@@ -80,7 +80,7 @@ def gradient_lattice(clip: ArrayLike, noise_over_clip: float, num_records: int) 
 
 
 def check_records(num_records: int, bound: int) -> None:
-    """Refuse so many records that the sum of contributions within a bound could overflow."""
+    """Refuse numbers of records with which a sum of bounded contributions could overflow."""
     if validation.integer("num_records", num_records, at_least=1) * bound >= 2**62:
         validation.refuse("num_records", num_records, f"must be < 2^62 / {bound}, or an exact sum could overflow")
 

@@ -114,9 +114,7 @@ class Vault:
         )
         self._payer, self._dataset = choose_payer(ledger, dataset, budget, relation)
         if MODES[noise].claim is Claim.NONE and not isinstance(self._payer, NobodyPays):
-            validation.refuse(
-                "noise", noise, "carries no guarantee; use PrivateData.without_guarantee, or noise='exact'"
-            )
+            validation.refuse("noise", noise, "has no guarantee; use PrivateData.without_guarantee, or noise='exact'")
         self._rows_keep_place, self._payer = rows_keep_place, self._placement.payer(self._payer)
         self._stand(admitted, self._placement.seed or (None if self._is_as_given else new_seed()))
 
@@ -149,9 +147,8 @@ class Vault:
         else:
             self._slots = self._placement.slots  # of one chunk, and their shapes alone
         is_in_order = self._placement.stepwise is not None and self._placement.seed is None and seed is not None
-        may_move = (
-            is_in_order and not self._rows_keep_place
-        ) or self._placement.num_processes > 1  # each has some of the slots
+        may_move = is_in_order and not self._rows_keep_place
+        may_move = may_move or self._placement.num_processes > 1  # each has some of the slots
         self._facts, is_given = replace(self._facts, places=None if may_move else id_of(seed)), self._is_given
         facts, place, slots, cells = self._facts, self._placement, self._slots, dict[Cells, Slots]()
 
@@ -193,29 +190,31 @@ class Vault:
         program: Program,
         *arguments: Any,
         model: LogDensity | None = None,
-        what: str = "run",
+        description: str = "run",
         insecure_seed: int | None = None,
     ) -> Any:
         """Audit ``program(oracle, *arguments)``, charge its price, execute it, and return its result.
 
-        The oracle queries `model`; `what` describes the run in the ledger. `insecure_seed` fixes the noise, for tests:
-        such a run is `NonPrivate`, and needs a vault `without_guarantee`.
+        The oracle queries `model`; `description` is the run in a few words, for the ledger. `insecure_seed` fixes the
+        noise, for tests: such a run is `NonPrivate`, and needs a vault `without_guarantee`.
         """
         ready = self._ready(program, arguments, model)
         ready.compile()
-        with self.reserve(ready.event, what=what, insecure_seed=insecure_seed) as paid:
+        with self.reserve(ready.event, description=description, insecure_seed=insecure_seed) as paid:
             return paid.run(program, *arguments, model=model)
 
     @contextmanager
-    def reserve(self, event: Event, *, what: str = "run", insecure_seed: int | None = None) -> Generator[Session]:
+    def reserve(
+        self, event: Event, *, description: str = "run", insecure_seed: int | None = None
+    ) -> Generator[Session]:
         """Reserve the price of `event`, and yield a session that runs programs up to it; the unused part is refunded.
 
-        If the process dies, the whole charge stays. `what` and `insecure_seed` are as for `run`.
+        If the process dies, the whole charge stays. `description` and `insecure_seed` are as for `run`.
         """
         event = genuine(event, with_cells=True)
         price = event if insecure_seed is None else event + NonPrivate()
-        reservation = self._payer.reserve(self._dataset, price, what=what, adjacency=self._facts.adjacency)
-        paid = Session(event, self._ready, insecure_seed, reservation=reservation)
+        charge = self._payer.reserve(self._dataset, price, description=description, adjacency=self._facts.adjacency)
+        paid = Session(event, self._ready, insecure_seed, reservation=charge)
         try:
             yield paid
         finally:

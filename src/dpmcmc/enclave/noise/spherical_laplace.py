@@ -41,7 +41,7 @@ LEAST_SCALE = 8.0
 
 @dataclass(frozen=True)
 class Mixture:
-    """The components of the noise in so many dimensions with a scale in lattice steps."""
+    """The components of the noise, given the number of dimensions and a scale in lattice steps."""
 
     num_coordinates: int
     scale: float

@@ -277,7 +277,7 @@ def _private(run: str) -> Path:
 
 
 def reservation_of(
-    journal: Journal, payer: Any, dataset: str, event: Event, what: str, adjacency: Adjacency
+    journal: Journal, payer: Any, dataset: str, event: Event, description: str, adjacency: Adjacency
 ) -> Reservation:
     """Return the standing charge of a run, or make it if the run was stopped before it was charged."""
     reservation: Any = None
@@ -288,7 +288,7 @@ def reservation_of(
         if journal.num_begun:  # it was charged, or it could not have begun
             raise
     if reservation is None:
-        terms = {"what": what, "adjacency": adjacency, "run": journal.run, "secret": secret}
+        terms = {"description": description, "adjacency": adjacency, "run": journal.run, "secret": secret}
         return _reserve(journal, lambda: payer.reserve(dataset, event, **terms))
     if reservation.adjacency is not adjacency:
         raise ResumeRefused(

@@ -29,7 +29,7 @@ def identity_of(bounds: Mapping[str, tuple[float, float]], digests: Iterable[byt
 
 
 def confirmed(chunks: Iterator[Leaves], rows: int, confirm: Callable[[], None], what: str) -> Iterator[Leaves]:
-    """Return chunks, of which the last is held back until so many rows were counted and `confirm` has not raised."""
+    """Return chunks, of which the last is held back until all rows were counted and `confirm` has not raised."""
     held: Leaves | None = None
     for chunk in chunks:
         if held is not None:
@@ -46,7 +46,7 @@ def confirmed(chunks: Iterator[Leaves], rows: int, confirm: Callable[[], None], 
 
 
 def regrouped(chunks: Iterator[Leaves], rows: int, skip: int = 0, lead: int = 0) -> Iterator[Leaves]:
-    """Return the rows of chunks, after so many that are passed over, in chunks of another length.
+    """Return the rows of chunks, after some that are skipped, in chunks of another length.
 
     The first one begins with `lead` rows of zeros.
     """

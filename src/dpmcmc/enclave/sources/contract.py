@@ -30,7 +30,7 @@ class Rows(Protocol):
         ...
 
     def chunks(self, rows: int, /) -> Iterator[Leaves]:
-        """Return the rows, so many at a time; the last chunk may be shorter."""
+        """Return the rows in chunks of a given size; the last chunk may be shorter."""
         ...
 
 
@@ -48,7 +48,7 @@ class Source(Rows, Protocol):
         ...
 
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
-        """Return the records, so many rows at a time; the last chunk may be shorter.
+        """Return the records in chunks of a given size; the last chunk may be shorter.
 
         Args:
             rows: how many rows a chunk has.

@@ -19,9 +19,9 @@ from dpmcmc.schema import Schema
 
 
 class DuckDBSource:
-    """The answer to a query, asked anew in every pass, and compared, block by block, with the first answer.
+    """The answer to a query, which is run anew in every pass, and compared, block by block, with the first answer.
 
-    The query is asked twice when the source is opened: DuckDB promises an order only where the query states one, and
+    The query is run twice when the source is opened: DuckDB promises an order only where the query states one, and
     two answers that differ are refused before anything is charged. Later passes hand out no block that differs. One
     pass at a time, and nothing else on the connection meanwhile. Where the query takes long, a `Scratch` asks it once
     more and never again.
@@ -78,11 +78,11 @@ class DuckDBSource:
         """Do nothing: every block that was handed out was compared with the first answer."""
 
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
-        """Return the records, so many rows at a time; another thread asks for them ahead of the caller.
+        """Return the records in chunks of a given size; another thread asks for them ahead of the caller.
 
         Args:
             rows: how many rows a chunk has; the last may have fewer.
-            first: the number of the first chunk that is wanted. The query is asked for all rows before it, too.
+            first: the number of the first chunk that is wanted. The query is run for all rows before it, too.
 
         Raises:
             SourceChanged: the answer is another than before. It comes before the rows that differ.

@@ -88,7 +88,7 @@ class FileSource:
                 raise changed(f"source={place.shown!r}")
 
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
-        """Return the records, so many rows at a time; other threads read and prepare them ahead of the caller.
+        """Return the records in chunks of a given size; other threads read and prepare them ahead of the caller.
 
         Args:
             rows: how many rows a chunk has; the last may have fewer.
@@ -101,7 +101,7 @@ class FileSource:
         return self._ahead([(skip, self.num_records)] if skip < self.num_records else [], rows, 0)
 
     def picked(self, intervals: Intervals, rows: int, lead: int = 0) -> Iterator[Leaves]:
-        """Return the rows at some places, so many at a time, after `lead` empty ones.
+        """Return the rows at some places, in chunks of a given size, after `lead` empty ones.
 
         Of the files that hold them, and of these alone, the row groups that do are read, and these rows are prepared.
 
@@ -112,7 +112,7 @@ class FileSource:
         return part._ahead([(low - before, high - before) for low, high in intervals], rows, lead)
 
     def between(self, start: int, end: int, rows: int) -> Iterator[Leaves]:
-        """Return the rows from `start` to `end`, so many at a time; as for `picked`."""
+        """Return the rows from `start` to `end`, in chunks of a given size; as for `picked`."""
         return self.picked([(start, end)], rows)
 
     def arrived(self) -> "FileSource":

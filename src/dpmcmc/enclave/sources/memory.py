@@ -55,7 +55,7 @@ class MemorySource:
         """Do nothing: nobody writes to the arrays."""
 
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
-        """Return the records, so many rows at a time; they are parts of what is held, not copies.
+        """Return the records in chunks of a given size; they are parts of what is held, not copies.
 
         Args:
             rows: how many rows a chunk has; the last may have fewer.

@@ -16,10 +16,10 @@ Intervals = Sequence[tuple[int, int]]
 
 
 def picked(source: Any, intervals: Intervals, rows: int, lead: int = 0) -> Iterator[Leaves]:
-    """Return the rows of a source at some places, so many at a time, of which the first chunk begins with empty ones.
+    """Return the rows of a source at some places, in chunks, of which the first begins with empty rows.
 
     Args:
-        source: a `Source`; where it has a method of this name, that is asked, and reads less beside these places.
+        source: a `Source`; where it has a method of this name, that is used, since it reads less beside these places.
         intervals: the places.
         rows: how many rows a chunk has; the last may have fewer.
         lead: how many empty rows there are before the first.
@@ -45,7 +45,7 @@ def num_before(intervals: Intervals, end: int) -> int:
 
 
 def after(intervals: Intervals, count: int) -> list[tuple[int, int]]:
-    """Return the places without so many of the first."""
+    """Return the places without the given number of the first."""
     left: list[tuple[int, int]] = []
     for low, high in intervals:
         passed = min(count, high - low)
@@ -61,7 +61,7 @@ def pieces(
     """Yield what lies at some places of items: the item, and its rows from one to before another.
 
     Args:
-        items: chunks or batches, which stand one after the other. After the last place none is asked for.
+        items: chunks or batches, which stand one after the other. After the last place none is read.
         intervals: the places.
         length: how many rows an item has.
         at: the place of the first row of the first item.

@@ -56,7 +56,7 @@ class Preparation:
         return {name: jax.ShapeDtypeStruct(kind.shape, kind.base) for name, kind in self.types.items()}
 
     def chunks(self, batches: Iterator[Any], rows: int, lead: int = 0) -> Iterator[Leaves]:
-        """Return the leaves of record batches in chunks of so many rows; the first begins with `lead` rows of zeros."""
+        """Return the leaves of record batches in chunks of a given size; the first begins with `lead` rows of zeros."""
         chunk, filled = self._empty(rows), lead
         for values in chunk.values():
             values[:lead] = 0

@@ -98,7 +98,7 @@ class Scattered:
         """Do nothing: nobody else reaches the file."""
 
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
-        """Return the slots, so many at a time: zeros where nobody is, and `OCCUPIED`."""
+        """Return the slots in chunks of a given size: zeros where nobody is, and `OCCUPIED`."""
         return self._slots.chunks(rows, first)
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class Draw:
         self._seed, self.num_buckets = seed, num_buckets
 
     def of_items(self, first: int, count: int) -> np.ndarray:
-        """Return the buckets of so many items from one on, by their numbers."""
+        """Return the buckets of the given number of items from one on, by their numbers."""
         blocks = range(first // BLOCK, -(-(first + count) // BLOCK))
         each = [self._hash(b"items", block.to_bytes(8, "big"), 2 * BLOCK) for block in blocks]
         start = first - blocks.start * BLOCK
@@ -208,7 +208,7 @@ class _Slots:
         self._sizes = self._records + self._nobodies(num_records)
 
     def chunks(self, rows: int) -> Iterator[Leaves]:
-        """Return the slots, so many at a time."""
+        """Return the slots in chunks of a given size."""
         return regrouped(map(self._slots_of, range(self._draw.num_buckets)), rows)
 
     def _counted(self) -> np.ndarray:

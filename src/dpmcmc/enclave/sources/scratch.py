@@ -80,7 +80,7 @@ class Scratch:
         """Do nothing: nobody else reaches the file."""
 
     def chunks(self, rows: int, first: int = 0) -> Iterator[Leaves]:
-        """Return the records, so many rows at a time; another thread reads them ahead of the caller.
+        """Return the records in chunks of a given size; another thread reads them ahead of the caller.
 
         Args:
             rows: how many rows a chunk has; the last may have fewer.

@@ -33,6 +33,7 @@ def text(cell: Any) -> str | None:
     if isinstance(cell, bytes):
         return cell.hex()
     if isinstance(cell, str):
+        cell = str.__str__(cell)  # of a class of its own, whose methods may be any
         return (cell if cell.isascii() else cell.encode("utf-8", "ignore").decode("utf-8")).strip() or None
     if type(cell).__name__ in ("bool", "bool_"):
         return "true" if cell else "false"
@@ -44,8 +45,14 @@ def text(cell: Any) -> str | None:
 
 
 def as_text(cell: Any) -> str | None:
-    """Return a cell of a column of Python objects as text; behind a number that is not whole stands `A_NUMBER`."""
-    written = text(cell)
+    """Return a cell of a column of Python objects as text; behind a number that is not whole stands `A_NUMBER`.
+
+    A Python object may raise anything when it is asked: then the cell is missing.
+    """
+    try:
+        written = text(cell)
+    except Exception:
+        return None
     return f"{written}{A_NUMBER}" if written and "." in written and not isinstance(cell, str | bytes) else written
 
 

@@ -120,7 +120,7 @@ def header(file: Any, delimiter: str) -> list[str]:
 
 
 def block_sizes(size: int) -> Iterator[int]:
-    """Yield ever larger blocks, up to a whole text of so many bytes: that a line is longer than one is not told."""
+    """Yield ever larger blocks, up to the whole text: an error would disclose that a line is longer than a block."""
     block = _BLOCK
     while block < min(size, _LARGEST):
         yield block

@@ -33,7 +33,7 @@ class Comparison:
 def compare_names(path: Path, schema: Schema) -> Comparison:
     """Compare a schema with the columns of a file, or of all files of a folder.
 
-    If the file has none of the stated columns, none of its own names are told: its first line may be a row.
+    If the file has none of the stated columns, none of its own names are shown: its first line may be a row.
     """
     absent: dict[str, str | None] = {}
     unused: dict[str, None] = {}

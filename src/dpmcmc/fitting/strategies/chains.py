@@ -50,7 +50,7 @@ class PilotedChains:
         return self.choice.name
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """A short description of the run for the ledger."""
         return f"pilot and {self.name}"
 
@@ -112,8 +112,8 @@ class PilotedChains:
     def _drawn(self, paid: Session, watcher: Watcher, is_interrupted: Callable[[], bool], seed: int) -> Drawn:
         watcher.stage("pilot")
         sampling, facts, reasons, bias = self._found(paid, seed)
-        told: dict[str, np.ndarray] = {}
-        vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted, told)
+        stats: dict[str, np.ndarray] = {}
+        vectors, is_accepted = sampling.run(paid, None, watcher, is_interrupted, stats)
         drawn = parameters(sampling.model, sampling.layout, vectors)
         error = self.expected_error * facts.clip_scale / USUAL_CLIP_SCALE  # the noise is as large as the clips
         return Drawn(
@@ -131,7 +131,7 @@ class PilotedChains:
                 },
             },
             self._quality(drawn, reasons, error, bias),
-            {} if self.choice.recipe.is_iid else told,  # independent draws have no steps of a chain
+            {} if self.choice.recipe.is_iid else stats,  # independent draws have no steps of a chain
         )
 
     def _quality(self, drawn: Mapping[str, np.ndarray], reasons: Sequence[str], error: float, bias: float) -> Quality:

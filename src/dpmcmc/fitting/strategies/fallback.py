@@ -1,12 +1,9 @@
 """The fallback if charged releases cannot be used: draws from the prior, with a bad verdict."""
 
-import warnings
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgWarning
 
 from dpmcmc.diagnostics.quality import Grade, Quality
 from dpmcmc.diagnostics.summary import coordinates
@@ -18,15 +15,6 @@ from dpmcmc.run.program import Layout
 
 NUMERICAL = (np.linalg.LinAlgError, ValueError, OverflowError, FloatingPointError, ZeroDivisionError)
 """Errors that noisy numbers can cause. The vault's own refusals are not among them, and are raised."""
-
-
-@contextmanager
-def quiet_numbers() -> Generator[None]:
-    """Suppress what NumPy warns of, overflows or means of nothing: noise causes them, and the verdict reports it."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", LinAlgWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)
-        yield
 
 
 def prior_draws_instead(

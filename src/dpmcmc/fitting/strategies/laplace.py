@@ -38,7 +38,7 @@ class PrivateLaplace(ABC):
         return NAME
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """A short description of the run for the ledger."""
         return f"pilot and {NAME}"
 

@@ -20,7 +20,7 @@ class Drawn(NamedTuple):
         num_warmup: the number of warm-up steps.
         settings: the settings of the run, as plain values.
         quality: the verdict with its reasons.
-        told: other statistics of the steps, under ArviZ's names for ``sample_stats``.
+        sample_stats: other statistics of the steps, under ArviZ's names for ``sample_stats``.
     """
 
     draws: Mapping[str, np.ndarray]
@@ -28,7 +28,7 @@ class Drawn(NamedTuple):
     num_warmup: int
     settings: Mapping[str, Any]
     quality: Quality = Quality()
-    told: Mapping[str, np.ndarray] = {}
+    sample_stats: Mapping[str, np.ndarray] = {}
 
 
 class Strategy(Protocol):
@@ -40,7 +40,7 @@ class Strategy(Protocol):
         ...
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """A short description of the run for the ledger."""
         ...
 

@@ -101,7 +101,7 @@ class SurvivalScores(Scores):
     def under_model(self, predictors: Floats, shapes: Floats, bound: float) -> Law:
         """Return the law of a record that is censored at any time up to the last, each as probable as the other.
 
-        Nobody knows better before the records are asked; what they tell is in the slopes that are released.
+        Nothing better is known before a release; what the records show is in the slopes that are released.
         """
         predictor = float(predictors[0])
         edges = self.edges(predictor, shapes)

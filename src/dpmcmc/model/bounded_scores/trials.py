@@ -21,7 +21,7 @@ IMPOSSIBLE = -1e30
 
 
 class TrialsScores(Scores):
-    """Successes in at most so many trials."""
+    """Successes in a bounded number of trials."""
 
     usual_length = 1.3
 

@@ -85,7 +85,8 @@ def from_formula(
         name for name in (response.trials, response.weights, response.event, response.entry) if isinstance(name, str)
     }
 
-    integration = read_integration([*used], columns)
+    hidden = [name for name in used if columns[name].missing == "integrate"]
+    integration = read_integration(hidden, columns) if hidden else None
     if integration is not None:
         refuse_others(integration, of, coordinates)
     if persons:

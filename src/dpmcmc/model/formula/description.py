@@ -96,4 +96,6 @@ def _notes(columns: Columns, names: Sequence[str]) -> Iterator[str]:
             law = {"category": "probabilities", "boolean": "probability"}.get(column.kind, "normal distribution")
             yield f"Rows in which {name} is missing: the likelihood is averaged over the {law} stated in the schema."
         if column.missing == "indicator" and f"{name}_missing" not in names:
-            yield f"Note: missing values of {name} count as {column.fill}; {name}_missing is not in the formula."
+            flag = f"{name}_missing"
+            term = flag if flag.isidentifier() else f"`{flag}`"
+            yield f"Note: missing values of {name} count as {column.fill}. Add {term} to let these rows differ."

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from keyword import iskeyword
 from typing import Any, TypeAlias
 
 import jax
@@ -83,10 +84,12 @@ def read_expression(text: str, columns: Columns) -> Expression:
     quoted: dict[str, str] = {}
 
     def hide(match: re.Match[str]) -> str:
-        return quoted.setdefault(match[1], match[1] if match[1].isidentifier() else f"_quoted_{len(quoted)}")
+        is_name = match[1].isidentifier() and not iskeyword(match[1])
+        return quoted.setdefault(match[1], match[1] if is_name else f"_quoted_{len(quoted)}")
 
+    hidden = re.sub(r"`([^`]+)`", hide, f"`{text.strip()}`" if iskeyword(text.strip()) else text)
     try:
-        tree = ast.parse(re.sub(r"`([^`]+)`", hide, text).strip(), mode="eval").body
+        tree = ast.parse(hidden.strip(), mode="eval").body
     except SyntaxError as error:
         raise InvalidArgument(f"the formula has {text!r}, which cannot be read: {error.msg}") from error
     try:

@@ -59,7 +59,7 @@ def _by_class(coordinates: Coordinates, name: str, values: np.ndarray) -> Iterat
 
 
 def draw_prior(coordinates: Coordinates, rng: np.random.Generator, number: int) -> dict[str, np.ndarray]:
-    """Return so many positions from the prior, (draw, ...)."""
+    """Return positions drawn from the prior, (draw, ...)."""
     positions: dict[str, np.ndarray] = {}
     for name, shape in coordinates.shapes.items():
         axes = (number, *shape.shape)

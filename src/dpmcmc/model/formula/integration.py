@@ -64,15 +64,13 @@ class Integration:
         return logsumexp(logs, b=jnp.asarray(self.weights, logs.dtype))
 
 
-def read_integration(names: Sequence[str], columns: Columns) -> Integration | None:
-    """Return what stands for missing cells of those columns of a formula that say so; None if there are none.
+def read_integration(names: Sequence[str], columns: Columns) -> Integration:
+    """Return what stands for the missing cells of columns with `missing="integrate"`.
 
     Raises:
         InvalidArgument: there are too many combinations.
     """
-    own = {name: columns[name] for name in sorted(set(names)) if columns[name].missing == "integrate"}
-    if not own:
-        return None
+    own = {name: columns[name] for name in sorted(names)}
     numbers = sum(_is_number(column) for column in own.values())
     laws = [_law(column, NODES.get(numbers, min(NODES.values()))) for column in own.values()]
     combinations = int(np.prod([len(weights) for _, weights in laws]))
@@ -113,7 +111,7 @@ def _law(column: Column, nodes: int) -> tuple[Floats, Floats]:
 
 
 def gauss_rule(places: Floats, weights: Floats, number: int) -> tuple[Floats, Floats]:
-    """Return so many nodes and weights of the Gauss rule of a law on places, by Stieltjes, Golub and Welsch."""
+    """Return nodes and weights of the Gauss rule of a distribution on places, by Stieltjes, Golub and Welsch."""
     centre, scale = float(places.mean()), float(np.ptp(places)) / 2
     x = (places - centre) / scale
     before, here = np.zeros_like(x), np.ones_like(x) / np.sqrt(weights.sum())

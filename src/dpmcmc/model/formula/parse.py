@@ -195,8 +195,8 @@ def _reason(right: str, error: Exception) -> str:
     if re.search(r"[<>=]", right):
         return "a comparison goes within I(...), as in I(age > 50)"
     message = " ".join(_COLOUR.sub("", getattr(error, "msg", str(error))).split()).rstrip(".")
-    hint = "" if "`" in right else ". Names with spaces or signs in them go in backticks, as in `length of stay`"
-    return f"{message}{hint}"
+    hint = ". Names with spaces or signs go in backticks, as in `length of stay`; at a shell, quote all with '...'"
+    return message if "`" in right else message + hint
 
 
 def _group(formula: str, bar: re.Match[str], found: list[GroupTerm]) -> str:

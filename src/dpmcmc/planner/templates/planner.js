@@ -35,12 +35,12 @@ function show() {
     say("No noise keeps this sampler within the budget.");
     for (const id of ["error", "draws", "steps", "noise"]) byId(id).textContent = "–";
   } else {
-    const bound = found.is_law ? "" : "at least ";
+    const bound = found.is_known ? "" : "at least ";
     if (found.is_refused) say("Useless: the error would exceed one posterior standard deviation, and fit refuses before it spends anything.");
     else if (found.error > 1) say("Too noisy for this sampler: its mean would be off by more than a standard deviation. Another may do.");
     else say(`The posterior mean would be off by ${bound}about ${short(found.error)} posterior standard deviations.`);
     byId("error").textContent = bound + short(found.error);
-    byId("draws").textContent = (found.is_law ? "" : "at most ") + counted(Math.round(found.effective_draws));
+    byId("draws").textContent = (found.is_known ? "" : "at most ") + counted(Math.round(found.effective_draws));
     byId("steps").textContent = `${chosen.num_chains} × ${counted(found.num_steps)}`;
     byId("noise").textContent = short(found.noise);
   }

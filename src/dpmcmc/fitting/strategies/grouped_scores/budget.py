@@ -35,6 +35,13 @@ class Split:
     clips_moved: int
     has_residuals: bool
 
+    @classmethod
+    def of(cls, grouped: Grouped, budget: Budget, num_records: int, clips_moved: int) -> "Split":
+        """Return the shares of a budget for a model."""
+        shapes = grouped.common.shapes(np, np.zeros(grouped.num_common))
+        has_residuals = grouped.scores.residual_table(shapes) is not None
+        return cls(grouped, budget, num_records, clips_moved, has_residuals)
+
     @property
     def final(self) -> float:
         """What the last releases have together."""
@@ -64,7 +71,7 @@ class Split:
         share = np.sqrt(dims) / np.sqrt(dims).sum()
         lengths = self.grouped.scores.usual_length * np.sqrt(dims / number / share)
         common, groups = self.score_noise * lengths
-        return float(common) * (1 + 2 * self._slope_noise(number) ** 2), float(groups)
+        return float(common) * (1 + self._slope_noise(number) ** 2), float(groups)
 
     def _slope_noise(self, num_records: float) -> float:
         """Return the noise of the common slope in a step of the pilot, beside what records make of it."""

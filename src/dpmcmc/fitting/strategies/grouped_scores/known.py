@@ -31,6 +31,9 @@ ELSEWHERE = 0.1
 SEEN = 0.15
 """How well the part of the common slope must be known that groups explain for it to be believed."""
 
+OFF_CENTRE = 0.05
+"""What of the common slope the mean over groups may explain beside that of histograms: steps on noise oscillate."""
+
 UNSEEN = 0.05
 """What of the common slope groups explain where that is not known."""
 
@@ -175,7 +178,8 @@ class Known:
     def _turned(self, point: Point) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the mean difference, which all groups together tell, the rest in coordinates, and the way back.
 
-        The mean is believed as far as it exceeds its noise, which would take the common slope away.
+        The mean is believed as far as it exceeds its noise, which would take the common slope away, and as far as one
+        that histograms tell can be off: of some directions noise makes one look like most of the slope now and then.
         """
         blocks, corner = self._parts(point, 1.0)
         factor, inverse = coordinates_of(corner)
@@ -185,7 +189,8 @@ class Known:
         turned = np.swapaxes(roots, 1, 2) @ (before - mean) @ factor
         noise = len(mean) / max(self.beside_precision, 1e-30)
         squares = np.sum((np.swapaxes(roots, 1, 2) @ mean @ factor) ** 2, axis=(0, 1))
-        seen = np.maximum(1 - noise / np.maximum(squares, 1e-30), 0.0) if np.sqrt(2) * noise <= SEEN else 0.0
+        signal = np.clip(squares - noise, 0.0, OFF_CENTRE)
+        seen = signal / (signal + noise) if np.sqrt(2) * noise <= SEEN else 0.0
         return (mean @ factor * seen) @ inverse, turned, roots, inverse
 
     def _believed(self, turned: Floats) -> tuple[Floats, Floats]:
@@ -239,11 +244,9 @@ class Known:
         )
         trace = max(float(np.trace(whitened[0].sum(axis=0))), 1e-9)
         known, _ = self._parts(point, radii.bound, radii.weights)
-        expected = float(np.einsum("gji,gjk,gki->", roots, known, roots))
-        expected = max(expected, 1e-9)
-        weights = radii.weights * times_expected(
-            trace / expected, sd * units[0] * np.sqrt(size * len(roots)) / expected
-        )
+        expected = max(float(np.einsum("gji,gjk,gki->", roots, known, roots)), 1e-9)
+        doubt = sd * units[0] * np.sqrt(size * len(roots)) / expected
+        weights = radii.weights * times_expected(trace / expected, doubt)
         of_groups = units[0] * float(answer.variance) / trace
         of_common = units[1] * np.asarray(answer.common_variance, float) / np.maximum(np.diag(whitened[1]), 1e-9)
         return Release(
@@ -266,9 +269,8 @@ class Known:
         precision, _ = self._parts(release.point, 1.0)
         precision = precision + prior.block
         sd = release.slope_sds[0] * np.trace(precision, axis1=1, axis2=2) / self.grouped.size / each
-        before = 1 / (
-            1 / self.precision + (ELSEWHERE * self.rows) ** 2
-        )  # told elsewhere, of records weighted otherwise
+        # told elsewhere, of records weighted otherwise
+        before = 1 / (1 / self.precision + (ELSEWHERE * self.rows) ** 2)
         share = (sd**-2.0 / (sd**-2.0 + before))[:, None, None]
         numbers = (1 - share) * self.numbers + share * release.slope.blocks / each[:, None, None]
         usual = np.trace(_values(self.grouped, self.moments))
@@ -324,7 +326,6 @@ def _per_record(grouped: Grouped, predictors: Floats, common: Floats, bound: flo
     """Return the slope of records with these predictors, whose scores are cut there."""
     scores, shapes = grouped.scores, grouped.common.shapes(np, common)
     nodes = np.linspace(predictors.min() - 1e-3, predictors.max() + 1e-3, NODES)
-
     if isinstance(scores, OneRow):  # it is the same for every predictor
         nodes = nodes[:1]
     each = [scores.under_model(np.array([node]), shapes, bound).slope[0, 0] for node in nodes]

@@ -60,10 +60,7 @@ class GroupedScores(PrivateLaplace):
     @cached_property
     def split(self) -> Split:
         """How the budget is divided."""
-        facts, common = self.data.facts, self.grouped.common
-        shapes = common.shapes(np, np.zeros(common.dimension))
-        has_residuals = common.scores.residual_table(shapes) is not None
-        return Split(self.grouped, self.budget, facts.size, facts.clips_moved, has_residuals)
+        return Split.of(self.grouped, self.budget, self.data.facts.size, self.data.facts.clips_moved)
 
     @cached_property
     def questions(self) -> Questions:

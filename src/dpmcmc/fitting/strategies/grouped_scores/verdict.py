@@ -18,7 +18,7 @@ from dpmcmc.fitting.strategies.weighted_scores.lost_groups import finding as los
 from dpmcmc.fitting.strategies.weighted_scores.lost_groups import with_lost_groups
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.fitting.strategies.weighted_scores.verdict import CLAMPED, TOO_WIDE, of_model, of_noise
+from dpmcmc.fitting.strategies.weighted_scores.verdict import CLAMPED, MISFITTING, TOO_WIDE, of_model, of_noise
 from dpmcmc.fitting.strategies.weighted_scores.verdict import Checks as ModelChecks
 from dpmcmc.model.formula.groups import Groups
 
@@ -143,9 +143,16 @@ def judge(
                 f"{MARKED} {_some(marked)}; the prior dominates there (for groups, the distribution of the others).",
             )
         )
+    kept = shares_of_spreads(grouped, known, drawn)
     for label in own:
         if label not in grades:
-            grades[label] = Grade("good", (), {})
+            share = kept.get(label.removesuffix("_sigma"))
+            grades[label] = Grade("good", (), {} if share is None else {"data": share, "privacy": 1 - share})
+    if not model.hold:  # nothing tells which coefficients that moves
+        names = {group.name for group in grouped.spreads}
+        for label, one in grades.items():
+            if label.partition("[")[0] not in names and not one.reasons:
+                grades[label] = _also(one, MISFITTING)
     grades = with_lost_groups(grades, [label for label in own if label.endswith("_sigma")], own, checks.knows)
     findings += lost_groups(grades)
     verdict = worst(one for one, _ in findings)
@@ -184,6 +191,23 @@ def _each(grouped: Grouped, drawn: Drawn) -> list[tuple[str, Groups, Floats, Flo
 def _scale(name: str, level: str, effects: Floats, named: Mapping[str, np.ndarray]) -> float:
     """Return how large an effect of one is as people read it, given draws of that of a level."""
     return float(named[f"{name}[{level}]"].std() / max(effects.std(), 1e-30))
+
+
+def shares_of_spreads(grouped: Grouped, known: Known, drawn: Drawn) -> dict[str, float]:
+    """Return which share of the variance of each standard deviation of effects there is without privacy.
+
+    An effect that is known up to a variance v tells of the standard deviation s in proportion to (s^2 / (s^2 + v))^2.
+    """
+    point = Point(drawn.effects.mean(axis=0), drawn.common.mean(axis=0))
+    blocks = known.slope(point, UNCUT).blocks
+    variances = np.diagonal(np.linalg.inv(blocks), axis1=1, axis2=2)
+    found: dict[str, float] = {}
+    for place, group in enumerate(grouped.spreads):
+        spread = drawn.spreads[:, place]
+        square = float(np.exp(2 * np.log(spread).mean()))
+        told = 2 * float(np.sum((square / (square + variances[:, place])) ** 2)) / square
+        found[group.name] = float(np.clip(1 / max(told * spread.var(), 1e-30), 0.0, 1.0))
+    return found
 
 
 def _exact(

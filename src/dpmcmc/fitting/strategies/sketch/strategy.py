@@ -60,7 +60,7 @@ class SketchStrategy:
         return SKETCH
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """A short description of the run for the ledger."""
         return "two sketches"
 
@@ -103,7 +103,7 @@ class SketchStrategy:
         )
         if self.was_chosen:
             return f"A sketch of rank {coarse.rank} was chosen because {known}: no normal approximation is needed."
-        return f"A sketch of rank {coarse.rank} was asked for: {known}."
+        return f"A sketch of rank {coarse.rank} was requested: {known}."
 
     def draw(
         self,

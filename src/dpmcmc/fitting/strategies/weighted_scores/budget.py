@@ -9,9 +9,11 @@ from dpmcmc.accounting import Budget
 from dpmcmc.fitting.budget_split import UNSEEN, noise_of_share
 from dpmcmc.fitting.in_words import at_least, counted
 from dpmcmc.fitting.strategies.weighted_scores.bounds import least_variance, usual_lengths
+from dpmcmc.fitting.strategies.weighted_scores.doubts import most_noise
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, RATIO
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Schedule, Shares
+from dpmcmc.fitting.strategies.weighted_scores.spacing import sampling_variance, usual_squares
 
 PILOT_STEPS, LAST = 8, 2
 """Number of pilot steps, the last with the bounds that the pilot chose, and number of releases after it."""
@@ -33,6 +35,9 @@ PILOT_SLOPE, PROBE_SLOPE, FINAL_SLOPE, OTHER_SLOPE, MOST_SLOPE = 0.55, 0.2, 0.15
 SEEN_SLOPE = 0.25
 """Target noise of the slope's eigenvalues, which are about one; with twice as much they cannot be detected."""
 
+SURE = 0.8
+"""The largest noise of slopes beside what a public guess allows, with which a fit is begun."""
+
 USUAL_SLOPE = 3.0
 """Smallest radius of slopes, relative to the usual one."""
 
@@ -43,12 +48,12 @@ WIDER = 1.1
 """Smallest factor by which bounds for slightly misspecified models increase the noise."""
 
 
-def every_time(has_residuals: bool, has_other: bool, pilot: float) -> Schedule:
+def every_time(histograms: tuple[float, float], has_residuals: bool, has_other: bool, pilot: float) -> Schedule:
     """Return the schedule of a fit that reads all rows in every release, with a share of the budget for the pilot."""
     look, probe, other = RESIDUALS_SHARE * has_residuals / 2, PROBE_SHARE * has_other, OTHER_SHARE * has_other
-    final = 1 - sum(HISTOGRAM_SHARES) - pilot - probe - 2 * look - other
+    final = 1 - sum(histograms) - pilot - probe - 2 * look - other
     steps = PILOT_STEPS - 1
-    shares = Shares(HISTOGRAM_SHARES, pilot, steps, probe, int(has_other), final, LAST, look, other, FINAL_SLOPE)
+    shares = Shares(histograms, pilot, steps, probe, int(has_other), final, LAST, look, other, FINAL_SLOPE)
     return Schedule(shares)
 
 
@@ -92,11 +97,13 @@ class Split:
     """Share of the pilot's steps if all rows are read in every release."""
     least: int = 1
     """Smallest number of parameters of a model of the family."""
+    histograms: tuple[float, float] = HISTOGRAM_SHARES
+    """Shares of the histograms of the response and of the columns if all rows are read in every release."""
 
     @property
     def schedule(self) -> Schedule:
         """The rows that each release reads."""
-        return self.blocks or every_time(self.has_residuals, self.has_other, self.pilot_share)
+        return self.blocks or every_time(self.histograms, self.has_residuals, self.has_other, self.pilot_share)
 
     def pilot(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the pilot's scores and slopes."""
@@ -111,7 +118,8 @@ class Split:
 
     def final(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the last releases' scores and slopes."""
-        return self._shares(budget, size, self.schedule.shares.final, self.schedule.shares.slope, 1)
+        shares = self.schedule.shares
+        return self._shares(budget, size / shares.spacing, shares.final, shares.slope, 1)
 
     @property
     def other(self) -> tuple[float, float]:
@@ -120,14 +128,28 @@ class Split:
 
     def _shares(self, budget: Budget, size: float, whole: float, slope: float, times: int) -> tuple[float, float]:
         """Return the shares of scores and slopes; slopes get enough to stand out of their noise, if possible."""
-        wanted = slope * (self.slope_noise(budget, size, whole * slope, times) / SEEN_SLOPE) ** 2
+        noise = self.slope_noise(budget, size, whole * slope, times)
+        is_lost = noise**2 * slope > (2 * SEEN_SLOPE) ** 2 * MOST_SLOPE  # a public guess is needed, whatever they get
+        wanted = slope * (noise / (most_noise(self.dimension) if is_lost else SEEN_SLOPE)) ** 2
         kept = float(np.clip(wanted, slope, max(slope, MOST_SLOPE)))
         return whole * (1 - kept), whole * kept
+
+    def _is_noticed(self, budget: Budget, size: float, of_slopes: float) -> bool:
+        """Return whether slopes of all rows, of pilot and last releases together, are good beside a public guess."""
+        of_pilot = 0.0 if self.schedule.has_blocks else self.pilot(budget, size)[1]
+        return self.slope_noise(budget, size, of_slopes + of_pilot) <= SURE * most_noise(self.dimension)
 
     def slope_noise(self, budget: Budget, size: float, share: float, times: int = 1) -> float:
         """Return the size of a slope's eigenvalues from noise alone, at the usual radius of slopes."""
         noise = self.clips_moved * noise_of_share(share, times, budget) * LENGTH
         return noise * USUAL_SLOPE * self.dimension / size * float(np.sqrt(self.dimension))
+
+    def last_slope(self, budget: Budget, size: float) -> float:
+        """Return the size of eigenvalues of the last release's slope from noise, and from rows that it leaves out."""
+        spacing, dimension = self.schedule.shares.spacing, self.dimension
+        noise = self.slope_noise(budget, size / spacing, self.final(budget, size)[1])
+        left_out = dimension * sampling_variance(spacing, usual_squares(dimension, size), dimension)
+        return float(np.sqrt(noise**2 + left_out))
 
     def with_short_pilot(self, budget: Budget, size: float) -> "Split":
         """Return the split with the smallest pilot share that reaches the root and lets slopes stand out of noise."""
@@ -156,7 +178,8 @@ class Split:
     def error(self, budget: Budget, size: float) -> float:
         """Return a lower bound on the error for usual records, in posterior standard deviations."""
         of_scores, of_slopes = self.final(budget, size)
-        if self.slope_noise(budget, size, of_slopes) > 2 * SEEN_SLOPE:
+        rows = size / self.schedule.shares.spacing
+        if self.slope_noise(budget, rows, of_slopes) > 2 * SEEN_SLOPE and not self._is_noticed(budget, rows, of_slopes):
             return UNSEEN
         return self.noise_error(budget, size, of_scores)
 

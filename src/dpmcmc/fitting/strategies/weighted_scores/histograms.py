@@ -13,10 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from dpmcmc.enclave import Oracle, Sum
+from dpmcmc.enclave import Counts, Oracle, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.fitting.strategies.weighted_scores.seen_counts import SEEN, of_times, shares_of
+from dpmcmc.fitting.strategies.weighted_scores.seen_counts import (
+    SEEN,
+    beside_one,
+    of_times,
+    shares_of,
+    shares_with_rest,
+)
 from dpmcmc.fitting.strategies.weighted_scores.stated_weights import EDGES, LOGS, Stated, stated
 from dpmcmc.model.bounded_scores.log_times import LogTimes
 from dpmcmc.model.bounded_scores.spread import Spread
@@ -82,7 +88,7 @@ class Moments(NamedTuple):
         return 0.0 if self.offsets is None else float(np.sqrt(self.offsets.variance))
 
 
-_ANY = Sum(1.0, 1.0)
+_ANY = Counts(1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class Histograms:
     """Counts of the rows: ``histograms(oracle)``. A person's rows share one count."""
 
     regression: Regression
-    sums: Sum
+    sums: Counts | Sum
     shares: tuple[float, float]
     """What of the release's budget goes to the response with the offset, and to the columns; they add up to one."""
 
@@ -151,6 +157,16 @@ class Histograms:
             numbers = [number for number in block.block.term.numbers.values() if not number.is_flag]
             flags += [bool(numbers)] * len(list(block.block.names()))
         return np.array(flags + [False] * (self.regression.num_columns - len(flags)), bool)
+
+    @cached_property
+    def of_level(self) -> np.ndarray:
+        """Which columns are products of numbers with the indicators of levels: zero in the rows of all others."""
+        flags: list[bool] = []
+        for block in self.regression.model.coordinates.blocks:
+            numbers = block.block.term.numbers.values()
+            has_level = bool(block.block.categories) or any(number.is_flag for number in numbers)
+            flags += [has_level] * len(list(block.block.names()))
+        return self.numeric & np.array(flags + [False] * (self.regression.num_columns - len(flags)), bool)
 
     @cached_property
     def edges(self) -> Floats:
@@ -284,7 +300,8 @@ class Histograms:
         middles = _middles(self.column_edges)
         numbers: list[Spread | None] = [None] * len(self.numeric)
         for place, row in zip(np.flatnonzero(self.numeric), counts[flags:].reshape(-1, len(middles)), strict=True):
-            spread = Spread(middles, shares_of(row, sd))
+            shares = shares_with_rest(row, sd)
+            spread = Spread(middles, beside_one(shares, sd / size) if self.of_level[place] else shares)
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
             numbers[place] = spread

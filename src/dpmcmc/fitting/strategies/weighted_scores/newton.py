@@ -55,7 +55,6 @@ MOST_CHANGE = 64.0
 DRIFT, LEAST_DRIFT = 0.7, 0.1
 """By how much the information changes, so measured, where a step moves the predictors by one, and at least."""
 
-
 REACHED = 0.2
 """Smallest information on an interval of time, relative to that of complete observation under the model: for whitening
 alone."""
@@ -208,14 +207,15 @@ class Steps:
             before = releases[-1] if releases else None
             doubt = self._doubt(before, point, whitening, self._drift(moved)) if before else self._first_doubt
             release = release.pooled(expected, doubt)
-            told, factor = release.step(), whitening.factor
+            clear, factor = self.near(release), whitening.factor
+            told = clear.step()
             carried = CARRIED * number / num_steps * known
             precision = told.precision + factor.T @ (bend + carried) @ factor
             move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
             is_early = number < EARLY * num_steps
             move = self._shaped(release, self.trusted(move), is_early)
             point, moved = point + move, self.length(move)
-            known = whitening.inverse.T @ release.likelihood().precision @ whitening.inverse + 0.5 * known
+            known = whitening.inverse.T @ clear.likelihood().precision @ whitening.inverse + 0.5 * known
             information, expected = self.known(release, point), self.information(release, point)
             spreads.update(self.regression, point, known)
             releases.append(release)
@@ -253,7 +253,7 @@ class Steps:
         There is no information on an interval of time that nobody reaches. In coordinates of that scale an event in it
         would have a score longer than any other, which would lower the weights of all records.
         """
-        found = self.information(last.floored(), point)
+        found = self.information(self.near(last).floored(), point)
         if isinstance(self.regression.scores, Pieces):
             least = REACHED * np.diag(information(self.regression, point, self.moments))[self.regression.num_linear :]
             own = np.arange(self.regression.num_linear, len(found))
@@ -270,6 +270,10 @@ class Steps:
         """
         doubt = self._doubt(last, release.point, release.whitening, self._entry(2 * LEAST_DRIFT))
         return release.pooled(self.information(last, release.point), np.sqrt(times) * doubt, self._numbers)
+
+    def near(self, release: Release, *, is_result: bool = False) -> Release:
+        """Return a release with a slope that is lost in noise moved to that of columns without correlation."""
+        return release.near(information(self.regression, release.point, self.moments), is_result=is_result)
 
     @property
     def _numbers(self) -> list[int]:
@@ -290,10 +294,10 @@ class Steps:
         predictors = usual_predictors(self.regression, point, self.moments)
         steepness = self.regression.scores.steepness(predictors, self.regression.shapes(np, point), bound)
         release = self.pooled(self.release(point, whitening, bound, radius, 2 * steepness * self.unit**2), last)
-        told, factor = release.likelihood(), whitening.factor
+        told, factor = self.near(release).likelihood(), whitening.factor
         precision = told.precision + factor.T @ (bend + carried) @ factor
         move = factor @ linalg.solve(precision, told.tilt + factor.T @ gradient, assume_a="pos")
-        return point + self.trusted(move, 0.5), release
+        return point + self.trusted(move, 0.5), self.near(release, is_result=True)
 
     def information(self, release: Release, point: Floats) -> Floats:
         """Return the information of all records without weights, at a point near that of a release.

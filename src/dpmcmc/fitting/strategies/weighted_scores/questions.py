@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.accounting import Budget, Event
-from dpmcmc.enclave import PrivateData, Sum
+from dpmcmc.enclave import Counts, PrivateData, SpacedSum, Sum
 from dpmcmc.fitting.budget_split import noise_of_share
-from dpmcmc.fitting.strategies.weighted_scores.budget import Split, usual_variance
+from dpmcmc.fitting.strategies.weighted_scores.budget import HISTOGRAM_SHARES, Split, usual_variance
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
-from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, Asked, ScoreAndSlope
+from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, Asked, ScoreAndSlope, ScoreAndSpacedSlope
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Schedule
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -25,7 +25,9 @@ def usual_split(regression: Regression, clips_moved: int) -> Split:
     """Return how a budget is divided if all rows are read in every release."""
     has_residuals = regression.scores.residual_table(_some_shapes(regression)) is not None
     least = regression.num_outputs + len(regression.free)
-    return Split(regression.dimension, clips_moved, has_residuals, partial(usual_variance, regression), least=least)
+    variance = partial(usual_variance, regression)
+    counts = (HISTOGRAM_SHARES[0] / clips_moved, HISTOGRAM_SHARES[1] / clips_moved)  # half under replace-one: `Counts`
+    return Split(regression.dimension, clips_moved, has_residuals, variance, least=least, histograms=counts)
 
 
 def _some_shapes(regression: Regression) -> Floats:
@@ -52,7 +54,7 @@ class Questions:
         """The first release."""
         both = self.schedule.shares.histograms
         shares = (both[0] / sum(both), both[1] / sum(both))
-        return Histograms(self.regression, Sum(1.0, noise_of_share(sum(both), 1, self.budget)), shares)
+        return Histograms(self.regression, Counts(1.0, noise_of_share(sum(both), 1, self.budget)), shares)
 
     @cached_property
     def pilot(self) -> ScoreAndSlope:
@@ -65,9 +67,13 @@ class Questions:
         return self._scores(self.refinement_shares, self.schedule.shares.num_refinements)
 
     @cached_property
-    def final(self) -> ScoreAndSlope:
+    def final(self) -> ScoreAndSlope | ScoreAndSpacedSlope:
         """The query of the last releases: of the one pass over many rows, no more numbers than are needed."""
-        return self._scores(self.final_shares, self.schedule.shares.num_final, not self.schedule.has_blocks)
+        shares = self.schedule.shares
+        if shares.spacing == 1:
+            return self._scores(self.final_shares, shares.num_final, not self.schedule.has_blocks)
+        of_score, of_slope = (noise_of_share(share, shares.num_final, self.budget) for share in self.final_shares)
+        return ScoreAndSpacedSlope(self.regression, Sum(1.0, of_score), SpacedSum(1.0, of_slope, shares.spacing))
 
     @cached_property
     def other(self) -> ScoreAndSlope:
@@ -108,10 +114,11 @@ class Questions:
     def settings(self) -> dict[str, str]:
         """The releases, in plain values."""
         asked = {"pilot": self.pilot, "refinement": self.refinement, "final": self.final, "other": self.other}
-        found = {"histograms": self.histograms.sums, **{name: each.sums for name, each in asked.items()}}
+        found = {"histograms": repr(self.histograms.sums)}
+        found |= {name: ", ".join(map(repr, each.released)) for name, each in asked.items()}
         if self.residuals is not None:
-            found["residuals"] = self.residuals.sums
-        return {f"{name}_release": repr(sums) for name, sums in found.items()}
+            found["residuals"] = repr(self.residuals.sums)
+        return {f"{name}_release": each for name, each in found.items()}
 
     @property
     def event(self) -> Event:

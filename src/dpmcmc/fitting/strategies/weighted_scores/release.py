@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, or_more, widened
+from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, most_noise, or_more, shrunk, widened
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.fitting.strategies.weighted_scores.whitening import Likelihood, Whitening
 
@@ -25,6 +25,9 @@ UNEVEN, LEAST_UNEVEN = 0.1, 0.05
 
 TURNED = 4.0
 """Components of a direction are kept if they are this many times larger than those from noise."""
+
+CLEAR = 0.2
+"""Noise of the slope, beside the slope, below which it is not moved to a public guess."""
 
 DEPENDENT = 0.5
 """Smallest singular value of directions of length one that count as independent."""
@@ -221,6 +224,25 @@ class Release:
         expected, doubt = scale * expected, scale * roots[:, None] * doubt * roots
         doubt = or_more(expected, doubt, self.slope, self.slope_sd, self.whitening.factor[list(numbers)].T)
         slope, left = averaged(expected, doubt, self.slope, self.slope_sd)
+        usual = max(float(np.trace(left)) / self.dimension, 1e-30)
+        return replace(self, slope=_without(self.blind, slope), slope_sd=usual, doubts=left / usual)
+
+    def near(self, expected: Floats, *, is_result: bool = False) -> "Release":
+        """Return the release with a slope that is lost in noise moved to a public guess, as far as they agree.
+
+        Args:
+            expected: the guess of the information of all records without weights, in the original coordinates.
+            is_result: whether more than a step rests on it: then the noise may only be so large that a direction
+                without information would be noticed.
+        """
+        roots = np.sqrt(self.weights)
+        guess = roots[:, None] * (self.whitening.factor.T @ expected @ self.whitening.factor) * roots
+        guess = _without(self.blind, self._scale(float(np.trace(guess))) * guess)
+        noise = self.noise_level / max(float(np.trace(guess)) / self.dimension, 1e-30)
+        is_lost = is_result and noise > most_noise(self.dimension)
+        if not noise > CLEAR or is_lost or not np.isfinite([guess, self.slope, self.slope_doubt]).all():
+            return self
+        slope, left = shrunk(self.slope, self.slope_doubt, guess, CLEAR / noise)
         usual = max(float(np.trace(left)) / self.dimension, 1e-30)
         return replace(self, slope=_without(self.blind, slope), slope_sd=usual, doubts=left / usual)
 

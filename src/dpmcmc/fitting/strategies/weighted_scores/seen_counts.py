@@ -33,6 +33,42 @@ def shares_of(counts: Floats, sd: float, lengths: Floats | None = None) -> Float
     return believed / believed.sum() if believed.any() else lengths / lengths.sum()
 
 
+def shares_with_rest(counts: Floats, sd: float) -> Floats:
+    """Return the shares of bins whose counts stand out, and of what is left, should it stand out by itself.
+
+    Where most records are in one bin, no other bin of the rest may stand out: a product with a level is zero in the
+    rows of all others.
+
+    Args:
+        counts: the counts of the bins.
+        sd: the standard deviation of their noise.
+    """
+    shares = shares_of(counts, sd)
+    rest = shares == 0
+    left, seen = float(counts[rest].sum()), float(counts[~rest].sum())
+    if left <= SEEN * np.sqrt(rest.sum()) * sd or seen <= 0:
+        return shares
+    found = shares * seen
+    found[rest] = left * shares_of(counts[rest], sd)
+    return found / found.sum()
+
+
+def beside_one(shares: Floats, sd: float) -> Floats:
+    """Return shares of bins of which one alone is seen, with half as much beside it as would have been seen.
+
+    A product with a level of a few hundred rows has them in many bins. Without them its scale would be that of a bin,
+    far too small, and these rows would be so long beside it that all rows had hardly any weight.
+
+    Args:
+        shares: the shares of bins.
+        sd: the standard deviation of their noise.
+    """
+    if np.count_nonzero(shares) != 1:
+        return shares
+    hidden = min(SEEN * np.sqrt(len(shares) - 1) * sd / 2, 0.5)
+    return np.where(shares > 0, 1 - hidden, hidden / (len(shares) - 1))
+
+
 def of_times(middles: Floats, counts: Floats, ends: Floats, sd: float) -> Spread:
     """Return the histogram of times to an event: those with one first, then as many bins of those without.
 

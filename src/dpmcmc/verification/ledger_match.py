@@ -1,4 +1,4 @@
-"""A certificate held against the ledger that paid: is there an entry with the very event that it speaks of?"""
+"""A certificate compared with the ledger that was charged: is there an entry with exactly its event?"""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ and delta."""
 
 
 @dataclass(frozen=True)
-class Booked:
+class LedgerMatch:
     """The entry that a certificate was found to agree with."""
 
     entry: Entry
@@ -24,7 +24,7 @@ class Booked:
     """The statements of the certificate that the entry says nothing of: with a new digest they may be changed."""
 
 
-def hold_against(certificate: Certificate, ledger: Ledger, run: str | None = None) -> Booked:
+def find_entry(certificate: Certificate, ledger: Ledger, run: str | None = None) -> LedgerMatch:
     """Return the entry of a settled run with the event of a certificate, or raise.
 
     Args:
@@ -46,7 +46,7 @@ def hold_against(certificate: Certificate, ledger: Ledger, run: str | None = Non
     agreeing = [entry for entry in found if not _differences(certificate, entry)]
     if not agreeing:
         raise InvalidArgument(f"the ledger's entry {found[-1].number} has {_differences(certificate, found[-1])}")
-    return Booked(agreeing[-1], hashed)
+    return LedgerMatch(agreeing[-1], hashed)
 
 
 def _differences(certificate: Certificate, entry: Entry) -> str:
