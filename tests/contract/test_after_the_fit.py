@@ -300,6 +300,14 @@ def test_a_class_with_a_slash_is_one_of_the_classes() -> None:
     assert set(arrays(group)) == set(values)
 
 
+def test_levels_with_a_slash_are_found_as_the_schema_has_them() -> None:
+    values = {name: np.zeros((2, 5)) for name in ("h[and∕or]", "h[none]", "g[a/b]", "g[a∕b]")}
+    group = dataset(values, slice(None))
+    assert group["h"].sel(h_dim="and/or").shape == (2, 5)
+    assert group["g_dim"].values.tolist() == ["a/b", "a∕b"], "two levels stay two"
+    assert set(arrays(group)) == set(values)
+
+
 def test_what_does_not_make_a_whole_table_stays_as_it_is() -> None:
     values = {name: np.random.default_rng(0).normal(size=(2, 5)) for name in ("a[x]", "a", "i: b", "b", "c[1]", "c[2]")}
     values["theta"] = np.zeros((2, 5, 3))
@@ -411,12 +419,22 @@ def test_rows_to_predict_need_no_weights() -> None:
     assert set(records) == {"age", "w", "cost"}, "a record has its weight"
 
 
+def test_rows_are_returned_as_they_came() -> None:
+    """A list with dates of several kinds had come back cut off, as text of the first one's length."""
+    drawn = dp.prior_predictive("cost ~ age + day", LATER, family="gamma", num_draws=20, seed=1)
+    rows = [{"age": 30, "day": "5/5/2023"}, {"age": 40, "day": pd.Timestamp("2023-05-06")}]
+    table = drawn.simulate(rows, seed=1)
+    assert table["day"].tolist() == ["5/5/2023", pd.Timestamp("2023-05-06")]
+    assert table["age"].tolist() == [30, 40]
+
+
 @pytest.mark.parametrize(
     ("formula", "family", "ratios"),
     [
         ("cost ~ age", "gamma", "Ratios of means of cost"),
         ("cost ~ age", "lognormal", "Ratios of medians of cost"),
         ("log(cost) ~ age", "gaussian", "Ratios of medians of cost"),
+        ("log(cost / 100) ~ age", "gaussian", "Ratios of medians of cost"),
         ("readmitted ~ age", "bernoulli", "Odds ratios of readmitted"),
     ],
 )

@@ -7,6 +7,8 @@ import pytest
 
 from dpmcmc.diagnostics.quality import Grade
 from dpmcmc.fitting.strategies.grouped_scores.bent import LONGEST, straightened
+from dpmcmc.fitting.strategies.grouped_scores.posterior import Drawn
+from dpmcmc.fitting.strategies.grouped_scores.verdict import shares_of_spreads
 from dpmcmc.fitting.strategies.weighted_scores.grades import NOT_SEEN
 from dpmcmc.fitting.strategies.weighted_scores.lost_groups import FEW_SEEN, finding, with_lost_groups
 from dpmcmc.model.formula.families.poisson import Poisson
@@ -71,3 +73,17 @@ def test_counts_that_are_all_cut_lead_as_far_as_they_may():
     assert found[0] == LONGEST
     assert 0 < found[1] < 0.5, "a record knows more of a large rate: steps are shorter"
     assert np.allclose(straightened(known, POINT, 1.0, np.zeros(2)), 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("wider", "kept"), [(1.0, 1.0), (2.0, 0.25)])
+def test_the_variance_of_a_spread_is_held_against_what_it_is_without_privacy(wider, kept):
+    """Effects known up to v tell of a spread s what as many normal numbers of variance s^2 + v would."""
+    number, square, variance = 200, 0.36, 0.09
+    blocks = np.full((number, 1, 1), 1 / variance)
+    known = SimpleNamespace(slope=lambda *_: SimpleNamespace(blocks=blocks))
+    of_square = 2 * (square + variance) ** 2 / number
+    sd = wider * np.sqrt(of_square / square) / 2
+    spreads = np.sqrt(square) + sd * np.tile([-1.0, 1.0], 500)[:, None]
+    drawn = Drawn(np.zeros((1000, number, 1)), np.zeros((1000, 1)), spreads)
+    grouped = SimpleNamespace(spreads=[SimpleNamespace(name="1|site")])
+    assert shares_of_spreads(grouped, known, drawn)["1|site"] == pytest.approx(kept, rel=0.02)

@@ -5,6 +5,8 @@ import pytest
 from scipy.stats import chi2
 
 from dpmcmc.fitting.strategies.weighted_scores.doubts import averaged, most_noise, or_more, shrunk, widened
+from dpmcmc.fitting.strategies.weighted_scores.release import Release
+from dpmcmc.fitting.strategies.weighted_scores.whitening import whiten
 
 SIZE, NUMBER = 5, 4000
 
@@ -109,3 +111,40 @@ def test_guesses_are_the_same_in_all_coordinates() -> None:
     other = shrunk(*(turned.T @ each @ turned for each in (known, doubt, guess)), 0.3)
     for first, second in zip(one, other, strict=True):
         np.testing.assert_allclose(turned.T @ first @ turned, second, atol=1e-9)
+
+
+def release_of(size: int, level: float) -> Release:
+    """A slope of one in all directions, with noise of a given level."""
+    sd = level / np.sqrt(size)
+    slope = np.eye(size) + sd * noise(np.random.default_rng(9), np.eye(size))
+    return Release(
+        point=np.zeros(size),
+        whitening=whiten(np.eye(size)),
+        radius=1.0,
+        score=np.zeros(size),
+        score_variance=0.25,
+        slope=slope,
+        slope_sd=sd,
+        variance=float(size),
+        lengths=np.zeros(21),
+        lengths_sd=0.1,
+        roots=np.eye(size),
+        usual=1.0,
+    )
+
+
+def test_a_release_is_moved_to_a_guess_only_where_that_is_needed_and_of_any_use() -> None:
+    size = 30
+    clear, noisy, lost = (release_of(size, level) for level in (0.1, 0.5, 1.5))
+    guess = np.eye(size)
+    assert clear.near(guess) is clear
+    moved = noisy.near(guess, is_result=True)
+    assert moved.noise_level < 0.6 * noisy.noise_level
+    assert moved.noise_level >= 0.19, "no further than that"
+    assert np.linalg.norm(moved.slope - guess) < 0.5 * np.linalg.norm(noisy.slope - guess)
+    assert lost.near(guess, is_result=True) is lost
+    assert lost.near(guess) is not lost, "of a step less is asked"
+    for wrong in (np.full((size, size), np.nan), np.full((size, size), np.inf), np.zeros((size, size))):
+        with np.errstate(all="ignore"):
+            found = noisy.near(wrong)
+        assert np.isfinite(found.slope).all()

@@ -8,19 +8,23 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dpmcmc.diagnostics.quality import Grade, Quality
+from dpmcmc.enclave import BlockSum
 from experiments.stress import store
-from experiments.stress.emulated import Emulated
+from experiments.stress.emulated import Emulated, FloatOracle
 from experiments.stress.judge import judged
 from experiments.stress.pareto import smoothed
-from experiments.stress.problems import PROBLEMS
-from experiments.stress.reference import Reference
+from experiments.stress.problems import PROBLEMS, Problem
+from experiments.stress.reference import Reference, exact
 from experiments.stress.run import Prepared
 from experiments.stress.workers import work_through
 
@@ -192,3 +196,43 @@ def test_the_floor_of_one_share_is_known(small) -> None:
         most = small.at(float(epsilon)).noise_at_whole_budget * sd
         assert 0.2 * most < floors[epsilon] <= 1.05 * most
     assert json.dumps(floors)
+
+
+def test_a_sum_in_blocks_is_that_of_each_block() -> None:
+    """A record that names no block adds nothing; longer ones are clipped to the common length."""
+    rng = np.random.default_rng(5)
+    size, blocks = 500, 7
+    records = {
+        "place": rng.integers(-1, blocks + 1, size).astype(np.float32),
+        "value": np.float32(rng.normal(size=size)),
+    }
+    sums = BlockSum(1.0, 1.0, blocks, 2)
+
+    def statistic(record):
+        return jnp.stack([record["place"], record["value"], 2.0, 0.5 * record["value"]])
+
+    found = FloatOracle({name: jnp.asarray(each) for name, each in records.items()}, jax.random.key(0), 0.0).sum(
+        sums, statistic
+    )
+    entries = np.stack([records["value"], np.full(size, 2.0), 0.5 * records["value"]], axis=1)
+    entries /= np.maximum(1.0, np.linalg.norm(entries, axis=1))[:, None]
+    wanted = [entries[records["place"] == block, :2].sum(axis=0) for block in range(blocks)]
+    is_in = (records["place"] >= 0) & (records["place"] < blocks)
+    np.testing.assert_allclose(found.value[:-1].reshape(blocks, 2), wanted, atol=1e-4)
+    assert found.value[-1] == pytest.approx(entries[is_in, 2].sum(), abs=1e-3)
+
+
+def test_a_reference_that_integrates_groups_out_is_the_one_over_spreads() -> None:
+    """Two ways to the same posterior, each with a standard error below a fifteenth of a standard deviation."""
+    even = Problem("poisson", 1500, groups=(6, 0.7), numbers=1, levels=())
+    emulated = Emulated(even, 8.0)
+    records = emulated.records(0)
+    first = exact(emulated, records, nuts=False)
+    emulated.problem = replace(even, uneven=0.0)
+    second = exact(emulated, records, nuts=False)
+    assert (first.method, second.method) == ("importance over spreads", "importance over groups")
+    assert first.is_valid
+    assert second.is_valid
+    for name, mean in first.means.items():
+        assert abs(second.means[name] - mean) < 0.4 * first.sds[name], name
+        assert 0.7 < second.sds[name] / first.sds[name] < 1.4, name

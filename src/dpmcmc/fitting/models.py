@@ -66,4 +66,10 @@ def as_model(
         )
     else:
         made = _of_function(model, data)
-    return made if schema is None or schema.person is None else per_person(made)
+    return made if schema is None or schema.person is None else _of_persons(made)
+
+
+@lru_cache(maxsize=MODELS_KEPT)
+def _of_persons(model: Model) -> Model:
+    """Return the model of a person; cached, as that of a row is, so that a second fit compiles nothing."""
+    return per_person(model)

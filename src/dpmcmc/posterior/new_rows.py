@@ -61,7 +61,8 @@ def read_rows(source: Any, model: FormulaModel, schema: Schema, also: Sequence[s
         InvalidArgument: a column is missing, a category is unknown, or a cell is blank that may not be.
     """
     wanted = needed(model, schema)
-    names, table, index = _table(source, [*wanted, *also], schema.delimiter)
+    names, table, frame = _table(source, [*wanted, *also], schema.delimiter)
+    index = frame.index
     missing = [name for name in wanted if name not in names]
     if missing and (names or len(index) > 0):
         has = ", ".join(names) if names else "none"
@@ -82,8 +83,7 @@ def read_rows(source: Any, model: FormulaModel, schema: Schema, also: Sequence[s
     if outside:
         said = f"{'; '.join(outside)}; what is outside counts as the bound, as it did in the fit"
         warnings.warn(said, UserWarning, stacklevel=_outer_frame())
-    frame = table.to_pandas() if len(table.column_names) else pd.DataFrame(index=range(len(index)))
-    return NewRows(records, frame.set_axis(index, axis=0))
+    return NewRows(records, frame)
 
 
 def read_other_columns(source: Any, wanted: Sequence[str], schema: Schema) -> pd.DataFrame:
@@ -92,21 +92,21 @@ def read_other_columns(source: Any, wanted: Sequence[str], schema: Schema) -> pd
     Raises:
         InvalidArgument: one of them is not there.
     """
-    names, table, index = _table(source, list(dict.fromkeys(wanted)), schema.delimiter)
+    names, table, frame = _table(source, list(dict.fromkeys(wanted)), schema.delimiter)
     missing = [name for name in wanted if name not in names]
     if missing:
         raise InvalidArgument(f"the rows have no column {', '.join(missing)}; they have {', '.join(names)}")
-    return table.to_pandas().set_axis(index, axis=0)
+    return table.to_pandas().set_axis(frame.index, axis=0)
 
 
-def _table(source: Any, wanted: Sequence[str], delimiter: str) -> tuple[list[str], Any, pd.Index]:
-    """Return the names of all columns, the wanted ones as an Arrow table, and what the rows are called."""
+def _table(source: Any, wanted: Sequence[str], delimiter: str) -> tuple[list[str], Any, pd.DataFrame]:
+    """Return the names of all columns, the wanted ones as an Arrow table, and as they came."""
     if isinstance(source, str | os.PathLike):
         paths = files.paths_of(Path(cast(str, source)))
         names = files.column_names(paths[0], delimiter)
         kept = [name for name in wanted if name in names]
         table = arrow().concat_tables([files.read_columns(path, kept, delimiter) for path in paths])
-        return names, table, pd.RangeIndex(len(table))
+        return names, table, _as_pandas(table, len(table))
     if isinstance(source, Mapping | list | pd.Series):
         source = _frame(source)
     frame = frames.frame_of(source)
@@ -118,13 +118,16 @@ def _table(source: Any, wanted: Sequence[str], delimiter: str) -> tuple[list[str
     repeated = [name for name in wanted if frame.names.count(name) > 1]
     if repeated:
         raise InvalidArgument(f"the rows have the column {', '.join(repeated)} more than once; expected each once")
-    table = frames.read_frame(frame, [name for name in wanted if name in frame.names])
-    index = source.index if isinstance(source, pd.DataFrame) else pd.RangeIndex(_height(source, table))
-    return frame.names, table, index
+    kept = [name for name in wanted if name in frame.names]
+    table = frames.read_frame(frame, kept)
+    if isinstance(source, pd.DataFrame):  # not by way of texts, which cut off mixed dates
+        own: dict[str, Any] = {name: source.iloc[:, frame.names.index(name)] for name in kept}
+        return frame.names, table, pd.DataFrame(own, index=source.index)
+    return frame.names, table, _as_pandas(table, len(source))
 
 
-def _height(source: Any, table: Any) -> int:
-    return len(table) if len(table.column_names) else len(source)
+def _as_pandas(table: Any, height: int) -> pd.DataFrame:
+    return table.to_pandas() if len(table.column_names) else pd.DataFrame(index=range(height))
 
 
 def _frame(source: Any) -> pd.DataFrame:

@@ -87,12 +87,19 @@ def variables(names: Sequence[str], classes: Sequence[str], response: str) -> li
         coords: dict[str, Sequence[str]] = {}
         if levels != [""]:
             dimension = _dimension(base)
-            coords[dimension if known.get(dimension, levels) == levels else f"{base}_dim"] = levels
+            shown = _as_stated(levels)
+            coords[dimension if known.get(dimension, shown) == shown else f"{base}_dim"] = shown
         if own != [""]:
             coords[f"{response}_dim"] = own
         known |= coords
         made.append(Variable(base, coords, tuple(members[level, each] for level in levels for each in own)))
     return made
+
+
+def _as_stated(levels: Sequence[str]) -> list[str]:
+    """Return levels with their slashes, which names of numbers do not have; as they are if two would be one."""
+    found = [level.replace("∕", "/") for level in levels]
+    return found if len(set(found)) == len(found) else list(levels)
 
 
 def _dimension(base: str) -> str:

@@ -1,5 +1,6 @@
 """The response of a formula: checked against the schema, and read from a record as the family needs it."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,8 +77,9 @@ class Response:
 
     @property
     def is_log(self) -> bool:
-        """Whether it is the natural logarithm of its column."""
-        return self.label == f"log({self.name})"
+        """Whether it is the natural logarithm of its column, in any unit."""
+        unit = r"(\s*[*/]\s*[0-9.eE+]+)?"
+        return re.fullmatch(rf"log\({re.escape(self.name)}{unit}\)", self.label) is not None
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from dpmcmc.fitting.strategies.weighted_scores.lost_groups import finding as los
 from dpmcmc.fitting.strategies.weighted_scores.lost_groups import with_lost_groups
 from dpmcmc.fitting.strategies.weighted_scores.residuals import RARE as MISFIT
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.fitting.strategies.weighted_scores.verdict import CLAMPED, TOO_WIDE, of_model, of_noise
+from dpmcmc.fitting.strategies.weighted_scores.verdict import CLAMPED, MISFITTING, TOO_WIDE, of_model, of_noise
 from dpmcmc.fitting.strategies.weighted_scores.verdict import Checks as ModelChecks
 from dpmcmc.model.formula.groups import Groups
 
@@ -148,6 +148,11 @@ def judge(
         if label not in grades:
             share = kept.get(label.removesuffix("_sigma"))
             grades[label] = Grade("good", (), {} if share is None else {"data": share, "privacy": 1 - share})
+    if not model.hold:  # nothing tells which coefficients that moves
+        names = {group.name for group in grouped.spreads}
+        for label, one in grades.items():
+            if label.partition("[")[0] not in names and not one.reasons:
+                grades[label] = _also(one, MISFITTING)
     grades = with_lost_groups(grades, [label for label in own if label.endswith("_sigma")], own, checks.knows)
     findings += lost_groups(grades)
     verdict = worst(one for one, _ in findings)

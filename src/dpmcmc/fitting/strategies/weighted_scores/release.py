@@ -239,7 +239,8 @@ class Release:
         guess = roots[:, None] * (self.whitening.factor.T @ expected @ self.whitening.factor) * roots
         guess = _without(self.blind, self._scale(float(np.trace(guess))) * guess)
         noise = self.noise_level / max(float(np.trace(guess)) / self.dimension, 1e-30)
-        if noise <= CLEAR or (is_result and noise > most_noise(self.dimension)):
+        is_lost = is_result and noise > most_noise(self.dimension)
+        if not noise > CLEAR or is_lost or not np.isfinite([guess, self.slope, self.slope_doubt]).all():
             return self
         slope, left = shrunk(self.slope, self.slope_doubt, guess, CLEAR / noise)
         usual = max(float(np.trace(left)) / self.dimension, 1e-30)

@@ -96,6 +96,9 @@ class _Excess:
 
     def __call__(self, point: Point, record: Any) -> jax.Array:
         rows, is_there = self.regression.rows(record)
+        response = self.regression.model.coordinates.response
+        if response.weights:  # a row of weight zero is none
+            is_there = is_there & (jax.vmap(response.read_weight)(rows) > 0)
         shares = is_there.astype(jnp.float32)
         return shares @ jax.vmap(lambda row: self._of_row(point, row))(rows) / jnp.maximum(jnp.sum(shares), 1.0)
 
