@@ -20,8 +20,9 @@ import numpy as np
 
 import dpmcmc as dp
 from dpmcmc.accounting import Partition
-from dpmcmc.enclave import BlockSum, Sum
+from dpmcmc.enclave import BlockSum, SpacedSum, Sum
 from dpmcmc.enclave.mechanisms.counts import ROOT_OF_TWO, Counts
+from dpmcmc.enclave.mechanisms.spaced_sum import places_read
 from dpmcmc.enclave.oracle import Noisy
 from dpmcmc.fitting import prepare_fit
 from dpmcmc.fitting.budget_split import noise_of_share
@@ -41,7 +42,7 @@ DELTA = 1e-6
 NO_NOISE = 1e-4
 """The share of the noise that is left where there should be none: a fit divides by it."""
 
-AnySum = Sum | BlockSum | Counts
+AnySum = Sum | BlockSum | Counts | SpacedSum
 
 CHOICES = ("best_bounds", "whiten")
 """What a fit calls to bound its last scores, and for the coordinates in which it does: its estimating equation."""
@@ -79,8 +80,12 @@ class FloatOracle:
                 return total + _in_blocks(mechanism, values, counts), None
             return total + counts @ values, None
 
-        one = jax.eval_shape(clipped, jax.tree.map(lambda leaf: leaf[0], self.records))
-        rows, counts = in_chunks(self.records, int(np.clip(NUMBERS_AT_ONCE // one.size, 100, CHUNK)))
+        records = self.records
+        if isinstance(mechanism, SpacedSum):
+            read = places_read(mechanism.step, len(jax.tree.leaves(records)[0]))
+            records = jax.tree.map(lambda leaf: leaf[read], records)
+        one = jax.eval_shape(clipped, jax.tree.map(lambda leaf: leaf[0], records))
+        rows, counts = in_chunks(records, int(np.clip(NUMBERS_AT_ONCE // one.size, 100, CHUNK)))
         released = one.size + (mechanism.num_blocks - 1) * mechanism.block_length - 1 if in_blocks else one.size
         total, _ = jax.lax.scan(more, jnp.zeros(released), (rows, counts))
         nearer = ROOT_OF_TWO / 2 if isinstance(mechanism, Counts) else 1.0  # under replace-one
@@ -123,7 +128,7 @@ def _at_unit_noise(program: Any) -> tuple[Any, float]:
     multipliers: set[float] = set()
     for each in fields(program) if is_dataclass(program) else ():
         value = getattr(program, each.name)
-        if isinstance(value, dp.mechanisms.Sum | dp.mechanisms.Counts):
+        if isinstance(value, Sum | Counts | SpacedSum):
             found[each.name] = replace(value, noise_multiplier=1.0)
             multipliers.add(value.noise_multiplier)
         elif each.name == "noise_multiplier":

@@ -11,7 +11,7 @@ from dpmcmc.fitting import prepare_fit
 from dpmcmc.fitting.strategies.weighted_scores import one_pass
 from dpmcmc.fitting.strategies.weighted_scores.questions import usual_split
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
-from dpmcmc.fitting.strategies.weighted_scores.schedule import GRID, blocks
+from dpmcmc.fitting.strategies.weighted_scores.schedule import FEWEST, GRID, WIDTHS, blocks
 from experiments.stress.emulated import private_data
 from experiments.stress.problems import Problem
 
@@ -32,7 +32,7 @@ def test_blocks_are_disjoint_and_as_many_rows_as_they_say(size: int) -> None:
     assert all(left < right for left, right in pairwise((0, *first.cuts, size)))
     assert not set(one) & set(other)
     assert (first.share, second.share) == (len(one) / size, len(other) / size)
-    assert np.allclose((first.share, second.share), SIZES, atol=1.5 / min(GRID, size // 4))
+    assert np.allclose((first.share, second.share), SIZES, atol=1.5 * max(WIDTHS) / min(GRID, size // 4))
 
 
 def test_blocks_stand_all_over_the_table() -> None:
@@ -40,7 +40,17 @@ def test_blocks_stand_all_over_the_table() -> None:
     size = 1_000_000
     for rows, share in zip(blocks(size, SIZES, seed=3), SIZES, strict=True):
         counts = np.bincount(places(rows, size) * 32 // size, minlength=32)
-        assert np.abs(counts - share * size / 32).max() <= 2.2 * size / GRID
+        assert np.abs(counts - share * size / 32).max() <= 2.2 * max(WIDTHS) * size / GRID
+
+
+def test_few_rows_are_many_short_blocks() -> None:
+    """As many as there can be where a set is small, and else blocks of the longest kind."""
+    size = 100_000_000
+    few, many = blocks(size, (0.003, 0.04), seed=3)
+    assert [len(rows.cells) for rows in (few, many)] == pytest.approx(
+        [0.003 * GRID, 0.04 * GRID / max(WIDTHS)], rel=0.05
+    )
+    assert len(blocks(size, (0.01, 0.04), seed=3)[0].cells) >= FEWEST
 
 
 def test_blocks_are_random_and_cut_at_the_same_places_in_every_run() -> None:

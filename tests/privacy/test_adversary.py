@@ -26,6 +26,7 @@ from dpmcmc.enclave import (
     MinibatchLogRatio,
     NoisyCount,
     PrivateData,
+    SpacedSum,
     SubsampledGradientSum,
     Sum,
 )
@@ -207,6 +208,7 @@ ASKED = {
     "counts": lambda: of_plan(
         Counts(0.8, 3.0), *problem(statistic, np.zeros(D, np.float32)), clips=(2**0.5, 1), attained=0.8
     ),
+    "sum of some": lambda: of_plan(SpacedSum(0.8, 3.0, 2), *problem(statistic, np.zeros(D, np.float32))),
     "sum": lambda: of_plan(Sum(0.8, 3.0), *problem(statistic, np.zeros(D, np.float32))),
     "count": lambda: of_plan(NoisyCount(0.8, 3.0), *problem(statistic, np.zeros(D, np.float32)), clips=(1, 1)),
     "gradient": lambda: of_plan(GradientSum(0.8, 3.0), *other("a mixture")),

@@ -10,6 +10,7 @@ import math
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -21,7 +22,7 @@ from typer.testing import CliRunner
 
 from benchmarks import mutants
 from dpmcmc.accounting import Adjacency, Gaussian, epsilon
-from dpmcmc.audits import bounds, catalogue, models, sensitivity
+from dpmcmc.audits import bounds, catalogue, models, sensitivity, spaced
 from dpmcmc.audits.audit import CONFIDENCE_ERROR, Tally, audit, judge
 from dpmcmc.audits.fits import judge as judge_fits
 from dpmcmc.cli.main import app
@@ -83,7 +84,7 @@ def test_every_certified_mechanism_is_in_the_catalogue():
     private = {name.split(".")[1] for name in CERTIFIED if not name.startswith("exact.")}
     assert names == private
     assert len({pair.words for pair in pairs}) == len(pairs) >= 31
-    only_replace = {"BarkerTest", "MinibatchLogRatio", "SubsampledGradientSum (fixed)"}
+    only_replace = {"BarkerTest", "MinibatchLogRatio", "SubsampledGradientSum (fixed)", "SpacedSum"}
     both = {pair.mechanism for pair in pairs if pair.adjacency is ADD}
     assert both == {pair.mechanism for pair in pairs} - only_replace
     for pair in pairs[::5]:
@@ -94,6 +95,7 @@ SMALL = {
     "Sum": (catalogue.sums, REPLACE, "exact", True),
     "GradientSum by rows": (catalogue.gradients, ADD, "exact", True),
     "BarkerBit": (catalogue.barker_bits, REPLACE),
+    "SpacedSum": (partial(spaced.of_some, catalogue.sums),),
 }
 
 

@@ -24,6 +24,7 @@ from dpmcmc.enclave import (
     PenaltyTest,
     PrivateData,
     RemainderTest,
+    SpacedSum,
     SphericalLaplaceSum,
     SubsampledGradientSum,
     Sum,
@@ -71,6 +72,7 @@ def in_blocks(oracle, theta):
 BATCH = SubsampledGradientSum.without_replacement(CLIP, 2.0, 50)
 CASES = {  # the question, the model and the path that it takes
     "sum": (total(Sum(CLIP, 2.0)), Mixture(), "reference"),
+    "sum of some": (total(SpacedSum(CLIP, 2.0, 2)), Mixture(), "reference"),
     "count": (total(NoisyCount(CLIP, 0.5)), Mixture(), "reference"),
     "counts": (total(Counts(CLIP, 2.0)), Mixture(), "reference"),
     "sum in blocks": (in_blocks, Mixture(), "reference"),
@@ -170,7 +172,7 @@ def test_all_mechanisms_with_a_price_are_here():
     asked = {
         *("Sum", "NoisyCount", "GradientSum", "CurvatureSum", "LogRatio", "PenaltyTest", "RemainderTest"),
         *("BarkerBit", "BarkerTest", "MinibatchLogRatio", "SubsampledGradientSum", "SphericalLaplaceSum"),
-        *("BlockSum", "Counts"),
+        *("BlockSum", "Counts", "SpacedSum"),
     }
     assert {name.split(".")[1] for name in CERTIFIED if not name.startswith("exact.")} == asked
 

@@ -38,6 +38,7 @@ from dpmcmc.audits.pairs import (
     tables_of,
 )
 from dpmcmc.audits.sampled import fixed_batches, minibatch_ratios, poisson
+from dpmcmc.audits.spaced import of_some
 from dpmcmc.enclave.mechanisms import (
     barker_bit,
     barker_test,
@@ -290,3 +291,5 @@ def catalogue(epsilon: float = 1.0, delta: float = DELTA) -> Iterator[Make]:
     for adjacency in (REPLACE, ADD):
         for accelerate in (False, True):
             yield partial(bins, epsilon, delta, adjacency, "exact", accelerate)
+    for accelerate in (False, True):
+        yield partial(of_some, sums, epsilon, delta, accelerate)

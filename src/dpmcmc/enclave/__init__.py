@@ -26,6 +26,7 @@ from dpmcmc.enclave.mechanisms.log_ratio import LogRatio, PenaltyTest
 from dpmcmc.enclave.mechanisms.minibatch_log_ratio import MinibatchLogRatio
 from dpmcmc.enclave.mechanisms.noisy_count import NoisyCount
 from dpmcmc.enclave.mechanisms.remainder_test import RemainderTest
+from dpmcmc.enclave.mechanisms.spaced_sum import SpacedSum
 from dpmcmc.enclave.mechanisms.spherical_laplace_sum import SphericalLaplaceSum
 from dpmcmc.enclave.mechanisms.subsampled_gradient import SubsampledGradientSum
 from dpmcmc.enclave.mechanisms.sum import Sum
@@ -60,6 +61,7 @@ __all__ = [
     "PrivateData",
     "RemainderTest",
     "Session",
+    "SpacedSum",
     "SphericalLaplaceSum",
     "SubsampledGradientSum",
     "Sum",

@@ -34,6 +34,7 @@ CERTIFIED = frozenset(
         "minibatch_log_ratio.MinibatchLogRatio",
         "noisy_count.NoisyCount",
         "remainder_test.RemainderTest",
+        "spaced_sum.SpacedSum",
         "spherical_laplace_sum.SphericalLaplaceSum",
         "subsampled_gradient.SubsampledGradientSum",
         "sum.Sum",
@@ -126,7 +127,6 @@ def is_certified(mechanism: object, extra: Iterable[type] = ()) -> bool:
 
 
 Rebuilt = TypeVar("Rebuilt", bound=Any)
-
 
 _PLAIN = (bool, float, int, str, type(None))
 

@@ -4,7 +4,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -27,6 +27,10 @@ from dpmcmc.errors import ReleaseRefused
 
 KEPT, MOST_KEPT = dict[Any, tuple[PartialProgram, Any, str]](), 64
 """The programs of passes that share an executable (accelerate/sharing.md). No record is here."""
+
+
+AT_ONCE = 2**13
+"""How many records of a chunk are computed at once at most: one thread has one processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +167,9 @@ def _asked(equation: Any, audited: Audit, facts: Facts) -> _Asked:
     if facts.share is not None and (found := _movable()(planned)) is not None:
         form, own = found
         shapes = tuple((atom.aval.shape, str(atom.aval.dtype)) for atom in equation.invars)
-        key = own.key, equation.params["chains"], shapes
-        return _Asked(equation, own.draw, lambda slots: slots, tuple(form.reads), list, own.numbers, key)
+        draw = replace(own.draw, chunk_size=min(own.draw.chunk_size, AT_ONCE))
+        key = own._replace(draw=draw).key, equation.params["chains"], shapes
+        return _Asked(equation, draw, lambda slots: slots, tuple(form.reads), list, own.numbers, key)
     structure = jax.tree.structure(facts.record)
     plan = planned.plan
     return _Asked(equation, plan.draw, plan.prepare, everything, lambda leaves: jax.tree.unflatten(structure, leaves))

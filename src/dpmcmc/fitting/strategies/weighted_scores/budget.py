@@ -13,6 +13,7 @@ from dpmcmc.fitting.strategies.weighted_scores.doubts import most_noise
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS, RATIO
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Schedule, Shares
+from dpmcmc.fitting.strategies.weighted_scores.spacing import sampling_variance, usual_squares
 
 PILOT_STEPS, LAST = 8, 2
 """Number of pilot steps, the last with the bounds that the pilot chose, and number of releases after it."""
@@ -117,7 +118,8 @@ class Split:
 
     def final(self, budget: Budget, size: float) -> tuple[float, float]:
         """Return the shares of the last releases' scores and slopes."""
-        return self._shares(budget, size, self.schedule.shares.final, self.schedule.shares.slope, 1)
+        shares = self.schedule.shares
+        return self._shares(budget, size / shares.spacing, shares.final, shares.slope, 1)
 
     @property
     def other(self) -> tuple[float, float]:
@@ -141,6 +143,13 @@ class Split:
         """Return the size of a slope's eigenvalues from noise alone, at the usual radius of slopes."""
         noise = self.clips_moved * noise_of_share(share, times, budget) * LENGTH
         return noise * USUAL_SLOPE * self.dimension / size * float(np.sqrt(self.dimension))
+
+    def last_slope(self, budget: Budget, size: float) -> float:
+        """Return the size of eigenvalues of the last release's slope from noise, and from rows that it leaves out."""
+        spacing, dimension = self.schedule.shares.spacing, self.dimension
+        noise = self.slope_noise(budget, size / spacing, self.final(budget, size)[1])
+        left_out = dimension * sampling_variance(spacing, usual_squares(dimension, size), dimension)
+        return float(np.sqrt(noise**2 + left_out))
 
     def with_short_pilot(self, budget: Budget, size: float) -> "Split":
         """Return the split with the smallest pilot share that reaches the root and lets slopes stand out of noise."""
@@ -169,7 +178,8 @@ class Split:
     def error(self, budget: Budget, size: float) -> float:
         """Return a lower bound on the error for usual records, in posterior standard deviations."""
         of_scores, of_slopes = self.final(budget, size)
-        if self.slope_noise(budget, size, of_slopes) > 2 * SEEN_SLOPE and not self._is_noticed(budget, size, of_slopes):
+        rows = size / self.schedule.shares.spacing
+        if self.slope_noise(budget, rows, of_slopes) > 2 * SEEN_SLOPE and not self._is_noticed(budget, rows, of_slopes):
             return UNSEEN
         return self.noise_error(budget, size, of_scores)
 

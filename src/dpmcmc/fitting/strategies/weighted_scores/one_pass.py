@@ -20,6 +20,7 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import (
 )
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Rows, Schedule, Shares, blocks
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
+from dpmcmc.fitting.strategies.weighted_scores.spacing import SPACINGS
 
 WAY = 0.18
 """Share of the budget for the pilot, in each of the two sets of blocks."""
@@ -33,7 +34,7 @@ MOST_FINAL = 2
 SLOPES = (0.06, 0.15, 0.3)
 """Candidate smallest shares of the slope in the last releases. Its noise matters if the last step is long."""
 
-PILOT_BLOCKS = np.geomspace(1 / 128, 1 / 6, 30)
+PILOT_BLOCKS = np.geomspace(1 / 512, 1 / 6, 40)
 MORE_BLOCKS = np.geomspace(1 / 64, 1 / 3, 30)
 """Shares of the rows that blocks may be."""
 
@@ -70,9 +71,10 @@ def chosen(split: Split, budget: Budget, size: int, seed: int, *, passes: int | 
 def of_blocks(split: Split, budget: Budget, size: int, seed: int, num_final: int) -> Split:
     """Return how a budget is divided between a pilot on blocks at random positions and a number of last releases."""
     candidates = [_with(split, num_final, slope, *_sizes(split, budget, size, num_final, slope)) for slope in SLOPES]
-    best = min(candidates, key=lambda each: predicted_error(each, budget, size)).schedule  # line 1
+    best = min(candidates, key=lambda each: predicted_error(each, budget, size))  # line 1
+    best = _with_spacing(best, budget, size).schedule
     rows = blocks(size, (best.pilot.share, best.refinement.share), seed)  # line 2
-    return _with(split, num_final, best.shares.slope, *rows)
+    return replace(split, blocks=replace(best, pilot=rows[0], refinement=rows[1]))
 
 
 def _with(split: Split, num_final: int, slope: float, pilot: Rows, refinement: Rows) -> Split:
@@ -81,6 +83,17 @@ def _with(split: Split, num_final: int, slope: float, pilot: Rows, refinement: R
     rest = WAY - 2 * look - OTHER
     shares = Shares(HISTOGRAM_SHARES, steps, PILOT_STEPS - 1, rest, REFINEMENTS, 1 - WAY, num_final, look, OTHER, slope)
     return replace(split, blocks=Schedule(shares, pilot, refinement))
+
+
+def _with_spacing(split: Split, budget: Budget, size: float) -> Split:
+    """Return the split with the last slope of so few rows that the predicted error is that of many passes, at most."""
+    schedule = split.schedule
+    if schedule.shares.num_final > 1:
+        return split
+    most = split.with_short_pilot(budget, size).error(budget, size)
+    each = (replace(schedule, shares=replace(schedule.shares, spacing=spacing)) for spacing in SPACINGS)
+    spaced = (replace(split, blocks=blocks) for blocks in each)
+    return next((found for found in spaced if predicted_error(found, budget, size) <= most), split)
 
 
 def _sizes(split: Split, budget: Budget, size: int, num_final: int, slope: float) -> tuple[Rows, Rows]:
@@ -122,7 +135,7 @@ def missed(split: Split, budget: Budget, size: float) -> float:
     of_scores = split.refinement(budget, size)[0] / REFINEMENTS
     squared = 1 / share - 1 + split.noise_error(budget, size * share, of_scores) ** 2 / share
     bends = BEND * squared * np.sqrt(split.dimension / size)
-    slopes = split.slope_noise(budget, size, split.final(budget, size)[1]) * np.sqrt(squared / 2)
+    slopes = split.last_slope(budget, size) * np.sqrt(squared / 2)
     return float(np.hypot(bends, slopes))
 
 

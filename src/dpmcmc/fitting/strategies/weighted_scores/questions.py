@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from dpmcmc.accounting import Budget, Event
-from dpmcmc.enclave import Counts, PrivateData, Sum
+from dpmcmc.enclave import Counts, PrivateData, SpacedSum, Sum
 from dpmcmc.fitting.budget_split import noise_of_share
 from dpmcmc.fitting.strategies.weighted_scores.budget import HISTOGRAM_SHARES, Split, usual_variance
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Histograms
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
-from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, Asked, ScoreAndSlope
+from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTHS, Asked, ScoreAndSlope, ScoreAndSpacedSlope
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, Residuals
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Schedule
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
@@ -67,9 +67,13 @@ class Questions:
         return self._scores(self.refinement_shares, self.schedule.shares.num_refinements)
 
     @cached_property
-    def final(self) -> ScoreAndSlope:
+    def final(self) -> ScoreAndSlope | ScoreAndSpacedSlope:
         """The query of the last releases: of the one pass over many rows, no more numbers than are needed."""
-        return self._scores(self.final_shares, self.schedule.shares.num_final, not self.schedule.has_blocks)
+        shares = self.schedule.shares
+        if shares.spacing == 1:
+            return self._scores(self.final_shares, shares.num_final, not self.schedule.has_blocks)
+        of_score, of_slope = (noise_of_share(share, shares.num_final, self.budget) for share in self.final_shares)
+        return ScoreAndSpacedSlope(self.regression, Sum(1.0, of_score), SpacedSum(1.0, of_slope, shares.spacing))
 
     @cached_property
     def other(self) -> ScoreAndSlope:
@@ -110,10 +114,11 @@ class Questions:
     def settings(self) -> dict[str, str]:
         """The releases, in plain values."""
         asked = {"pilot": self.pilot, "refinement": self.refinement, "final": self.final, "other": self.other}
-        found = {"histograms": self.histograms.sums, **{name: each.sums for name, each in asked.items()}}
+        found = {"histograms": repr(self.histograms.sums)}
+        found |= {name: ", ".join(map(repr, each.released)) for name, each in asked.items()}
         if self.residuals is not None:
-            found["residuals"] = self.residuals.sums
-        return {f"{name}_release": repr(sums) for name, sums in found.items()}
+            found["residuals"] = repr(self.residuals.sums)
+        return {f"{name}_release": each for name, each in found.items()}
 
     @property
     def event(self) -> Event:

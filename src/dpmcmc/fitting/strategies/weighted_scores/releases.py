@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpmcmc.enclave import Oracle, Sum
+from dpmcmc.enclave import Oracle, SpacedSum, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 
 RATIO = 1.3
@@ -95,18 +95,54 @@ class ScoreAndSlope:
     has_lengths: bool = True
     """Whether the histogram of lengths is asked: a third more numbers, where few parameters are."""
 
+    @property
+    def released(self) -> tuple[Any, ...]:
+        """What it releases."""
+        return (self.sums,)
+
     def __call__(self, oracle: Oracle, asked: Asked) -> Answer:
         """Return the two sums."""
         size = self.regression.dimension
         found = oracle.sum(self.sums, _Blocks(self.regression, self.has_lengths), asked)
-        score_unit, slope_unit = _units(asked)
-        score, entries = found.value[:size] * score_unit, found.value[size:] * slope_unit
-        rows, columns = np.triu_indices(size)
-        upper = jnp.zeros((size, size)).at[rows, columns].set(entries[: len(rows)] / _weights(size))
-        side, sd = entries[len(rows) :] / SIDE, jnp.sqrt(found.variance)
-        slope = upper + jnp.triu(upper, 1).T
-        differences, lengths = side[1 : 1 + size], side[1 + size :]
-        return Answer(score, sd * score_unit, slope, sd * slope_unit, side[0], differences, lengths)
+        (score_unit, slope_unit), sd = _units(asked), jnp.sqrt(found.variance)
+        score = found.value[:size] * score_unit, sd * score_unit
+        return _answer(size, score, (found.value[size:] * slope_unit, sd * slope_unit))
+
+
+@dataclass(frozen=True)
+class ScoreAndSpacedSlope:
+    """The weighted scores of all records, and their slope from one record of every few: ``ask(oracle, asked)``.
+
+    The records of the slope stand at public places, spread evenly, so that it is that of all but for a sampling error
+    (`spacing.py`). It has the price of `ScoreAndSlope` with the same shares.
+    """
+
+    regression: Regression
+    sums: Sum
+    slopes: SpacedSum
+
+    @property
+    def released(self) -> tuple[Any, ...]:
+        """What it releases."""
+        return self.sums, self.slopes
+
+    def __call__(self, oracle: Oracle, asked: Asked) -> Answer:
+        """Return the two sums."""
+        step, unit = self.slopes.step, asked.slope_radius * LENGTH
+        score = oracle.sum(self.sums, _OfScore(self.regression), asked)
+        slope = oracle.sum(self.slopes, _OfSlope(self.regression), asked)
+        of_score = score.value * asked.radius, jnp.sqrt(score.variance) * asked.radius
+        of_slope = slope.value * (step * unit), jnp.sqrt(slope.variance) * (step * unit)
+        return _answer(self.regression.dimension, of_score, of_slope)
+
+
+def _answer(size: int, of_score: tuple[jax.Array, jax.Array], of_slope: tuple[jax.Array, jax.Array]) -> Answer:
+    """Return sums and standard deviations of their noise, apart."""
+    entries, slope_sd = of_slope
+    rows, columns = np.triu_indices(size)
+    upper = jnp.zeros((size, size)).at[rows, columns].set(entries[: len(rows)] / _weights(size))
+    side, slope = entries[len(rows) :] / SIDE, upper + jnp.triu(upper, 1).T
+    return Answer(*of_score, slope, slope_sd, side[0], side[1 : 1 + size], side[1 + size :])
 
 
 @dataclass(frozen=True)
@@ -117,21 +153,46 @@ class _Blocks:
     has_lengths: bool
 
     def __call__(self, asked: Asked, record: Any) -> jax.Array:
-        one = weighed(self.regression, asked, record)
-        score_unit, slope_unit = _units(asked)
-        of_score, of_slope = one.weight * (1 / score_unit), one.weight * (1 / slope_unit)
-        of_side = SIDE * of_slope
-        of_variance = of_side * one.weight
-        trace, mean = jnp.sum(one.variance), jnp.mean(one.variance)
+        one, (score_unit, slope_unit) = weighed(self.regression, asked, record), _units(asked)
         return jnp.concatenate(
-            [
-                of_score * one.score,
-                *upper_triangle(of_slope * one.steep, one.moves),
-                (of_variance * trace)[None],
-                of_variance * (one.variance - mean),
-                *([of_side * one.slope_trace * one.bins] if self.has_lengths else []),
-            ]
+            [one.weight * (1 / score_unit) * one.score, *_of_slope(one, slope_unit, self.has_lengths)]
         )
+
+
+@dataclass(frozen=True)
+class _OfScore:
+    """The weighted score of one record, of norm at most one."""
+
+    regression: Regression
+
+    def __call__(self, asked: Asked, record: Any) -> jax.Array:
+        one = weighed(self.regression, asked, record)
+        return one.weight * (1 / asked.radius) * one.score
+
+
+@dataclass(frozen=True)
+class _OfSlope:
+    """The weighted slope of one record and its side information, of norm at most one."""
+
+    regression: Regression
+
+    def __call__(self, asked: Asked, record: Any) -> jax.Array:
+        one = weighed(self.regression, asked, record)
+        return jnp.concatenate(_of_slope(one, asked.slope_radius * LENGTH, has_lengths=False))
+
+
+def _of_slope(one: _Weighed, unit: jax.Array, has_lengths: bool) -> list[jax.Array]:
+    """Return the slope of one record and its side information, over a unit."""
+    of_slope = one.weight * (1 / unit)
+    of_side = SIDE * of_slope
+    of_variance = of_side * one.weight
+    trace, mean = jnp.sum(one.variance), jnp.mean(one.variance)
+    return [
+        *upper_triangle(of_slope * one.steep, one.moves),
+        (of_variance * trace)[None],
+        of_variance * (one.variance - mean),
+        *([of_side * one.slope_trace * one.bins] if has_lengths else []),
+    ]
 
 
 def upper_triangle(steep: jax.Array, moves: jax.Array) -> list[jax.Array]:
@@ -158,12 +219,12 @@ def _units(asked: Asked) -> tuple[jax.Array, jax.Array]:
 def weighed(regression: Regression, asked: Asked, record: Any) -> _Weighed:
     """Return the score and the slope of one record in whitened coordinates, and its weight."""
     rows, is_there = regression.rows(record)
-    score, steep, moves, variance, longest, steepest = jax.vmap(lambda row: _of_row(regression, asked, row))(rows)
+    found = jax.vmap(lambda row: _of_row(regression, asked, row))(rows)
+    score, steep, moves, trace, variance, longest, steepest = found
     present = is_there.astype(jnp.float32)
     score, variance, longest = _summed(present, score), _summed(present, variance), _summed(present, longest)
     steep = (present[:, None, None] * steep).reshape(-1, regression.dimension)
-    moves = moves.reshape(-1, regression.dimension)
-    trace = jnp.sum(steep * moves)
+    moves, trace = moves.reshape(-1, regression.dimension), _summed(present, trace)
     by_score = asked.radius / jnp.maximum(longest, 1e-30)
     most = trace if steepest is None else jnp.sum(present * steepest)
     by_slope = asked.slope_radius / jnp.maximum(most, 1e-30)
@@ -179,26 +240,43 @@ def _summed(present: jax.Array, of_rows: jax.Array) -> jax.Array:
 
 
 def _of_row(regression: Regression, asked: Asked, row: Any) -> tuple[Any, ...]:
-    """Return score, slope in two factors, variance in each coordinate, and longest score of one row, without weight.
+    """Return score, slope in two factors, its trace, variance in each coordinate, and longest score, without weight.
 
     Last comes a bound on the trace of the slope where that depends on the response: weights may not look at it.
     """
     response, columns, size = regression.model.coordinates.response, regression.row(row), regression.dimension
     shapes = regression.shapes(jnp, asked.centre, columns)
-    predictors = regression.predictors(asked.centre, row, columns)
+    along, predictors = _along(regression, asked, row, columns)
     found = regression.scores.at(predictors, shapes, response.read(row), response.read_trials(row), asked.table)
-    linear = asked.factor[: regression.num_linear].reshape(regression.num_columns, regression.num_outputs, size)
-    moves = jnp.concatenate([jnp.tensordot(columns, linear, 1), regression.shape_moves(asked.factor, columns)])
+    moves = jnp.concatenate([along, regression.shape_moves(asked.factor, columns)])
     kept = np.array([*range(regression.num_outputs), *(regression.num_outputs + place for place in regression.free)])
     score, slope, variance = found.score[kept], found.slope[kept][:, kept], found.variance[kept][:, kept]
-    gram = moves @ moves.T
+    one = len(moves) == 1  # then a product with ones, which takes less time
+    gram = ((moves[0] * moves[0]) @ np.ones(size, np.float32))[None, None] if one else moves @ moves.T
     all_of = np.eye(regression.num_outputs + regression.scores.num_shapes)[kept]  # fixed shapes have no direction
     whole = all_of.T @ gram @ all_of
     longest, steepest = found.longest(whole), None if found.steepest is None else found.steepest(whole)
     share = response.read_weight(row) / asked.weight if response.weights else 1.0
-    spread = jnp.sum((variance @ moves) * moves, axis=0)
+    spread, trace = jnp.sum((variance @ moves) * moves, axis=0), share * jnp.sum(slope * gram)
     steepest = None if steepest is None else share * steepest
-    return share * (moves.T @ score), share * (slope @ moves), moves, share**2 * spread, share * longest, steepest
+    return (
+        share * (moves.T @ score),
+        share * (slope @ moves),
+        moves,
+        trace,
+        share**2 * spread,
+        share * longest,
+        steepest,
+    )
+
+
+def _along(regression: Regression, asked: Asked, row: Any, columns: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return how the predictors of a row move with the coordinates, and what they are: in one product."""
+    size, num_linear = regression.dimension, regression.num_linear
+    shape = regression.num_columns, regression.num_outputs
+    linear = jnp.column_stack([asked.factor[:num_linear], asked.centre[:num_linear]]).reshape(*shape, size + 1)
+    both = jnp.tensordot(columns, linear, 1)
+    return both[:, :size], both[:, size] + regression.model.coordinates.offset(row)
 
 
 def _weights(size: int) -> Any:

@@ -32,10 +32,11 @@ from dpmcmc.fitting.strategies.weighted_scores.public_guess import near_together
 from dpmcmc.fitting.strategies.weighted_scores.questions import Questions
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.release import Release
-from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH
+from dpmcmc.fitting.strategies.weighted_scores.releases import LENGTH, LENGTHS
 from dpmcmc.fitting.strategies.weighted_scores.residuals import Point, far_and_bins, is_near, p_value_of_looks
 from dpmcmc.fitting.strategies.weighted_scores.scores import MIDDLES, Floats
 from dpmcmc.fitting.strategies.weighted_scores.smooth_test import p_value_of_patterns, scale_moved
+from dpmcmc.fitting.strategies.weighted_scores.spacing import sampling_variance, squares_of
 from dpmcmc.fitting.strategies.weighted_scores.spreads import Spreads
 from dpmcmc.fitting.strategies.weighted_scores.start import information, start
 from dpmcmc.fitting.strategies.weighted_scores.synthetic_records import with_shared
@@ -221,11 +222,15 @@ class WeightedScores(PrivateLaplace):
         """
         steps, number = self._steps(paid, moments), self.split.schedule.shares.num_final
         whitening = whiten(steps.known(last, point) + spreads.prior_at(self.regression, point)[1])
+        radius = self._slope_radius(bounds, moments)
+        squares = squares_of(last.lengths, LENGTHS * steps.unit, radius)
+        left_out = sampling_variance(self.split.schedule.shares.spacing, squares, self.regression.dimension)
         raw: list[Release] = []
         releases: list[Release] = []
         arrived = True
         for place in range(number):
-            raw += [steps.release(point, whitening, bounds.bound, bounds.radius, self._slope_radius(bounds, moments))]
+            release = steps.release(point, whitening, bounds.bound, bounds.radius, radius)
+            raw += [replace(release, slope_sd=float(np.hypot(release.slope_sd, np.sqrt(left_out))))]
             releases.append(steps.pooled(raw[-1], last, number))
             if place + 1 < number:
                 gradient, bend = spreads.prior_at(self.regression, point)
@@ -320,6 +325,7 @@ class WeightedScores(PrivateLaplace):
         """Return the largest trace of a record's weighted slope in the last releases."""
         least = USUAL_SLOPE * self.regression.dimension / moments.worth
         per_unit = self.data.facts.clips_moved * noise_of_share(self.questions.final_shares[1], 1, self.budget) * LENGTH
+        per_unit *= self.split.schedule.shares.spacing
         allowed = SLOPE_NOISE if self.split.schedule.shares.num_final > 1 else SLOPE_NOISE_OF_ONE
         most = allowed / (np.sqrt(self.regression.dimension) * per_unit)
         return float(np.clip(2 * bounds.radius**2, least, max(least, most)))
