@@ -35,9 +35,6 @@ PILOT_SLOPE, PROBE_SLOPE, FINAL_SLOPE, OTHER_SLOPE, MOST_SLOPE = 0.55, 0.2, 0.15
 SEEN_SLOPE = 0.25
 """Target noise of the slope's eigenvalues, which are about one; with twice as much they cannot be detected."""
 
-SURE = 0.8
-"""The largest noise of slopes beside what a public guess allows, with which a fit is begun."""
-
 USUAL_SLOPE = 3.0
 """Smallest radius of slopes, relative to the usual one."""
 
@@ -138,11 +135,6 @@ class Split:
         kept = float(np.clip(wanted, slope, max(slope, MOST_SLOPE)))
         return whole * (1 - kept), whole * kept
 
-    def _is_noticed(self, budget: Budget, size: float, of_slopes: float) -> bool:
-        """Return whether slopes of all rows, of pilot and last releases together, are good beside a public guess."""
-        of_pilot = 0.0 if self.schedule.has_blocks else self.pilot(budget, size)[1]
-        return self.slope_noise(budget, size, of_slopes + of_pilot) <= SURE * most_noise(self.dimension)
-
     def slope_noise(self, budget: Budget, size: float, share: float, times: int = 1) -> float:
         """Return the size of a slope's eigenvalues from noise alone, at the usual radius of slopes."""
         noise = self.clips_moved * noise_of_share(share, times, budget) * LENGTH
@@ -182,8 +174,7 @@ class Split:
     def error(self, budget: Budget, size: float) -> float:
         """Return a lower bound on the error for usual records, in posterior standard deviations."""
         of_scores, of_slopes = self.final(budget, size)
-        rows = size / self.schedule.shares.spacing
-        if self.slope_noise(budget, rows, of_slopes) > 2 * SEEN_SLOPE and not self._is_noticed(budget, rows, of_slopes):
+        if self.slope_noise(budget, size / self.schedule.shares.spacing, of_slopes) > 2 * SEEN_SLOPE:
             return UNSEEN
         return self.noise_error(budget, size, of_scores)
 
