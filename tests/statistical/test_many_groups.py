@@ -18,6 +18,7 @@ from dpmcmc.fitting.strategies.grouped_scores import known, posterior, weights
 from dpmcmc.fitting.strategies.grouped_scores.strategy import GroupedScores
 from dpmcmc.fitting.strategies.grouped_scores.weights import times_expected
 from dpmcmc.fitting.strategies.weighted_scores.strategy import WeightedScores
+from dpmcmc.planner import plan_formula
 from experiments.stress.emulated import Emulated
 from experiments.stress.problems import PROBLEMS
 
@@ -125,6 +126,18 @@ def test_few_groups_go_the_dense_way_and_many_do_not():
         assert prepared.event is not None
     with pytest.raises(InvalidArgument, match="passes=1"):
         dp.prepare_fit("y ~ x + (1|site)", data, passes=1, **options)
+
+
+def test_what_is_planned_is_what_a_fit_expects() -> None:
+    schema, frame, _ = table(size=20_000, num_groups=70)
+    formula, delta = "y ~ x + smoker + (1|site)", 1e-6
+    prepared = dp.prepare_fit(formula, vault(schema, frame), family="bernoulli", epsilon=4.0, delta=delta)
+    (planned,) = plan_formula(
+        formula, schema, num_records=20_000, delta=delta, epsilons=[prepared.budget.epsilon], family="bernoulli"
+    )
+    assert planned.error == pytest.approx(prepared.strategy.expected_error, rel=0.01)
+    assert planned.records is not None
+    assert planned.records > 1000
 
 
 def test_what_cannot_be_had_is_refused_before_anything_is_charged():

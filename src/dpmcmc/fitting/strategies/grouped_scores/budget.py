@@ -21,6 +21,9 @@ last releases have the rest."""
 HISTOGRAM_SHARES = (0.3, 0.7)
 """Of the response and of the columns, of what the counts of groups leave."""
 
+HIDDEN = 1.5
+"""By how much the square of the noise of the common slope adds to errors: if it is as large, steps go astray."""
+
 PILOT_SLOPE, FINAL_SLOPE = 0.4, 0.12
 """What of a release's share its slope has."""
 
@@ -71,7 +74,7 @@ class Split:
         share = np.sqrt(dims) / np.sqrt(dims).sum()
         lengths = self.grouped.scores.usual_length * np.sqrt(dims / number / share)
         common, groups = self.score_noise * lengths
-        return float(common) * (1 + self._slope_noise(number) ** 2), float(groups)
+        return float(common) * (1 + HIDDEN * self._slope_noise(number) ** 2), float(groups)
 
     def _slope_noise(self, num_records: float) -> float:
         """Return the noise of the common slope in a step of the pilot, beside what records make of it."""

@@ -178,7 +178,7 @@ class Known:
     def _turned(self, point: Point) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the mean difference, which all groups together tell, the rest in coordinates, and the way back.
 
-        The mean is believed as far as it exceeds its noise, which would take the common slope away, and as far as one
+        The mean is believed as far as it exceeds its noise, which would take the common slope away, and as far as means
         that histograms tell can be off: of some directions noise makes one look like most of the slope now and then.
         """
         blocks, corner = self._parts(point, 1.0)

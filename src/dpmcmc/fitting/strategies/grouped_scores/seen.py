@@ -8,9 +8,12 @@ from scipy import special
 
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 
-SURE, WINDOW = 0.03, 0.5
-"""How probable it may be that a group has no rows where it is taken to have them, given how many seem to have about as
-many: as many as this, in standard deviations of the noise."""
+SURE = 0.01
+"""How many groups without rows may seem to have so many, of all in a table, where a group is taken to have them."""
+
+ONE, WINDOW = 0.02, 0.5
+"""How probable it may be that a group is one more without rows, given how many seem to have about as many: as many as
+this, in standard deviations of the noise."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,10 @@ class Seen:
         """Which groups may well be empty ones whose noise is large.
 
         Noise is below zero as often as above: there are about twice as many empty groups as have less than no rows, and
-        one more, for those of a few may all be above. A group that many others are like is not one of a few.
+        one more, for those of a few may all be above. A group that many others are like is hardly that one.
         """
         noise = np.atleast_1d(self.rows * np.sqrt(self.precision))
-        empty, least = 1 + 2 * int(np.sum(noise < 0)), np.maximum(noise, 0.0)
+        empty, least = 2 * int(np.sum(noise < 0)), np.maximum(noise, 0.0)
         alike = np.sum(np.abs(noise[:, None] - noise) <= WINDOW, axis=1)
-        return empty * (special.ndtr(least + WINDOW) - special.ndtr(least - WINDOW)) > SURE * alike
+        one_more = (special.ndtr(least + WINDOW) - special.ndtr(least - WINDOW)) / alike
+        return (empty * special.ndtr(-noise) > SURE) | ((empty + 1) * one_more > ONE)

@@ -38,6 +38,10 @@ SEEN_SLOPE = 0.25
 USUAL_SLOPE = 3.0
 """Smallest radius of slopes, relative to the usual one."""
 
+SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.15, 0.015
+"""Largest noise of the slope's eigenvalues when the radius of slopes is widened; smaller for a single last release,
+which is further from its root."""
+
 PILOT_ERROR = 0.5
 """Largest error of the pilot from its noise, over all steps, in posterior standard deviations of its rows."""
 

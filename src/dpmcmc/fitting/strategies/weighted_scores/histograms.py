@@ -3,7 +3,7 @@
 They precede anything that is clipped: they estimate scales wherever in their bounds the values lie.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,13 +16,7 @@ from numpy.typing import NDArray
 from dpmcmc.enclave import Counts, Oracle, Sum
 from dpmcmc.fitting.strategies.weighted_scores.regression import Regression
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
-from dpmcmc.fitting.strategies.weighted_scores.seen_counts import (
-    SEEN,
-    beside_one,
-    of_times,
-    shares_of,
-    shares_with_rest,
-)
+from dpmcmc.fitting.strategies.weighted_scores.seen_counts import SEEN, of_times, shares_of, shares_of_number
 from dpmcmc.fitting.strategies.weighted_scores.stated_weights import EDGES, LOGS, Stated, stated
 from dpmcmc.model.bounded_scores.log_times import LogTimes
 from dpmcmc.model.bounded_scores.spread import Spread
@@ -149,21 +143,21 @@ class Histograms:
     @cached_property
     def numeric(self) -> np.ndarray:
         """Which columns are numbers; the others are indicators of levels, of which a block has one."""
-        flags: list[bool] = []
-        for block in self.regression.model.coordinates.blocks:
-            numbers = [number for number in block.block.term.numbers.values() if not number.is_flag]
-            flags += [bool(numbers)] * len(list(block.block.names()))
-        return np.array(flags + [False] * (self.regression.num_columns - len(flags)), bool)
+        return self._where(lambda block: any(not number.is_flag for number in block.term.numbers.values()))
 
     @cached_property
     def of_level(self) -> np.ndarray:
         """Which columns are products of numbers with the indicators of levels: zero in the rows of all others."""
-        flags: list[bool] = []
-        for block in self.regression.model.coordinates.blocks:
-            numbers = block.block.term.numbers.values()
-            has_level = bool(block.block.categories) or any(number.is_flag for number in numbers)
-            flags += [has_level] * len(list(block.block.names()))
-        return self.numeric & np.array(flags + [False] * (self.regression.num_columns - len(flags)), bool)
+        has_level = self._where(
+            lambda block: bool(block.categories) or any(number.is_flag for number in block.term.numbers.values())
+        )
+        return self.numeric & has_level
+
+    def _where(self, holds: Callable[[Any], bool]) -> np.ndarray:
+        """Return which columns are of blocks of which something holds; those of groups are not."""
+        blocks = [block.block for block in self.regression.model.coordinates.blocks]
+        flags = [flag for block in blocks for flag in [holds(block)] * len(list(block.names()))]
+        return np.array(flags + [False] * (self.regression.num_columns - len(flags)), bool)
 
     @cached_property
     def edges(self) -> Floats:
@@ -295,8 +289,7 @@ class Histograms:
         middles = _middles(self.column_edges)
         numbers: list[Spread | None] = [None] * len(self.numeric)
         for place, row in zip(np.flatnonzero(self.numeric), counts[flags:].reshape(-1, len(middles)), strict=True):
-            shares = shares_with_rest(row, sd)
-            spread = Spread(middles, beside_one(shares, sd / size) if self.of_level[place] else shares)
+            spread = Spread(middles, shares_of_number(row, sd, size, is_product=bool(self.of_level[place])))
             means[place], sds[place] = spread.mean, np.sqrt(spread.variance + (middles[1] - middles[0]) ** 2 / 12)
             reaches[place] = max(spread.reach, sds[place])
             numbers[place] = spread

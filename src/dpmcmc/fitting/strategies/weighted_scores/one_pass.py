@@ -15,7 +15,9 @@ from dpmcmc.fitting.strategies.weighted_scores.budget import (
     HISTOGRAM_SHARES,
     PILOT_STEPS,
     REFINEMENTS,
+    SLOPE_NOISE_OF_ONE,
     UNSEEN,
+    USUAL_SLOPE,
     Split,
 )
 from dpmcmc.fitting.strategies.weighted_scores.schedule import Rows, Schedule, Shares, blocks
@@ -33,6 +35,9 @@ MOST_FINAL = 2
 
 SLOPES = (0.06, 0.15, 0.3)
 """Candidate smallest shares of the slope in the last releases. Its noise matters if the last step is long."""
+
+STEEP = 50.0
+"""Rows with up to so many times the usual slope keep their weight if the last slope is of few rows."""
 
 PILOT_BLOCKS = np.geomspace(1 / 512, 1 / 6, 40)
 MORE_BLOCKS = np.geomspace(1 / 64, 1 / 3, 30)
@@ -86,14 +91,23 @@ def _with(split: Split, num_final: int, slope: float, pilot: Rows, refinement: R
 
 
 def _with_spacing(split: Split, budget: Budget, size: float) -> Split:
-    """Return the split with the last slope of so few rows that the predicted error is that of many passes, at most."""
+    """Return the split with the last slope of few rows: of as few as change the result by little.
+
+    The predicted error is at most that of many passes. And slopes of rare kinds of rows stay within their bound, which
+    is the lower the more noise there is: rows beyond it would have less weight.
+    """
     schedule = split.schedule
     if schedule.shares.num_final > 1:
         return split
     most = split.with_short_pilot(budget, size).error(budget, size)
+
+    def is_enough(found: Split) -> bool:
+        rows, (_, share) = size / found.schedule.shares.spacing, found.final(budget, size)
+        noise = found.slope_noise(budget, rows, share) * STEEP / USUAL_SLOPE
+        return noise <= SLOPE_NOISE_OF_ONE and predicted_error(found, budget, size) <= most
+
     each = (replace(schedule, shares=replace(schedule.shares, spacing=spacing)) for spacing in SPACINGS)
-    spaced = (replace(split, blocks=blocks) for blocks in each)
-    return next((found for found in spaced if predicted_error(found, budget, size) <= most), split)
+    return next(filter(is_enough, (replace(split, blocks=blocks) for blocks in each)), split)
 
 
 def _sizes(split: Split, budget: Budget, size: int, num_final: int, slope: float) -> tuple[Rows, Rows]:

@@ -33,6 +33,12 @@ def shares_of(counts: Floats, sd: float, lengths: Floats | None = None) -> Float
     return believed / believed.sum() if believed.any() else lengths / lengths.sum()
 
 
+def shares_of_number(counts: Floats, sd: float, size: float, *, is_product: bool) -> Floats:
+    """Return the shares of bins of a number, of which a product with a level has more than it shows."""
+    shares = shares_with_rest(counts, sd)
+    return beside_one(shares, sd / size) if is_product else shares
+
+
 def shares_with_rest(counts: Floats, sd: float) -> Floats:
     """Return the shares of bins whose counts stand out, and of what is left, should it stand out by itself.
 

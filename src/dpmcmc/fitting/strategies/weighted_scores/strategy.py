@@ -17,7 +17,13 @@ from dpmcmc.fitting.strategies.weighted_scores.agreement import agreement, misse
 from dpmcmc.fitting.strategies.weighted_scores.arrival import moved_to, noise_of_step
 from dpmcmc.fitting.strategies.weighted_scores.beside_prior import marked_shares, seen_beside_prior
 from dpmcmc.fitting.strategies.weighted_scores.bounds import Bias, Bounds, best_bounds, far_tails, tails
-from dpmcmc.fitting.strategies.weighted_scores.budget import PILOT_STEPS, USUAL_SLOPE, Split
+from dpmcmc.fitting.strategies.weighted_scores.budget import (
+    PILOT_STEPS,
+    SLOPE_NOISE,
+    SLOPE_NOISE_OF_ONE,
+    USUAL_SLOPE,
+    Split,
+)
 from dpmcmc.fitting.strategies.weighted_scores.efficiency import full_information
 from dpmcmc.fitting.strategies.weighted_scores.few_rows import told_little
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
@@ -57,10 +63,6 @@ UNSEEN = 2.0
 
 DOUBTFUL = 2.0
 """In the last step slopes below this number of noise levels are raised to it."""
-
-SLOPE_NOISE, SLOPE_NOISE_OF_ONE = 0.15, 0.015
-"""Largest noise of the slope's eigenvalues when the radius of slopes is widened; smaller for a single last release,
-which is further from its root."""
 
 
 @dataclass(frozen=True, eq=False)
