@@ -1,6 +1,7 @@
 """A fit that reads all rows once, from the vault to the ledger: charged once, streamed, stopped and resumed."""
 
 import secrets
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from dpmcmc.enclave.sources import FileSource
 from dpmcmc.enclave.tables import read_table
 from dpmcmc.errors import RunInterrupted
 from dpmcmc.fitting import prepare_fit
+from dpmcmc.fitting.strategies.weighted_scores import one_pass
 
 FIT = {"family": "bernoulli", "epsilon": 6.0, "passes": 1, "allow_low_accuracy": True}
 FORMULA = "readmitted ~ smoker"
@@ -109,9 +111,21 @@ def test_rows_that_may_be_more_or_fewer_are_read_once_from_secret_slots() -> Non
     assert certificate.assumptions == ("the table has at most 5000 records, whatever happens",)
 
 
+def with_spacing(spacing: int):
+    """Stands for the choice of the rows of the last slope, of which there would be too few in such a table."""
+
+    def made(split, *_):
+        shares = replace(split.schedule.shares, spacing=spacing)
+        return replace(split, blocks=replace(split.schedule, shares=shares))
+
+    return made
+
+
+@pytest.mark.parametrize("spacing", [1, 4])
 @pytest.mark.usefixtures("place")
-def test_draws_from_files_are_those_from_memory_bit_for_bit() -> None:
+def test_draws_from_files_are_those_from_memory_bit_for_bit(spacing: int, monkeypatch) -> None:
     """Where nobody pays rows stand as they came, in memory too; the same noise, and chunks of one shape."""
+    monkeypatch.setattr(one_pass, "_with_spacing", with_spacing(spacing))
     table, schema = read_table("patients.parquet", SCHEMA), {"schema": SCHEMA}
     engine = LocalEngine(FileSource("patients.parquet", SCHEMA))
     vaults = (
@@ -120,6 +134,7 @@ def test_draws_from_files_are_those_from_memory_bit_for_bit() -> None:
     )
     held, streamed = (dp.fit(FORMULA, each, **FIT, delta=1e-6, insecure_seed=7, progress=False) for each in vaults)
     assert held.draws
+    assert ("SpacedSum" in held.settings["pilot"]["final_release"]) == (spacing > 1)
     for name, values in held.draws.items():
         np.testing.assert_array_equal(streamed.draws[name], values)
 

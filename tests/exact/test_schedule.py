@@ -1,5 +1,6 @@
 """Which rows a weighted fit asks when: blocks of the table, what they cost, and how often rows are read."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -153,6 +154,23 @@ def test_rows_that_are_not_in_memory_are_read_once_where_that_will_do(problem) -
 def test_of_many_rows_few_lead_the_way(problem) -> None:
     found = one_pass.chosen(_split(problem), BUDGET, 10**8, 0, passes=1, is_in_memory=False).schedule
     assert one_pass.MANY_ROWS < found.pilot.share * 10**8 < 10**8 * one_pass.SHARE_OF_FEW
+
+
+def test_the_last_slope_is_of_few_rows_where_that_is_predicted_to_change_little(problem) -> None:
+    """Not where there are too few rows, nor where all are read again; and at no other price than that of all rows."""
+    split, spacings = _split(problem), []
+    for size in (10**5, 10**8):
+        found = one_pass.chosen(split, BUDGET, size, 0, passes=1, is_in_memory=False)
+        every_time = one_pass.chosen(split, BUDGET, size, 0, passes=None, is_in_memory=True)
+        spacings.append(found.schedule.shares.spacing)
+        if spacings[-1] > 1:
+            assert one_pass.predicted_error(found, BUDGET, size) <= one_pass.predicted_error(every_time, BUDGET, size)
+            for spacing in (s for s in one_pass.SPACINGS if s > spacings[-1]):  # one more would be too many
+                shares = replace(found.schedule.shares, spacing=spacing)
+                more = replace(found, blocks=replace(found.schedule, shares=shares))
+                assert more.last_slope(BUDGET, size) > found.last_slope(BUDGET, size)
+    assert spacings[0] == 1 < spacings[1]
+    assert one_pass.chosen(split, BUDGET, 10**8, 0, passes=2, is_in_memory=False).schedule.shares.spacing == 1
 
 
 def test_one_pass_over_too_few_rows_is_refused_with_what_would_do(problem) -> None:

@@ -128,11 +128,11 @@ class ScoreAndSpacedSlope:
 
     def __call__(self, oracle: Oracle, asked: Asked) -> Answer:
         """Return the two sums."""
-        step, unit = self.slopes.step, asked.slope_radius * LENGTH
+        times = LENGTH * self.slopes.step
         score = oracle.sum(self.sums, _OfScore(self.regression), asked)
         slope = oracle.sum(self.slopes, _OfSlope(self.regression), asked)
         of_score = score.value * asked.radius, jnp.sqrt(score.variance) * asked.radius
-        of_slope = slope.value * (step * unit), jnp.sqrt(slope.variance) * (step * unit)
+        of_slope = slope.value * (asked.slope_radius * times), jnp.sqrt(slope.variance * times**2) * asked.slope_radius
         return _answer(self.regression.dimension, of_score, of_slope)
 
 
