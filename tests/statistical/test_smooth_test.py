@@ -1,5 +1,7 @@
 """Neyman's smooth test of residuals under noise: its rate of false alarms, what it sees, and what it is not to see."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 import dpmcmc as dp
+from dpmcmc.fitting.strategies.grouped_scores.bounds import expected_bins
 from dpmcmc.fitting.strategies.weighted_scores.bounds import far_tails
 from dpmcmc.fitting.strategies.weighted_scores.histograms import Moments
 from dpmcmc.fitting.strategies.weighted_scores.levels import MANY, some_predictors
@@ -132,5 +135,30 @@ def test_bins_have_the_counts_of_a_table_of_many_predictors(family) -> None:
         [weight * regression.scores.bins_at(one, shapes, np.asarray(table)) for one, weight in each], axis=0
     )
     np.testing.assert_allclose(expected, counts, rtol=0.1, atol=20)
-    usual = ROWS * regression.scores.bin_probabilities(point[:1], np.asarray(table))
+    usual = ROWS * regression.scores.bins_at(point[:1], np.zeros(len(shapes)), np.asarray(table))
+    assert np.abs(usual - counts).max() > 1000
+
+
+def test_bins_of_groups_have_the_counts_of_a_table_with_their_effects() -> None:
+    """Those of a usual record, which many groups were held to, are far from them."""
+    schema = dp.Schema(
+        {"x": dp.Column(kind="number", lower=-1, upper=1), "y": dp.Column(kind="integer", lower=0, upper=80)}
+    )
+    regression = Regression.of(from_formula("y ~ x", schema, family="poisson"))
+    rng, point = np.random.default_rng(7), np.array([0.2, 0.5])
+    rows, effects = rng.uniform(100, 2000, 60), rng.normal(0, 0.8, (60, 1))
+    table = jnp.asarray(regression.scores.residual_table(regression.shapes(np, point)), jnp.float32)
+    who, x = rng.choice(60, ROWS, p=rows / rows.sum()), rng.normal(0, 0.577, ROWS)
+
+    def bins(predictor):
+        return regression.scores.residual(predictor, np.zeros(0), np.float32(0), np.float32(1), table)[1]
+
+    predictors = np.float32(point[0] + point[1] * x + effects[who, 0])
+    counts = ROWS * np.asarray(jax.vmap(bins)(predictors[:, None]), float).mean(axis=0)
+    moments = Moments(np.array([1.0, 0.0]), np.array([0.0, 0.577]), ROWS, np.zeros(2), np.eye(2), (None, None))
+    grouped = SimpleNamespace(common=regression, scores=regression.scores)
+    known = SimpleNamespace(grouped=grouped, moments=moments, rows=rows)
+    at = SimpleNamespace(common=point, effects=effects)
+    np.testing.assert_allclose(ROWS * expected_bins(known, at, np.asarray(table)), counts, rtol=0.15, atol=60)
+    usual = ROWS * regression.scores.bins_at(point[:1], np.zeros(0), np.asarray(table))
     assert np.abs(usual - counts).max() > 1000

@@ -131,15 +131,10 @@ class Scores(ABC):
         """Return the score by the predictor in its standard deviations, and how probable its bins are, in JAX."""
         raise NotImplementedError
 
-    def bin_probabilities(self, predictors: Floats, table: Floats) -> Floats:
-        """Return about how probable the bins of residuals are, on the host."""
-        del predictors
-        return np.asarray(table[:, 1:].mean(axis=0))
-
     def bins_at(self, predictors: Floats, shapes: Floats, table: Floats) -> Floats:
         """Return how probable the bins of residuals are of a record with these predictors, on the host."""
-        del shapes
-        return self.bin_probabilities(predictors, table)
+        del predictors, shapes
+        return np.asarray(table[:, 1:].mean(axis=0))
 
     def step_of_scale(self, shapes: Floats, bound: float, newton: float) -> float | None:
         """Return by how much the logarithm of a scale is off where Newton's step is this; None if there is no scale."""

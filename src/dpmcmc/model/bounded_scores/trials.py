@@ -68,10 +68,6 @@ class TrialsScores(Scores):
         own = (jnp.round(response) == counts).astype(jnp.float32) @ residuals
         return own, weights @ bins.astype(jnp.float32)
 
-    def bin_probabilities(self, predictors: Floats, table: Floats) -> Floats:
-        """Return how probable the bins of a usual record are, were its shapes one."""
-        return self.bins_at(predictors, np.zeros(self.num_shapes), table)
-
     def bins_at(self, predictors: Floats, shapes: Floats, table: Floats) -> Floats:
         """Return how probable the bins are of a record with all of the trials."""
         del table

@@ -10,6 +10,8 @@ from dpmcmc.fitting.strategies.grouped_scores.known import Known
 from dpmcmc.fitting.strategies.grouped_scores.prior import Point, Prior
 from dpmcmc.fitting.strategies.grouped_scores.release import Radii
 from dpmcmc.fitting.strategies.weighted_scores.bounds import BOUNDS, MISFIT
+from dpmcmc.fitting.strategies.weighted_scores.histograms import EVEN
+from dpmcmc.fitting.strategies.weighted_scores.levels import MANY, around
 from dpmcmc.fitting.strategies.weighted_scores.newton import usual_predictors
 from dpmcmc.fitting.strategies.weighted_scores.scores import Floats
 from dpmcmc.model.bounded_scores.law import Law
@@ -105,6 +107,19 @@ def radii(found: Usual, lengths: Lengths, bound: float, times: float, slopes: fl
 def middle_of(known: Known, point: Point) -> float:
     """Return the predictor of a usual record."""
     return float(usual_predictors(known.grouped.common, point.common, known.moments)[0])
+
+
+def expected_bins(known: Known, point: Point, table: Floats) -> Floats:
+    """Return how probable the bins of residuals are, on average over the records: their columns, and their groups."""
+    common, moments, share = known.grouped.common, known.moments, known.rows / known.rows.sum()
+    linear = point.common[: common.num_linear].reshape(common.num_columns, -1)
+    mean = share @ point.effects
+    of_groups = share @ (point.effects - mean) ** 2
+    of_groups[1:] *= EVEN**2  # slopes, by as much as numbers vary
+    variance = moments.sds**2 @ linear**2 + of_groups.sum()
+    shapes = common.shapes(np, point.common)
+    each = around(moments.means @ linear + mean[0], variance, moments, MANY)
+    return np.sum([weight * known.grouped.scores.bins_at(one, shapes, table) for one, weight in each], axis=0)
 
 
 def best_radii(known: Known, point: Point, prior: Prior, noise: float, cuts: Sequence[float] = BOUNDS) -> Radii:

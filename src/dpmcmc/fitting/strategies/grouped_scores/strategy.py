@@ -11,7 +11,7 @@ from dpmcmc.accounting import Budget
 from dpmcmc.enclave import PrivateData, Session
 from dpmcmc.fitting.strategies.grouped_scores import posterior, verdict
 from dpmcmc.fitting.strategies.grouped_scores.bent import UNCUT, still_off
-from dpmcmc.fitting.strategies.grouped_scores.bounds import PILOT_BOUND, best_radii, middle_of
+from dpmcmc.fitting.strategies.grouped_scores.bounds import PILOT_BOUND, best_radii, expected_bins
 from dpmcmc.fitting.strategies.grouped_scores.budget import LAST, PILOT_STEPS, Split
 from dpmcmc.fitting.strategies.grouped_scores.grouped import Grouped
 from dpmcmc.fitting.strategies.grouped_scores.known import Known
@@ -169,8 +169,7 @@ class GroupedScores(PrivateLaplace):
         vector = np.concatenate([point.common, point.effects.ravel()])
         asked = Where(np.asarray(vector, np.float32), np.asarray(table, np.float32))
         excess, sd = paid.run(self.questions.residuals, asked)
-        expected = self.grouped.scores.bin_probabilities(np.array([middle_of(known, point)]), table)
-        usual = np.maximum(far_and_bins(expected), 1 / size)
+        usual = np.maximum(far_and_bins(expected_bins(known, point, table)), 1 / size)
         return np.asarray(excess, float), float(sd), size, usual
 
     def _settings(self, paid: Session, found: Mapping[str, Any]) -> dict[str, Any]:

@@ -126,17 +126,11 @@ class Binomial(TrialsScores):
         nothing = np.eye(len(RESIDUALS) + 1, dtype=np.float32)[len(RESIDUALS) // 2]
         return is_known * (response - mean) / jnp.sqrt(variance), bins + (1 - is_known) * nothing
 
-    def bin_probabilities(self, predictors: Floats, table: Floats) -> Floats:
-        """Return how probable the bins of a usual record are."""
-        if self.trials <= MOST_TRIALS:
-            return super().bin_probabilities(predictors, table)
-        return np.diff(special.ndtr(RESIDUALS), prepend=0.0, append=1.0)
-
     def bins_at(self, predictors: Floats, shapes: Floats, table: Floats) -> Floats:
         """Return how probable the bins are of a record with all of the trials."""
         if self.trials <= MOST_TRIALS:
             return super().bins_at(predictors, shapes, table)
-        return self.bin_probabilities(predictors, table)
+        return np.diff(special.ndtr(RESIDUALS), prepend=0.0, append=1.0)
 
     def start(self, response: Spread, floor: float) -> tuple[Floats, Floats]:
         """Return the log-odds."""
