@@ -16,7 +16,7 @@ import pytest
 import dpmcmc as dp
 from cluster import Cluster, kill
 from dpmcmc.cli.main import run
-from dpmcmc.enclave import NoisyCount, PrivateData, Sum
+from dpmcmc.enclave import Counts, NoisyCount, PrivateData, SpacedSum, Sum
 from dpmcmc.enclave.engines import LocalEngine
 from dpmcmc.enclave.engines.dask import DaskEngine, worker
 from dpmcmc.enclave.engines.dask import engine as engine_module
@@ -67,8 +67,9 @@ def cluster(tmp_path_factory):
 def ask(oracle, scale):
     mean = oracle.sum(Sum(1.0, 3.0), lambda scale, record: scale * record["age"] / 100, scale).value
     count = oracle.sum(NoisyCount(0.7, 3.0), lambda record: record["sick"] * 1.0).value
+    bins = oracle.sum(Counts(1.0, 3.0), lambda record: jnp.stack([1.0 - record["sick"], 1.0 * record["sick"]])).value
     shard = oracle.shard(oracle.partition((600, 1_500, 4_000)), (1, 3))
-    return mean, count, shard.sum(Sum(1.0, 3.0), lambda record: record["smoker"] * 1.0).value
+    return mean, count, bins, shard.sum(Sum(1.0, 3.0), lambda record: record["smoker"] * 1.0).value
 
 
 def released(records, **options) -> list[np.ndarray]:
@@ -106,6 +107,20 @@ def test_memory_files_and_any_number_of_workers_give_the_same_draws(cluster, lak
         assert len(set(engine._homes)) == count, "every worker has rows"
         assert engine.identity == known
         check_same(drawn(engine), in_one_program)
+
+
+def test_sums_of_some_places_are_those_of_one_machine(cluster, lake) -> None:
+    """With chunks of one shape: chunks that are this short begin the pattern of places anew, as pages say."""
+
+    def of_some(oracle):
+        return oracle.sum(SpacedSum(1.0, 3.0, 4), lambda record: record["age"] / 100 - record["sick"]).value
+
+    def run(engine):
+        return np.asarray(PrivateData.without_guarantee(engine, schema=SCHEMA).run(of_some, insecure_seed=5))
+
+    expected = run(LocalEngine(MemorySource(FRAME, SCHEMA), ROWS))
+    for count in (1, 2):
+        np.testing.assert_array_equal(run(DaskEngine(lake, SCHEMA, cluster.with_workers(count).client, ROWS)), expected)
 
 
 class Struck(DaskEngine):
