@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from jax import lax
 from toy import shapes_of, slots_of, to_int64
@@ -170,8 +171,7 @@ def ask(oracle, scale):
 @pytest.fixture(scope="module")
 def frame(tmp_path_factory):
     """So many rows that they are several chunks."""
-    pandas = pytest.importorskip("pandas")
-    found = pandas.DataFrame(records(size=40_000)["x"].clip(-1, 1), columns=["x0", "x1", "x2"])
+    found = pd.DataFrame(records(size=40_000)["x"].clip(-1, 1), columns=["x0", "x1", "x2"])
     path = tmp_path_factory.mktemp("rows") / "rows.parquet"
     found.to_parquet(path, row_group_size=7000)
     return found, path
