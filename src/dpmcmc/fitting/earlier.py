@@ -36,5 +36,7 @@ def with_earlier(posterior: Posterior, earlier: Posterior) -> Posterior:
         return posterior.combine(earlier)
     except Exception as error:  # whatever it is: draws that were charged must not be lost
         said = f"the earlier posterior could not be combined with this one, which is returned alone: {error}"
-        warnings.warn(said, RuntimeWarning, stacklevel=4)
+        with warnings.catch_warnings():  # nothing raises after payment, even where warnings are errors
+            warnings.simplefilter("always", RuntimeWarning)
+            warnings.warn(said, RuntimeWarning, stacklevel=4)
         return posterior
